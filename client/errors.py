@@ -1,0 +1,244 @@
+"""The error tree of Quire, drawn whole.
+
+    QuireError
+    ├── ConfigError                  a setting is wrong: refuse to start
+    ├── WireError
+    │   ├── LocalProtocolError       we were asked to do something the protocol forbids
+    │   └── RemoteProtocolError      the peer sent bytes the protocol forbids
+    ├── MetadataError
+    │   ├── NoNode                   the path does not exist
+    │   ├── NodeExists               the path exists already
+    │   ├── NotEmpty                 delete of a node that has children
+    │   ├── VersionConflict          compare-and-set lost
+    │   ├── SessionExpired           our ephemerals are gone
+    │   └── ConnectionLoss           outcome unknown: the operation may have happened
+    └── LedgerError                  see `BKException` codes in `code`
+        ├── LedgerFenced             somebody recovers this ledger; outcome of pending adds unknown
+        ├── LedgerClosed
+        ├── NoSuchLedger
+        ├── NoSuchEntry
+        ├── NotEnoughBookies
+        ├── DigestMismatch
+        ├── QuorumTimeout
+        ├── RecoveryInconclusive
+        ├── UnauthorizedAccess
+        ├── MetadataConflict
+        ├── BookieUnavailable
+        └── ReadFailed / WriteFailed
+
+`bookie.errors` and `broker.errors` add StorageError and BrokerError below `QuireError`.
+
+Every class carries two facts. `retriable`: the same call may succeed later without anybody
+changing anything. `outcome`: NOT_APPLIED means the operation certainly did not take effect,
+UNKNOWN means it may have. BookKeeper says a fenced add must be treated like a timeout
+(protocol text, "Closing a ledger as a reader"); the type says so once, for everybody.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+
+class Outcome(enum.Enum):
+    """What is known about a failed operation's effect."""
+
+    NOT_APPLIED = "not applied"
+    UNKNOWN = "unknown"
+
+
+class QuireError(Exception):
+    """Root of every error Quire raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+    outcome: ClassVar[Outcome] = Outcome.NOT_APPLIED
+
+
+class ConfigError(QuireError):
+    """A setting is missing, unknown, out of range or contradicts another one."""
+
+
+class WireError(QuireError):
+    """Bytes on a connection broke the protocol; the connection is closed."""
+
+
+class LocalProtocolError(WireError):
+    """Our side tried something the protocol forbids: a bug here, not at the peer."""
+
+
+class RemoteProtocolError(WireError):
+    """The peer sent bytes the protocol forbids (length, version, truncated field)."""
+
+
+class MetadataError(QuireError):
+    """The metadata store refused or could not answer."""
+
+
+class NoNode(MetadataError):
+    """The path does not exist."""
+
+
+class NodeExists(MetadataError):
+    """The path exists already."""
+
+
+class NotEmpty(MetadataError):
+    """The node still has children."""
+
+
+class VersionConflict(MetadataError):
+    """Compare-and-set lost: the node's version is not the expected one."""
+
+
+class SessionExpired(MetadataError):
+    """The session ended; its ephemerals and watches are gone."""
+
+    outcome = Outcome.UNKNOWN
+
+
+class ConnectionLoss(MetadataError):
+    """The connection broke before the answer came: the operation may have happened."""
+
+    retriable = True
+    outcome = Outcome.UNKNOWN
+
+
+class LedgerError(QuireError):
+    """A ledger operation failed. `code` is BookKeeper's BKException number."""
+
+    code: ClassVar[int] = -999
+
+
+class ReadFailed(LedgerError):
+    """No replica could serve the read (BKException -1)."""
+
+    code = -1
+    retriable = True
+
+
+class DigestMismatch(LedgerError):
+    """A replica returned bytes whose digest or ids are wrong (-5)."""
+
+    code = -5
+
+
+class NotEnoughBookies(LedgerError):
+    """Fewer writable bookies than the ensemble needs (-6)."""
+
+    code = -6
+    retriable = True
+
+
+class NoSuchLedger(LedgerError):
+    """The metadata store has no such ledger (-7 / -25)."""
+
+    code = -7
+
+
+class BookieUnavailable(LedgerError):
+    """No connection to the bookie, or it broke before the answer (-8)."""
+
+    code = -8
+    retriable = True
+    outcome = Outcome.UNKNOWN
+
+
+class RecoveryInconclusive(LedgerError):
+    """Too few bookies could say whether an entry exists; try again later (-10)."""
+
+    code = -10
+    retriable = True
+
+
+class LedgerClosed(LedgerError):
+    """The ledger is closed (-11). For an add in flight the outcome is unknown."""
+
+    code = -11
+    outcome = Outcome.UNKNOWN
+
+
+class WriteFailed(LedgerError):
+    """An add could not reach its ack quorum (-12)."""
+
+    code = -12
+    outcome = Outcome.UNKNOWN
+
+
+class NoSuchEntry(LedgerError):
+    """Every replica that could know says the entry does not exist (-13)."""
+
+    code = -13
+
+
+class IncorrectParameter(LedgerError):
+    """An argument is out of range (-14)."""
+
+    code = -14
+
+
+class MetadataConflict(LedgerError):
+    """The ledger was closed by somebody else with a different end (-17)."""
+
+    code = -17
+    outcome = Outcome.UNKNOWN
+
+
+class LedgerExists(LedgerError):
+    """A ledger with that id exists already (-20)."""
+
+    code = -20
+
+
+class QuorumTimeout(LedgerError):
+    """An add stayed short of its ack quorum for too long (-21)."""
+
+    code = -21
+    outcome = Outcome.UNKNOWN
+
+
+class BookieTimeout(LedgerError):
+    """One bookie did not answer in time (-23)."""
+
+    code = -23
+    retriable = True
+    outcome = Outcome.UNKNOWN
+
+
+class LedgerFenced(LedgerError):
+    """Another client recovers this ledger (-101). Like a timeout: pending adds may survive."""
+
+    code = -101
+    outcome = Outcome.UNKNOWN
+
+
+class UnauthorizedAccess(LedgerError):
+    """The password or master key does not match (-102)."""
+
+    code = -102
+
+
+class BookieReadOnly(LedgerError):
+    """The bookie takes no new entries (-104)."""
+
+    code = -104
+    retriable = True
+
+
+class TooManyRequests(LedgerError):
+    """The bookie shed the request (-105)."""
+
+    code = -105
+    retriable = True
+
+
+class MetadataCorrupt(LedgerError):
+    """Ledger metadata could not be understood; refuse to guess (-107)."""
+
+    code = -107
+
+
+class DataUnknown(LedgerError):
+    """The bookie cannot say whether it has the entry (-108)."""
+
+    code = -108
+    retriable = True

@@ -1,0 +1,113 @@
+"""Every znode path, in one place.
+
+Two trees share one ZooKeeper: BookKeeper's own (root `/ledgers`, layout fixed by Apache
+BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `/quire`).
+
+    /ledgers/LAYOUT, INSTANCEID, available/…, cookies/…, idgen/…, 00/0000/L0000 …
+    /quire/cluster_id                            text, made once
+    /quire/brokers/<id>                          ephemeral, JSON BrokerInfo
+    /quire/topics/<name>                         JSON TopicInfo (topic id, partitions, configs)
+    /quire/partitions/<topic id>/<n>             JSON segment list; its CAS commits every takeover
+    /quire/partitions/<topic id>/<n>/owner       ephemeral, JSON {broker, incarnation}
+    /quire/producer_ids                          next block of producer ids, by CAS
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from client.ids import BookieId, BrokerId, LedgerId
+
+LEDGERS_ROOT: Final = "/ledgers"
+QUIRE_ROOT: Final = "/quire"
+
+CLUSTER_ID: Final = f"{QUIRE_ROOT}/cluster_id"
+BROKERS: Final = f"{QUIRE_ROOT}/brokers"
+TOPICS: Final = f"{QUIRE_ROOT}/topics"
+PARTITIONS: Final = f"{QUIRE_ROOT}/partitions"
+PRODUCER_IDS: Final = f"{QUIRE_ROOT}/producer_ids"
+
+_SHORT_LEDGER_ID_MAX: Final = 2**31 - 1
+
+
+def broker(broker_id: BrokerId) -> str:
+    """Ephemeral registration of one broker."""
+    return f"{BROKERS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    """Definition of one topic. `name` was validated: it has no slash and is not `.` or `..`."""
+    return f"{TOPICS}/{name}"
+
+
+def topic_partitions(topic_id: str) -> str:
+    """Directory of one topic's partitions; by topic id, so a recreated topic starts afresh."""
+    return f"{PARTITIONS}/{topic_id}"
+
+
+def partition(topic_id: str, index: int) -> str:
+    """Segment list of one partition."""
+    return f"{PARTITIONS}/{topic_id}/{index}"
+
+
+def partition_owner(topic_id: str, index: int) -> str:
+    """Ephemeral of the broker that leads a partition."""
+    return f"{PARTITIONS}/{topic_id}/{index}/owner"
+
+
+def layout(root: str = LEDGERS_ROOT) -> str:
+    """Layout version and ledger manager of a BookKeeper tree."""
+    return f"{root}/LAYOUT"
+
+
+def instance_id(root: str = LEDGERS_ROOT) -> str:
+    """UUID of a BookKeeper cluster; bookies keep it in their cookie."""
+    return f"{root}/INSTANCEID"
+
+
+def available(root: str = LEDGERS_ROOT) -> str:
+    """Directory of writable bookies."""
+    return f"{root}/available"
+
+
+def available_bookie(bookie_id: BookieId, root: str = LEDGERS_ROOT) -> str:
+    """Ephemeral of a writable bookie."""
+    return f"{root}/available/{bookie_id}"
+
+
+def readonly(root: str = LEDGERS_ROOT) -> str:
+    """Directory of read-only bookies."""
+    return f"{root}/available/readonly"
+
+
+def readonly_bookie(bookie_id: BookieId, root: str = LEDGERS_ROOT) -> str:
+    """Ephemeral of a read-only bookie."""
+    return f"{root}/available/readonly/{bookie_id}"
+
+
+def cookies(root: str = LEDGERS_ROOT) -> str:
+    """Directory of all bookies ever started."""
+    return f"{root}/cookies"
+
+
+def cookie(bookie_id: BookieId, root: str = LEDGERS_ROOT) -> str:
+    """Cookie of one bookie."""
+    return f"{root}/cookies/{bookie_id}"
+
+
+def ledger_id_prefix(root: str = LEDGERS_ROOT) -> str:
+    """Prefix for the ephemeral sequential node that yields a 31-bit ledger id."""
+    return f"{root}/idgen/ID-"
+
+
+def ledger(ledger_id: LedgerId, root: str = LEDGERS_ROOT) -> str:
+    """Metadata of one ledger, as HierarchicalLedgerManager lays it out.
+
+    Ids below 2^31-1 use ten digits split 2-4-4, larger ones nineteen digits split 3-4-4-4-4.
+    """
+    if ledger_id < _SHORT_LEDGER_ID_MAX:
+        digits = f"{ledger_id:010d}"
+        return f"{root}/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
+    digits = f"{ledger_id:019d}"
+    parts = (digits[:3], digits[3:7], digits[7:11], digits[11:15])
+    return f"{root}/{'/'.join(parts)}/L{digits[15:]}"

@@ -1,0 +1,122 @@
+"""The metadata store interface: a tree of small versioned nodes with sessions.
+
+This file is the only home of what the rest of Quire may expect from ZooKeeper. Two
+implementations stand behind it: `memory.py` (sessions can be expired by a test or by the
+simulator) and `zookeeper.py` (the only importer of kazoo). One contract suite runs on both.
+
+Semantics, all from ZooKeeper:
+
+- A node has bytes, a version that starts at 0 and grows by one with every set, and children.
+- `create`, `set` and `delete` are linearizable; reads may lag on another server but never go
+  back for one session.
+- An ephemeral node disappears when the session that made it ends.
+- Watches fire once, on the event loop, as a plain call without arguments. They say "look
+  again", not what changed. A watch fires before any later read of this session can see the
+  change. After an expired session every pending watch fires once.
+- `ConnectionLoss` on create, set or delete means the operation may have happened: the caller
+  must read back and recognise its own write.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+
+class Versioned(NamedTuple):
+    """A node as read: its bytes, data version, creation time and owner session."""
+
+    data: bytes
+    version: int
+    ctime_ms: int
+    ephemeral_owner: int
+    """Session id that made it; 0 for a persistent node."""
+
+
+class SessionState(enum.Enum):
+    """What a session listener is told."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    """No server answers right now; our ephemerals may be gone soon."""
+    EXPIRED = "expired"
+    """Our ephemerals are gone. The store opens a new session by itself."""
+
+
+Watcher = Callable[[], None]
+SessionListener = Callable[[SessionState], None]
+
+
+class MetadataStore(Protocol):
+    """One session with the metadata store. All coroutines raise `MetadataError`s."""
+
+    @property
+    def session_id(self) -> int:
+        """Id of the current session; 0 while there is none."""
+        ...
+
+    @property
+    def state(self) -> SessionState:
+        """Current state of the session."""
+        ...
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """Call `listener` on every session state change, on the event loop."""
+        ...
+
+    async def get(self, path: str, watcher: Watcher | None = None) -> Versioned:
+        """Read a node. The watch fires on set or delete. Raises NoNode (no watch is left)."""
+        ...
+
+    async def exists(self, path: str, watcher: Watcher | None = None) -> Versioned | None:
+        """Like `get`, but None for an absent node; then the watch fires on its creation.
+
+        `Versioned.data` is empty here: only version, ctime_ms and ephemeral_owner count.
+        """
+        ...
+
+    async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
+        """Return child names, sorted. The watch fires when a child comes or goes. Raises NoNode."""
+        ...
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        """Create a node at version 0 and return its path (with the 10-digit sequence appended).
+
+        Raises NodeExists, NoNode (parent absent and not make_parents), ConnectionLoss.
+        """
+        ...
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> int:
+        """Replace a node's bytes if its version matches (-1: any); return the new version.
+
+        Raises NoNode, VersionConflict, ConnectionLoss (unknown outcome).
+        """
+        ...
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        """Delete a node. Raises NoNode, NotEmpty, VersionConflict, ConnectionLoss."""
+        ...
+
+    async def create_all(self, nodes: list[tuple[str, bytes]]) -> None:
+        """Create several persistent nodes in one transaction: all or none.
+
+        Raises NodeExists, NoNode, ConnectionLoss.
+        """
+        ...
+
+    async def sync(self, path: str) -> None:
+        """Return once this session's server has caught up with the leader."""
+        ...
+
+    async def close(self) -> None:
+        """End the session: its ephemerals disappear at once."""
+        ...
