@@ -1,0 +1,351 @@
+"""Everything a broker refuses or fails, as a family below `QuireError`.
+
+    BrokerError
+    ├── RequestError            the request is wrong in itself; retrying it is pointless
+    │   ├── InvalidRequest, UnsupportedVersion, InvalidRequiredAcks, InvalidTimestampQuery
+    │   ├── InvalidRecord ── CorruptBatch, MessageTooLarge, BatchTooLarge, InvalidTimestamp,
+    │   │                    UnsupportedCompression
+    │   ├── InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
+    │   │   InvalidReplicaAssignment, InvalidTopicConfig, PolicyViolation
+    │   └── UnknownTopicId, InconsistentTopicId
+    ├── SequenceError           an idempotent producer's sequence or epoch does not fit
+    │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
+    ├── LeadershipError         this broker cannot serve the partition (now)
+    │   ├── UnknownTopicOrPartition, NotLeader, LeaderNotAvailable
+    │   ├── LeadershipLost      the leader stopped while the append was on its way: UNKNOWN
+    │   └── FencedLeaderEpoch, UnknownLeaderEpoch
+    ├── LogError                the partition is led here, and still the operation failed
+    │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
+    │   ├── NotEnoughReplicas, LogReadFailed, LogCorrupt
+    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
+    └── GroupError              what group coordinators answer
+
+As in `client.errors`, each class says whether it is `retriable` and what is known of the
+`outcome`. Numbers of the Kafka protocol are not here: `broker/faults.py` is the only mapping.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from client.errors import Outcome, QuireError
+from client.ids import BrokerId, LeaderEpoch, Offset, ProducerId
+
+NO_EPOCH: Final = LeaderEpoch(-1)
+
+
+class BrokerError(QuireError):
+    """Root of what brokers refuse or fail."""
+
+
+# --- the request is wrong -----------------------------------------------------------------
+
+
+class RequestError(BrokerError):
+    """The request itself is wrong."""
+
+
+class InvalidRequest(RequestError):
+    """A field's value, or a combination of fields, makes no sense."""
+
+
+class UnsupportedVersion(RequestError):
+    """We do not serve that version of the API, or that special value of a field."""
+
+
+class InvalidRequiredAcks(RequestError):
+    """`acks` is not -1, 0 or 1."""
+
+
+class InvalidTimestampQuery(UnsupportedVersion):
+    """A ListOffsets timestamp below zero that we do not know."""
+
+
+class InvalidRecord(RequestError):
+    """A batch breaks the format or a rule of its topic."""
+
+
+class CorruptBatch(InvalidRecord):
+    """The batch's CRC does not match its bytes: damaged on the way, so sending again may help."""
+
+    retriable = True
+
+
+class MessageTooLarge(InvalidRecord):
+    """The batch has more bytes than the topic's `max.message.bytes`."""
+
+
+class BatchTooLarge(InvalidRecord):
+    """The batch has more bytes than a whole segment may have."""
+
+
+class InvalidTimestamp(InvalidRecord):
+    """The batch's timestamps are too far from now, or it claims a broker-set timestamp."""
+
+
+class UnsupportedCompression(InvalidRecord):
+    """The codec is unknown, or too new for the version of the API."""
+
+
+class InvalidTopicName(RequestError):
+    """The name breaks the rules, or clients may not write to that topic."""
+
+
+class TopicExists(RequestError):
+    """A topic with that name exists already."""
+
+
+class InvalidPartitions(RequestError):
+    """The partition count is out of range."""
+
+
+class InvalidReplicationFactor(RequestError):
+    """The replication factor is out of range, or there are too few bookies for it."""
+
+
+class InvalidReplicaAssignment(RequestError):
+    """A manual assignment of replicas: brokers hold no data, so there is none."""
+
+
+class InvalidTopicConfig(RequestError):
+    """A topic setting is unknown, malformed, out of range or contradicts another one."""
+
+
+class PolicyViolation(RequestError):
+    """The topic's configuration forbids the operation."""
+
+
+class UnknownTopicId(RequestError):
+    """No topic has that id (any more); clients refresh their metadata."""
+
+    retriable = True
+
+
+class InconsistentTopicId(RequestError):
+    """The topic's id changed: it was deleted and made again."""
+
+    retriable = True
+
+
+# --- idempotent producers -----------------------------------------------------------------
+
+
+class SequenceError(BrokerError):
+    """What an idempotent producer sent does not continue what it sent before."""
+
+    def __init__(self, producer_id: ProducerId, text: str) -> None:
+        super().__init__(f"producer {producer_id}: {text}")
+        self.producer_id = producer_id
+
+
+class OutOfOrderSequence(SequenceError):
+    """The first sequence is not the one after the last accepted batch."""
+
+
+class InvalidProducerEpoch(SequenceError):
+    """A newer instance of this producer has written already."""
+
+
+class InvalidTransactionState(SequenceError):
+    """The batch belongs to a transaction that is not open here."""
+
+
+# --- leadership ---------------------------------------------------------------------------
+
+
+class LeadershipError(BrokerError):
+    """This broker does not (yet, or any longer) lead the partition; clients ask who does."""
+
+    retriable = True
+
+
+class UnknownTopicOrPartition(LeadershipError):
+    """No such topic or partition, as far as this broker knows."""
+
+
+class NotLeader(LeadershipError):
+    """Another broker leads the partition. Nothing of the request was applied."""
+
+    def __init__(
+        self, text: str, *, leader: BrokerId | None = None, epoch: LeaderEpoch = NO_EPOCH
+    ) -> None:
+        super().__init__(text)
+        self.leader = leader
+        """Who leads it, as far as we know."""
+        self.epoch = epoch
+
+
+class LeaderNotAvailable(NotLeader):
+    """This broker is opening the partition: ask again soon.
+
+    Kafka's consumer treats LEADER_NOT_AVAILABLE in a fetch as a broker's bug, so fetches
+    answer the not-leader code for it.
+    """
+
+
+class LeadershipLost(LeadershipError):
+    """The leader was fenced, or stopped, with the append under way.
+
+    The append may survive: a fenced add is like a timeout, and the next leader's recovery
+    decides. An idempotent producer that sends the batch again gets it stored exactly once.
+    """
+
+    outcome = Outcome.UNKNOWN
+
+
+class FencedLeaderEpoch(LeadershipError):
+    """The client's leader epoch is older than ours."""
+
+
+class UnknownLeaderEpoch(LeadershipError):
+    """The client's leader epoch is newer than ours: it knows a leader that we do not."""
+
+
+# --- the log ------------------------------------------------------------------------------
+
+
+class LogError(BrokerError):
+    """The leader could not do it."""
+
+
+class OffsetOutOfRange(LogError):
+    """The offset is below the log start or above the log end, confirmed as the leader."""
+
+    def __init__(self, offset: Offset, log_start_offset: Offset, log_end_offset: Offset) -> None:
+        super().__init__(f"offset {offset} is outside [{log_start_offset}, {log_end_offset}]")
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class OffsetNotAvailable(LogError):
+    """The end of the log is not known yet."""
+
+    retriable = True
+
+
+class RequestTimedOut(LogError):
+    """The request's own deadline passed; what was asked may still happen."""
+
+    retriable = True
+    outcome = Outcome.UNKNOWN
+
+
+class Overloaded(LogError):
+    """Too many bytes wait for the bookies already; nothing was applied."""
+
+    retriable = True
+
+
+class NotEnoughReplicas(LogError):
+    """Too few bookies can take the write."""
+
+    retriable = True
+
+
+class LogReadFailed(LogError):
+    """No bookie could serve the read now."""
+
+    retriable = True
+
+
+class LogCorrupt(LogError):
+    """Stored bytes or segments contradict each other. Nothing is guessed, somebody must look."""
+
+
+# --- fetch sessions -----------------------------------------------------------------------
+
+
+class FetchSessionError(BrokerError):
+    """The client falls back to a full fetch."""
+
+    retriable = True
+
+
+class FetchSessionNotFound(FetchSessionError):
+    """No such session; we may never have had any."""
+
+
+class InvalidFetchSessionEpoch(FetchSessionError):
+    """The session's epoch does not follow the previous one."""
+
+
+# --- groups -------------------------------------------------------------------------------
+
+
+class GroupError(BrokerError):
+    """What a group coordinator refuses."""
+
+
+class CoordinatorLoading(GroupError):
+    """This broker is the coordinator and still reads the group's log."""
+
+    retriable = True
+
+
+class CoordinatorNotAvailable(GroupError):
+    """Nobody can be the coordinator now."""
+
+    retriable = True
+
+
+class NotCoordinator(GroupError):
+    """Another broker coordinates the group."""
+
+    retriable = True
+
+
+class UnknownMember(GroupError):
+    """The member id is not in the group."""
+
+
+class IllegalGeneration(GroupError):
+    """The generation is not the group's current one."""
+
+
+class RebalanceInProgress(GroupError):
+    """The group is rebalancing: join again."""
+
+
+class InconsistentGroupProtocol(GroupError):
+    """The member's protocols have nothing in common with the group's."""
+
+
+class InvalidGroupId(GroupError):
+    """The group id is empty."""
+
+
+class InvalidSessionTimeout(GroupError):
+    """The session timeout is outside the allowed range."""
+
+
+class MemberIdRequired(GroupError):
+    """Join again with the member id in `member_id`."""
+
+    def __init__(self, member_id: str) -> None:
+        super().__init__(f"join again as {member_id}")
+        self.member_id = member_id
+
+
+class FencedInstanceId(GroupError):
+    """Another member took over this group instance id."""
+
+
+class GroupIdNotFound(GroupError):
+    """No such group."""
+
+
+class NonEmptyGroup(GroupError):
+    """The group has members, so it cannot be deleted."""
+
+
+class GroupSubscribedToTopic(GroupError):
+    """The group still consumes the topic, so its offsets cannot be deleted."""
+
+
+class GroupMaxSizeReached(GroupError):
+    """The group has as many members as it may."""
+
+
+class OffsetMetadataTooLarge(GroupError):
+    """The text committed with an offset is too long."""
