@@ -12,16 +12,26 @@ Semantics, all from ZooKeeper:
 - An ephemeral node disappears when the session that made it ends.
 - Watches fire once, on the event loop, as a plain call without arguments. They say "look
   again", not what changed. A watch fires before any later read of this session can see the
-  change. After an expired session every pending watch fires once.
+  change. One callable that waits on one path twice, by the same call, is called once.
+- After every interruption (`SUSPENDED`, with or without `EXPIRED`), as soon as a session is there
+  again, the session listeners hear `CONNECTED` and then every pending watch fires once, whether
+  something changed or not.
 - `ConnectionLoss` on create, set or delete means the operation may have happened: the caller
   must read back and recognise its own write.
+- An operation that starts during an interruption waits for the connection: it runs after
+  `CONNECTED`, fails with `SessionExpired` when the session turns out to be gone, and with
+  `ConnectionLoss` when a session timeout has passed without a connection.
+- After `close` every operation raises `SessionExpired`, and no watch or listener is called.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+NODE_BYTES_MAX: Final = 1_000_000
+"""Largest node: ZooKeeper drops connections that carry more than 1 MiB (`jute.maxbuffer`)."""
 
 
 class Versioned(NamedTuple):

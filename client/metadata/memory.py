@@ -1,0 +1,476 @@
+"""An in-memory metadata store with sessions: a verified fake of ZooKeeper.
+
+`MemoryCluster` is the server side, shared by all nodes of a test or a simulation; each
+`cluster.session()` is one client. The same contract suite runs on it and on a real ZooKeeper.
+
+What is modelled because it bites: requests and answers of one session travel first in, first out,
+and take time; a watch arrives before any answer that could reveal the change; a cut connection
+leaves ephemerals standing until the session times out at the server, whatever the client
+believes; a client learns of its expiry only when it is connected again; a lost connection leaves
+the outcome of every request in flight unknown, and here a test decides which way it went; a
+server may lag behind and answer reads from the past.
+
+Deterministic: time is the event loop's, order is arrival order, nothing is random unless the
+injected latency is. Server-side work runs in the context the cluster was made in, deliveries in
+the context its session was made in, so a simulator that kills a process by context drops exactly
+what that process would not have seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import enum
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from client.errors import ConnectionLoss, MetadataError, NoNode, SessionExpired
+from client.ids import Clock
+from client.metadata.channel import Channel
+from client.metadata.store import SessionListener, SessionState, Versioned, Watcher
+from client.metadata.tree import Touched, Tree
+
+SESSION_TIMEOUT_S: Final = 10.0
+RECONNECT_DELAY_S: Final = 0.05
+
+
+class Operation(NamedTuple):
+    """What a session asks for, as a fault hook sees it when the request reaches the server."""
+
+    session_id: int
+    name: str
+    """`get`, `exists`, `children`, `create`, `set`, `delete`, `create_all`, `sync`, `close`."""
+    path: str
+
+
+class Fault(enum.Enum):
+    """How a fault hook breaks the connection that carries a request."""
+
+    LOSE_REQUEST = "lose request"
+    """The operation does not take place; the client sees ConnectionLoss."""
+    LOSE_REPLY = "lose reply"
+    """The operation takes place; the client sees ConnectionLoss all the same."""
+
+
+FaultHook = Callable[[Operation], Fault | None]
+Latency = Callable[[], float]
+_T = TypeVar("_T")
+
+
+class _Kind(enum.Enum):
+    NODE = "node"
+    """Waits for a node's creation, new bytes or deletion."""
+    DIRECTORY = "directory"
+    """Waits for a change among a node's children, or for its deletion."""
+
+
+class _Watch(NamedTuple):
+    store: MemoryStore
+    kind: _Kind
+    path: str
+    call: Watcher
+
+
+class _Request(NamedTuple):
+    store: MemoryStore
+    name: str
+    path: str
+    apply: Callable[[MemoryCluster, Tree], object]
+    """Gets the cluster, and the tree that reads of this session see."""
+    answer: asyncio.Future[Any]
+    watch: _Watch | None
+
+    @property
+    def is_read(self) -> bool:
+        return self.name in ("get", "exists", "children")
+
+
+class MemoryCluster:
+    """The shared tree, its sessions and watches, and the levers of a test."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        reconnect_delay_s: float = RECONNECT_DELAY_S,
+    ) -> None:
+        """`clock` stamps creation times; without one the event loop's time does."""
+        self.tree = Tree()
+        self.session_timeout_s = session_timeout_s
+        self.reconnect_delay_s = reconnect_delay_s
+        self.latency: Latency = lambda: 0.0
+        """Seconds that one message takes, asked once per message."""
+        self.on_request: FaultHook = lambda operation: None
+        self._clock = clock
+        self._context = contextvars.copy_context()
+        self._session_count = 0
+        self._sessions: dict[int, MemoryStore] = {}
+        self._expiries: dict[int, asyncio.TimerHandle] = {}
+        self._watches: dict[tuple[_Kind, str], dict[_Watch, None]] = {}
+        self._frozen: dict[MemoryStore, Tree] = {}
+
+    def session(self) -> MemoryStore:
+        """Return a new, connected session."""
+        store = MemoryStore(self)
+        store._on_connected(self._open_session(store))
+        return store
+
+    def live_sessions(self) -> list[int]:
+        """Return the ids of the sessions the server still honours, oldest first."""
+        return list(self._sessions)
+
+    def suspend(self, store: MemoryStore) -> None:
+        """Cut a session's connection until `resume`; the server expires it after its timeout.
+
+        Requests that have not arrived are lost; those that were applied lose their answer.
+        """
+        self._disconnect(store, ConnectionLoss("connection lost"))
+
+    def resume(self, store: MemoryStore) -> None:
+        """Reconnect a suspended session: the old one if it still lives, else a new one."""
+        if store.state is not SessionState.CONNECTED:
+            self._reconnect_later(store, self.latency())
+
+    def expire(self, store: MemoryStore) -> None:
+        """End a session at the server, at once. A connected client hears of it and gets a new
+        session by itself; a suspended one hears of it when it is resumed."""
+        connected = store.state is SessionState.CONNECTED
+        self._end_session(store._last_session_id)
+        if connected:
+            self._disconnect(store, SessionExpired("session expired"))
+            self._reconnect_later(store, self.latency())
+
+    def kill(self, store: MemoryStore) -> None:
+        """The process behind a session died: nothing of it is called any more, and the server
+        expires the session after its timeout."""
+        store._closed = True
+        self._drop_connection(store)
+
+    def freeze(self, store: MemoryStore) -> None:
+        """Let a session's server lag: its reads see the tree as it is now, until the session
+        writes or syncs, or until `thaw`. Its watches wait too."""
+        self._frozen.setdefault(store, self.tree.copy())
+
+    def thaw(self, store: MemoryStore) -> None:
+        """Let the session's server catch up; what it waits for may have changed: it looks again."""
+        if self._frozen.pop(store, None) is not None:
+            for watches in list(self._watches.values()):
+                for watch in [watch for watch in watches if watch.store is store]:
+                    del watches[watch]
+                    store._to_client.send(partial(store._on_watch, watch))
+
+    def _open_session(self, store: MemoryStore) -> int:
+        self._session_count += 1
+        self._sessions[self._session_count] = store
+        return self._session_count
+
+    def _end_session(self, session_id: int) -> None:
+        timer = self._expiries.pop(session_id, None)
+        if timer is not None:
+            timer.cancel()
+        store = self._sessions.pop(session_id, None)
+        if store is not None:
+            self._forget_watches(store)
+            for touched in self.tree.delete_owned(session_id):
+                self._fire(touched)
+
+    def _disconnect(self, store: MemoryStore, error: MetadataError) -> None:
+        self._drop_connection(store)
+        store._context.copy().run(store._on_disconnected, error)
+
+    def _drop_connection(self, store: MemoryStore) -> None:
+        store._connection += 1
+        store._to_server.cut()
+        store._to_client.cut()
+        self._frozen.pop(store, None)
+        self._forget_watches(store)
+        session_id = store._last_session_id
+        if session_id in self._sessions and session_id not in self._expiries:
+            self._expiries[session_id] = asyncio.get_running_loop().call_later(
+                self.session_timeout_s, self._end_session, session_id, context=self._context
+            )
+
+    def _reconnect_later(self, store: MemoryStore, delay_s: float) -> None:
+        store._later(delay_s, partial(self._reconnect, store, store._connection))
+
+    def _reconnect(self, store: MemoryStore, connection: int) -> None:
+        if store._closed or store._connection != connection:
+            return
+        session_id = store._last_session_id
+        if session_id in self._sessions:
+            timer = self._expiries.pop(session_id, None)
+            if timer is not None:
+                timer.cancel()
+        else:
+            store._on_expired()
+            session_id = self._open_session(store)
+        store._on_connected(session_id)
+
+    def _serve(self, request: _Request) -> None:
+        """Apply one request that arrived; its answer leaves after the watches it fires."""
+        store = request.store
+        fault = self.on_request(Operation(store._last_session_id, request.name, request.path))
+        if fault is not Fault.LOSE_REQUEST:
+            outcome = self._apply(request)
+            if fault is None:
+                store._to_client.send(partial(store._on_answer, request, outcome))
+                return
+        self._disconnect(store, ConnectionLoss(f"{request.name} {request.path}"))
+        self._reconnect_later(store, self.reconnect_delay_s)
+
+    def _apply(self, request: _Request) -> object:
+        """Run a request against the tree; an error is an outcome too."""
+        store = request.store
+        if not request.is_read:
+            self.thaw(store)
+        try:
+            outcome = request.apply(self, self._frozen.get(store, self.tree))
+        except (MetadataError, ValueError) as error:
+            return error
+        watch = request.watch
+        if watch is not None:
+            self._watches.setdefault((watch.kind, watch.path), {})[watch] = None
+        return outcome
+
+    def _now_ms(self) -> int:
+        if self._clock is not None:
+            return self._clock.now_ms()
+        return int(asyncio.get_running_loop().time() * 1000)
+
+    def _fire(self, touched: Touched) -> None:
+        for kind, paths in (
+            (_Kind.NODE, touched.nodes),
+            (_Kind.DIRECTORY, touched.directories),
+        ):
+            for path in paths:
+                for watch in self._watches.pop((kind, path), {}):
+                    if watch.store in self._frozen:
+                        self._watches.setdefault((kind, path), {})[watch] = None
+                    else:
+                        watch.store._to_client.send(partial(watch.store._on_watch, watch))
+
+    def _forget_watches(self, store: MemoryStore) -> None:
+        for key, watches in list(self._watches.items()):
+            self._watches[key] = {watch: None for watch in watches if watch.store is not store}
+            if not self._watches[key]:
+                del self._watches[key]
+
+
+class MemoryStore:
+    """One session with a `MemoryCluster`. Implements `MetadataStore`; see there."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self._context = contextvars.copy_context()
+        self._state = SessionState.SUSPENDED
+        self._closed = False
+        self._last_session_id = 0
+        """The session the server knows this client by, even while the client is cut off."""
+        self._connection = 0
+        """Grows with every cut, so that a reconnection planned before it comes to nothing."""
+        self._listeners: list[SessionListener] = []
+        self._watches: dict[_Watch, None] = {}
+        self._in_flight: dict[asyncio.Future[Any], None] = {}
+        self._held: dict[asyncio.Future[Any], _Request] = {}
+        """Requests made without a connection; they leave with the next one."""
+        self._to_server = Channel(lambda: cluster.latency(), cluster._context)
+        self._to_client = Channel(lambda: cluster.latency(), self._context)
+
+    @property
+    def session_id(self) -> int:
+        return 0 if self._state is SessionState.EXPIRED else self._last_session_id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    async def get(self, path: str, watcher: Watcher | None = None) -> Versioned:
+        def apply(cluster: MemoryCluster, tree: Tree) -> Versioned:
+            return tree.get(path)
+
+        return await self._call("get", path, apply, _Kind.NODE, watcher)
+
+    async def exists(self, path: str, watcher: Watcher | None = None) -> Versioned | None:
+        def apply(cluster: MemoryCluster, tree: Tree) -> Versioned | None:
+            try:
+                return tree.get(path)._replace(data=b"")
+            except NoNode:
+                return None
+
+        return await self._call("exists", path, apply, _Kind.NODE, watcher)
+
+    async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
+        def apply(cluster: MemoryCluster, tree: Tree) -> list[str]:
+            return tree.children(path)
+
+        return await self._call("children", path, apply, _Kind.DIRECTORY, watcher)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        def apply(cluster: MemoryCluster, tree: Tree) -> str:
+            made, touched = tree.create(
+                path,
+                data,
+                now_ms=cluster._now_ms(),
+                owner=self._last_session_id if ephemeral else 0,
+                sequential=sequential,
+                make_parents=make_parents,
+            )
+            cluster._fire(touched)
+            return made
+
+        return await self._call("create", path, apply)
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> int:
+        def apply(cluster: MemoryCluster, tree: Tree) -> int:
+            new_version, touched = tree.set(path, data, version)
+            cluster._fire(touched)
+            return new_version
+
+        return await self._call("set", path, apply)
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        def apply(cluster: MemoryCluster, tree: Tree) -> None:
+            cluster._fire(tree.delete(path, version))
+
+        await self._call("delete", path, apply)
+
+    async def create_all(self, nodes: list[tuple[str, bytes]]) -> None:
+        def apply(cluster: MemoryCluster, tree: Tree) -> None:
+            cluster._fire(tree.create_all(nodes, now_ms=cluster._now_ms()))
+
+        await self._call("create_all", nodes[0][0] if nodes else "/", apply)
+
+    async def sync(self, path: str) -> None:
+        await self._call("sync", path, lambda cluster, tree: None)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._listeners.clear()
+        self._watches.clear()
+        if self._state is SessionState.CONNECTED:
+            session_id = self._last_session_id
+            answer = self._submit("close", "/", lambda cluster, _: cluster._end_session(session_id))
+            self._closed = True
+            await asyncio.wait([answer])
+            answer.exception()  # seen: without an answer the server ends the session by timeout
+        self._closed = True
+        self._cluster._disconnect(self, SessionExpired("store closed"))
+        self._state = SessionState.EXPIRED
+        held, self._held = self._held, {}
+        _fail(held, SessionExpired("store closed"))
+
+    async def _call(
+        self,
+        name: str,
+        path: str,
+        apply: Callable[[MemoryCluster, Tree], _T],
+        kind: _Kind = _Kind.NODE,
+        watcher: Watcher | None = None,
+    ) -> _T:
+        if self._closed:
+            raise SessionExpired("store closed")
+        watch = _Watch(self, kind, path, watcher) if watcher is not None else None
+        return await self._submit(name, path, apply, watch)
+
+    def _submit(
+        self,
+        name: str,
+        path: str,
+        apply: Callable[[MemoryCluster, Tree], _T],
+        watch: _Watch | None = None,
+    ) -> asyncio.Future[_T]:
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        request = _Request(self, name, path, apply, answer, watch)
+        if self._state is SessionState.CONNECTED:
+            self._send(request)
+        else:
+            self._held[answer] = request
+            self._later(self._cluster.session_timeout_s, partial(self._give_up, request))
+        return answer
+
+    def _send(self, request: _Request) -> None:
+        self._in_flight[request.answer] = None
+        self._to_server.send(partial(self._cluster._serve, request))
+
+    def _later(self, delay_s: float, call: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        if delay_s <= 0:
+            loop.call_soon(call, context=self._context)
+        else:
+            loop.call_later(delay_s, call, context=self._context)
+
+    def _on_answer(self, request: _Request, outcome: object) -> None:
+        self._in_flight.pop(request.answer, None)
+        if request.watch is not None and not isinstance(outcome, Exception):
+            self._watches[request.watch] = None
+        _settle(request.answer, outcome)
+
+    def _on_watch(self, watch: _Watch) -> None:
+        if watch in self._watches:
+            del self._watches[watch]
+            watch.call()
+
+    def _on_connected(self, session_id: int) -> None:
+        self._state = SessionState.CONNECTED
+        self._last_session_id = session_id
+        connection = self._connection
+        pending, self._watches = self._watches, {}
+        held, self._held = self._held, {}
+        self._tell(SessionState.CONNECTED)
+        for watch in pending:
+            watch.call()
+        for request in held.values():
+            if self._connection != connection:
+                self._held[request.answer] = request  # a callback lost the connection again
+            elif not request.answer.done():
+                self._send(request)
+
+    def _on_disconnected(self, error: MetadataError) -> None:
+        """The connection is gone and all that travelled on it: requests in flight fail."""
+        failed, self._in_flight = self._in_flight, {}
+        if self._state is SessionState.CONNECTED:
+            self._state = SessionState.SUSPENDED
+            self._tell(SessionState.SUSPENDED)
+        _fail(failed, error)
+
+    def _on_expired(self) -> None:
+        self._state = SessionState.EXPIRED
+        held, self._held = self._held, {}
+        _fail(held, SessionExpired("session expired"))
+        self._tell(SessionState.EXPIRED)
+
+    def _give_up(self, request: _Request) -> None:
+        if self._held.pop(request.answer, None) is not None:
+            _settle(request.answer, ConnectionLoss(f"{request.name} {request.path}"))
+
+    def _tell(self, state: SessionState) -> None:
+        for listener in list(self._listeners):
+            listener(state)
+
+
+def _fail(answers: Iterable[asyncio.Future[Any]], error: MetadataError) -> None:
+    for answer in answers:
+        _settle(answer, type(error)(*error.args))
+
+
+def _settle(answer: asyncio.Future[Any], outcome: object) -> None:
+    if answer.done():
+        return  # the caller was cancelled
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

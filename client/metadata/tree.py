@@ -1,0 +1,186 @@
+"""The node tree of the in-memory metadata store: versions, children, sequences, owners.
+
+Everything ZooKeeper decides about nodes alone is decided here, synchronously: what exists, which
+version a node has, which sequence number comes next, which nodes belong to a session. Who is
+connected, who waits for a change and how long an answer travels is `memory.py`'s business.
+
+Sources: ZooKeeper's programmer's guide ("Data model", "Sequence nodes", "Ephemeral nodes") and
+the behaviour of server 3.9, which `tests/unit/client/metadata/contract.py` compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from client.errors import MetadataError, NodeExists, NoNode, NotEmpty, VersionConflict
+from client.metadata.store import NODE_BYTES_MAX, Versioned
+
+
+class Touched(NamedTuple):
+    """What a mutation changed, as watches see it: nodes, and directories by their children."""
+
+    nodes: tuple[str, ...] = ()
+    """Paths that were created, set or deleted."""
+    directories: tuple[str, ...] = ()
+    """Paths whose list of children changed, and deleted paths."""
+
+
+class _Node:
+    __slots__ = ("children", "created_count", "ctime_ms", "data", "owner", "version")
+
+    def __init__(self, data: bytes, ctime_ms: int, owner: int) -> None:
+        self.data = data
+        self.version = 0
+        self.ctime_ms = ctime_ms
+        self.owner = owner
+        self.children: dict[str, None] = {}
+        self.created_count = 0
+        """Children ever created: the next sequence number. Deletes do not lower it."""
+
+
+class Tree:
+    """All nodes of one cluster. Every method is atomic; mutators return what they touched."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {"/": _Node(b"", 0, 0)}
+
+    def get(self, path: str) -> Versioned:
+        """Return a node. Raises NoNode."""
+        node = self._find(path)
+        return Versioned(node.data, node.version, node.ctime_ms, node.owner)
+
+    def children(self, path: str) -> list[str]:
+        """Return the sorted child names. Raises NoNode."""
+        return sorted(self._find(path).children)
+
+    def create(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        now_ms: int,
+        owner: int = 0,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> tuple[str, Touched]:
+        """Create a node and return its final path. Raises NodeExists, NoNode."""
+        _check_path(path)
+        _check_size(path, data)
+        touched: list[tuple[str, str]] = []
+        parent = parent_of(path)
+        if make_parents:
+            touched += self._make_missing(parent, now_ms)
+        directory = self._find(parent)
+        if directory.owner:
+            raise MetadataError(f"{parent} is ephemeral and takes no children")
+        if sequential:
+            path = f"{path}{directory.created_count:010d}"
+        if path in self._nodes:
+            raise NodeExists(path)
+        self._attach(path, _Node(data, now_ms, owner))
+        touched.append((path, parent))
+        nodes, directories = zip(*touched, strict=True)
+        return path, Touched(nodes, directories)
+
+    def create_all(self, nodes: Sequence[tuple[str, bytes]], *, now_ms: int) -> Touched:
+        """Create all nodes or none. Raises NodeExists, NoNode."""
+        planned: dict[str, None] = {}
+        for path, data in nodes:
+            _check_path(path)
+            _check_size(path, data)
+            if path in self._nodes or path in planned:
+                raise NodeExists(path)
+            if parent_of(path) not in planned and self._find(parent_of(path)).owner:
+                raise MetadataError(f"{parent_of(path)} is ephemeral and takes no children")
+            planned[path] = None
+        for path, data in nodes:
+            self._attach(path, _Node(data, now_ms, 0))
+        return Touched(tuple(planned), tuple(parent_of(path) for path in planned))
+
+    def set(self, path: str, data: bytes, version: int) -> tuple[int, Touched]:
+        """Replace a node's bytes; return its new version. Raises NoNode, VersionConflict."""
+        _check_size(path, data)
+        node = self._find(path)
+        _check_version(path, node, version)
+        node.data = data
+        node.version += 1
+        return node.version, Touched(nodes=(path,))
+
+    def delete(self, path: str, version: int) -> Touched:
+        """Delete a leaf. Raises NoNode, NotEmpty, VersionConflict."""
+        node = self._find(path)
+        _check_version(path, node, version)
+        if node.children:
+            raise NotEmpty(path)
+        if path == "/":
+            raise MetadataError("the root cannot be deleted")
+        return self._detach(path)
+
+    def delete_owned(self, owner: int) -> list[Touched]:
+        """Delete every ephemeral of a session, in order of creation."""
+        doomed = [path for path, node in self._nodes.items() if node.owner == owner]
+        return [self._detach(path) for path in doomed]
+
+    def copy(self) -> Tree:
+        """Return an independent copy: what a server that lags behind still shows."""
+        twin = Tree()
+        for path, node in self._nodes.items():
+            twin._nodes[path] = copied = _Node(node.data, node.ctime_ms, node.owner)
+            copied.version = node.version
+            copied.children = dict(node.children)
+            copied.created_count = node.created_count
+        return twin
+
+    def paths(self) -> list[str]:
+        """Return every path but the root, sorted."""
+        return sorted(path for path in self._nodes if path != "/")
+
+    def _find(self, path: str) -> _Node:
+        node = self._nodes.get(path)
+        if node is None:
+            raise NoNode(path)
+        return node
+
+    def _make_missing(self, path: str, now_ms: int) -> list[tuple[str, str]]:
+        missing: list[str] = []
+        while path not in self._nodes:
+            missing.append(path)
+            path = parent_of(path)
+        if missing and self._nodes[path].owner:
+            raise MetadataError(f"{path} is ephemeral and takes no children")
+        for made in reversed(missing):
+            self._attach(made, _Node(b"", now_ms, 0))
+        return [(made, parent_of(made)) for made in reversed(missing)]
+
+    def _attach(self, path: str, node: _Node) -> None:
+        directory = self._nodes[parent_of(path)]
+        directory.children[path.rpartition("/")[2]] = None
+        directory.created_count += 1
+        self._nodes[path] = node
+
+    def _detach(self, path: str) -> Touched:
+        parent = parent_of(path)
+        del self._nodes[path]
+        del self._nodes[parent].children[path.rpartition("/")[2]]
+        return Touched(nodes=(path,), directories=(path, parent))
+
+
+def parent_of(path: str) -> str:
+    """Return the parent directory of a path; the root's parent is the root."""
+    return path.rpartition("/")[0] or "/"
+
+
+def _check_path(path: str) -> None:
+    if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
+        raise ValueError(f"not a node path: {path!r}")
+
+
+def _check_size(path: str, data: bytes) -> None:
+    if len(data) > NODE_BYTES_MAX:
+        raise MetadataError(f"{path} would hold {len(data)} bytes, the limit is {NODE_BYTES_MAX}")
+
+
+def _check_version(path: str, node: _Node, version: int) -> None:
+    if version not in (-1, node.version):
+        raise VersionConflict(f"{path} has version {node.version}, expected {version}")

@@ -1,0 +1,397 @@
+"""What every `MetadataStore` must do: one suite for the fake and for a real ZooKeeper.
+
+A test module subclasses `StoreContract` and gives it a fixture `lab`, a `StoreLab` on a fresh
+cluster. Tests build everything below `lab.root`, so a shared server is no trouble.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import pytest
+
+from client.errors import (
+    ConnectionLoss,
+    MetadataError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    VersionConflict,
+)
+from client.metadata.store import NODE_BYTES_MAX, MetadataStore, SessionState
+
+
+class StoreLab(Protocol):
+    """A cluster under test and the levers that its sessions cannot pull themselves."""
+
+    root: str
+
+    async def session(self) -> MetadataStore: ...
+    async def expire(self, store: MetadataStore) -> None: ...
+    async def cut(self, store: MetadataStore) -> None:
+        """Break the connection and keep it broken; returns once the store says SUSPENDED."""
+
+    async def heal(self, store: MetadataStore) -> None: ...
+
+
+class Recorder:
+    """Counts calls and remembers arguments; `await seen(n)` waits for the n-th call."""
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, *args: object) -> None:
+        self.calls.append(args[0] if args else None)
+        self._changed.set()
+
+    async def seen(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.calls) < count:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def said(self, state: SessionState) -> None:
+        async with asyncio.timeout(20):
+            while state not in self.calls:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+async def until(condition: Callable[[], bool], store: MetadataStore) -> None:
+    """Wait for something another session causes, one round trip at a time."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await store.sync("/")
+
+
+class StoreContract:
+    async def test_a_created_node_reads_back_at_version_zero(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        assert await store.create(f"{lab.root}/a", b"one") == f"{lab.root}/a"
+        node = await store.get(f"{lab.root}/a")
+        assert (node.data, node.version, node.ephemeral_owner) == (b"one", 0, 0)
+        assert node.ctime_ms >= 0
+
+    async def test_creating_twice_raises_node_exists(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a")
+        with pytest.raises(NodeExists):
+            await store.create(f"{lab.root}/a", b"other")
+        assert (await store.get(f"{lab.root}/a")).data == b""
+
+    async def test_a_node_needs_its_parent(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        with pytest.raises(NoNode):
+            await store.create(f"{lab.root}/a/b/c")
+        assert await store.create(f"{lab.root}/a/b/c", b"x", make_parents=True)
+        assert (await store.get(f"{lab.root}/a/b")).data == b""
+        await store.create(f"{lab.root}/a/b/d", make_parents=True)
+        assert await store.children(f"{lab.root}/a/b") == ["c", "d"]
+
+    async def test_make_parents_keeps_node_exists(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a/b", make_parents=True)
+        with pytest.raises(NodeExists):
+            await store.create(f"{lab.root}/a/b", make_parents=True)
+
+    async def test_reading_an_absent_node(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        with pytest.raises(NoNode):
+            await store.get(f"{lab.root}/a")
+        with pytest.raises(NoNode):
+            await store.children(f"{lab.root}/a")
+        assert await store.exists(f"{lab.root}/a") is None
+
+    async def test_exists_tells_version_and_owner_but_no_data(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a", b"one", ephemeral=True)
+        await store.set(f"{lab.root}/a", b"two")
+        node = await store.exists(f"{lab.root}/a")
+        assert node is not None
+        assert (node.data, node.version, node.ephemeral_owner) == (b"", 1, store.session_id)
+
+    async def test_set_is_compare_and_set(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a", b"v0")
+        assert await store.set(f"{lab.root}/a", b"v1", version=0) == 1
+        with pytest.raises(VersionConflict):
+            await store.set(f"{lab.root}/a", b"lost", version=0)
+        assert await store.set(f"{lab.root}/a", b"v2") == 2
+        assert (await store.get(f"{lab.root}/a")).data == b"v2"
+        with pytest.raises(NoNode):
+            await store.set(f"{lab.root}/b", b"")
+
+    async def test_delete_checks_version_and_children(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a/b", make_parents=True)
+        with pytest.raises(NotEmpty):
+            await store.delete(f"{lab.root}/a")
+        with pytest.raises(VersionConflict):
+            await store.delete(f"{lab.root}/a/b", version=3)
+        await store.delete(f"{lab.root}/a/b", version=0)
+        await store.delete(f"{lab.root}/a")
+        with pytest.raises(NoNode):
+            await store.delete(f"{lab.root}/a")
+
+    async def test_a_recreated_node_starts_at_version_zero(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a")
+        await store.set(f"{lab.root}/a", b"x")
+        await store.delete(f"{lab.root}/a")
+        await store.create(f"{lab.root}/a")
+        assert (await store.get(f"{lab.root}/a")).version == 0
+
+    async def test_children_are_sorted_names(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        for name in ("c", "a", "b"):
+            await store.create(f"{lab.root}/{name}")
+        assert await store.children(lab.root) == ["a", "b", "c"]
+
+    async def test_sequence_numbers_count_every_creation_below_the_parent(
+        self, lab: StoreLab
+    ) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/d")
+        first = await store.create(f"{lab.root}/d/n-", sequential=True)
+        await store.create(f"{lab.root}/d/plain")
+        await store.delete(first)
+        second = await store.create(f"{lab.root}/d/n-", ephemeral=True, sequential=True)
+        assert first == f"{lab.root}/d/n-0000000000"
+        assert second == f"{lab.root}/d/n-0000000002"
+
+    async def test_create_all_is_all_or_nothing(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create_all([(f"{lab.root}/a", b"1"), (f"{lab.root}/a/b", b"2")])
+        assert (await store.get(f"{lab.root}/a/b")).data == b"2"
+        with pytest.raises(NodeExists):
+            await store.create_all([(f"{lab.root}/c", b""), (f"{lab.root}/a", b"")])
+        with pytest.raises(NoNode):
+            await store.create_all([(f"{lab.root}/c", b""), (f"{lab.root}/x/y", b"")])
+        assert await store.children(lab.root) == ["a"]
+
+    async def test_an_ephemeral_goes_with_its_session(self, lab: StoreLab) -> None:
+        owner, other = await lab.session(), await lab.session()
+        await owner.create(f"{lab.root}/a", b"x", ephemeral=True)
+        gone = Recorder()
+        assert (await other.get(f"{lab.root}/a", gone)).ephemeral_owner == owner.session_id
+        await owner.close()
+        await gone.seen(1)
+        assert await other.exists(f"{lab.root}/a") is None
+
+    async def test_an_ephemeral_takes_no_children(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a", ephemeral=True)
+        with pytest.raises(MetadataError):
+            await store.create(f"{lab.root}/a/b")
+        with pytest.raises(MetadataError):
+            await store.create(f"{lab.root}/a/b/c", make_parents=True)
+
+    async def test_a_node_has_a_largest_size(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a", bytes(NODE_BYTES_MAX))
+        with pytest.raises(MetadataError, match="limit"):
+            await store.create(f"{lab.root}/b", bytes(NODE_BYTES_MAX + 1))
+        with pytest.raises(MetadataError, match="limit"):
+            await store.set(f"{lab.root}/a", bytes(NODE_BYTES_MAX + 1))
+        assert len((await store.get(f"{lab.root}/a")).data) == NODE_BYTES_MAX
+
+    async def test_a_path_must_be_absolute(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        with pytest.raises(ValueError, match="path"):
+            await store.create("a")
+
+    async def test_a_data_watch_fires_once_on_set(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a")
+        watch = Recorder()
+        await store.get(f"{lab.root}/a", watch)
+        await store.set(f"{lab.root}/a", b"x")
+        await store.set(f"{lab.root}/a", b"y")
+        await store.sync(lab.root)
+        assert len(watch.calls) == 1
+
+    async def test_a_data_watch_fires_on_delete(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a")
+        watch = Recorder()
+        await store.get(f"{lab.root}/a", watch)
+        await store.delete(f"{lab.root}/a")
+        await store.sync(lab.root)
+        assert len(watch.calls) == 1
+
+    async def test_get_of_an_absent_node_leaves_no_watch(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        watch = Recorder()
+        with pytest.raises(NoNode):
+            await store.get(f"{lab.root}/a", watch)
+        await store.create(f"{lab.root}/a")
+        await store.sync(lab.root)
+        assert watch.calls == []
+
+    async def test_exists_watches_the_creation_of_an_absent_node(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        watch = Recorder()
+        assert await store.exists(f"{lab.root}/a", watch) is None
+        await store.create(f"{lab.root}/a")
+        await store.sync(lab.root)
+        assert len(watch.calls) == 1
+
+    async def test_a_child_watch_sees_members_not_their_data(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/d/a", make_parents=True)
+        watch = Recorder()
+        await store.children(f"{lab.root}/d", watch)
+        await store.set(f"{lab.root}/d/a", b"x")
+        await store.set(f"{lab.root}/d", b"x")
+        await store.sync(lab.root)
+        assert watch.calls == []
+        await store.create(f"{lab.root}/d/b")
+        await store.delete(f"{lab.root}/d/a")
+        await store.sync(lab.root)
+        assert len(watch.calls) == 1
+
+    async def test_a_child_watch_sees_its_directory_go(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/d")
+        watch = Recorder()
+        await store.children(f"{lab.root}/d", watch)
+        await store.delete(f"{lab.root}/d")
+        await store.sync(lab.root)
+        assert len(watch.calls) == 1
+
+    async def test_one_callable_waiting_twice_is_called_once(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a")
+        watch, other = Recorder(), Recorder()
+        await store.get(f"{lab.root}/a", watch)
+        await store.get(f"{lab.root}/a", other)
+        await store.get(f"{lab.root}/a", watch)
+        await store.set(f"{lab.root}/a", b"x")
+        await store.sync(lab.root)
+        assert (len(watch.calls), len(other.calls)) == (1, 1)
+
+    async def test_create_all_fires_watches(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        members, node = Recorder(), Recorder()
+        await store.children(lab.root, members)
+        await store.exists(f"{lab.root}/a/b", node)
+        await store.create_all([(f"{lab.root}/a", b""), (f"{lab.root}/a/b", b"")])
+        await store.sync(lab.root)
+        assert (len(members.calls), len(node.calls)) == (1, 1)
+
+    async def test_a_watch_comes_before_the_read_that_shows_the_change(self, lab: StoreLab) -> None:
+        reader, writer = await lab.session(), await lab.session()
+        await writer.create(f"{lab.root}/a", b"0")
+        for n in range(20):
+            watch = Recorder()
+            seen = (await reader.get(f"{lab.root}/a", watch)).data
+            change = asyncio.create_task(writer.set(f"{lab.root}/a", str(n + 1).encode()))
+            while (await reader.get(f"{lab.root}/a")).data == seen:
+                pass
+            assert len(watch.calls) == 1
+            await change
+
+    async def test_operations_of_one_session_take_place_in_order(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a")
+        versions = await asyncio.gather(
+            *(store.set(f"{lab.root}/a", str(n).encode(), version=n) for n in range(50))
+        )
+        assert versions == list(range(1, 51))
+        assert (await store.get(f"{lab.root}/a")).data == b"49"
+
+    async def test_a_cancelled_operation_disturbs_nobody(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        first = asyncio.create_task(store.create(f"{lab.root}/a"))
+        second = asyncio.create_task(store.create(f"{lab.root}/b"))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == f"{lab.root}/b"
+        assert await store.children(lab.root) == ["a", "b"]
+
+    async def test_expiry_is_told_watches_fire_and_a_new_session_works(self, lab: StoreLab) -> None:
+        store, other = await lab.session(), await lab.session()
+        states, watch, gone = Recorder(), Recorder(), Recorder()
+        store.add_session_listener(states)
+        await store.create(f"{lab.root}/mine", ephemeral=True)
+        await store.create(f"{lab.root}/a")
+        await store.get(f"{lab.root}/a", watch)
+        await other.get(f"{lab.root}/mine", gone)
+        old_session_id = store.session_id
+        await lab.expire(store)
+        await gone.seen(1)
+        await states.said(SessionState.CONNECTED)
+        assert states.calls == [
+            SessionState.SUSPENDED,
+            SessionState.EXPIRED,
+            SessionState.CONNECTED,
+        ]
+        await watch.seen(1)
+        assert store.session_id not in (0, old_session_id)
+        assert store.state is SessionState.CONNECTED
+        assert await store.exists(f"{lab.root}/mine") is None
+        await store.create(f"{lab.root}/mine", ephemeral=True)
+        assert len(watch.calls) == 1
+        assert (await other.get(f"{lab.root}/mine")).ephemeral_owner == store.session_id
+
+    async def test_a_short_cut_keeps_the_session_and_fires_watches(self, lab: StoreLab) -> None:
+        store, other = await lab.session(), await lab.session()
+        states, watch = Recorder(), Recorder()
+        store.add_session_listener(states)
+        await store.create(f"{lab.root}/mine", ephemeral=True)
+        await store.get(f"{lab.root}/mine", watch)
+        session_id = store.session_id
+        await lab.cut(store)
+        assert (store.state, watch.calls) == (SessionState.SUSPENDED, [])
+        await other.create(f"{lab.root}/meanwhile")
+        await lab.heal(store)
+        await states.said(SessionState.CONNECTED)
+        await watch.seen(1)
+        assert states.calls == [SessionState.SUSPENDED, SessionState.CONNECTED]
+        assert store.session_id == session_id
+        assert await store.children(lab.root) == ["meanwhile", "mine"]
+
+    async def test_an_operation_waits_for_the_connection(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await lab.cut(store)
+        waiting = asyncio.create_task(store.create(f"{lab.root}/a"))
+        await asyncio.sleep(0)
+        await lab.heal(store)
+        assert await waiting == f"{lab.root}/a"
+
+    async def test_a_waiting_operation_fails_when_the_session_is_gone(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await lab.cut(store)
+        waiting = asyncio.create_task(store.create(f"{lab.root}/a"))
+        await asyncio.sleep(0)
+        await lab.expire(store)
+        await lab.heal(store)
+        with pytest.raises(SessionExpired):
+            await waiting
+        assert await store.children(lab.root) == []
+
+    async def test_a_waiting_operation_gives_up_after_the_session_timeout(
+        self, lab: StoreLab
+    ) -> None:
+        store = await lab.session()
+        await lab.cut(store)
+        with pytest.raises(ConnectionLoss):
+            await store.create(f"{lab.root}/a")
+        other = await lab.session()
+        assert await other.exists(f"{lab.root}/a") is None
+
+    async def test_a_closed_store_refuses_and_stays_silent(self, lab: StoreLab) -> None:
+        store, other = await lab.session(), await lab.session()
+        await store.create(f"{lab.root}/a")
+        watch, states = Recorder(), Recorder()
+        await store.get(f"{lab.root}/a", watch)
+        store.add_session_listener(states)
+        await store.close()
+        await other.set(f"{lab.root}/a", b"x")
+        await other.sync("/")
+        with pytest.raises(SessionExpired):
+            await store.get(f"{lab.root}/a")
+        await store.close()
+        assert (store.session_id, watch.calls, states.calls) == (0, [], [])
