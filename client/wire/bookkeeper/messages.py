@@ -51,6 +51,9 @@ class AddRequest(NamedTuple):
     recovery: bool = False
     high_priority: bool = False
     deferred_sync: bool = False
+    entry_rest: tuple[Buffer, ...] = ()
+    """Further buffers of the same envelope, so that a sender need not join them; a decoded
+    request never has any."""
 
 
 class ReadRequest(NamedTuple):
@@ -129,6 +132,8 @@ class UnknownRequest(NamedTuple):
 
     operation: int
     status: Status
+    ledger_id: LedgerId = LedgerId(-1)
+    entry_id: EntryId = EntryId(-1)
 
 
 Request = (
@@ -225,10 +230,12 @@ class AuthResponse(NamedTuple):
 
 
 class ErrorResponse(NamedTuple):
-    """Answer to `UnknownRequest` and START_TLS without TLS."""
+    """Answer to `UnknownRequest` and START_TLS without TLS. The ids exist in v2 answers only."""
 
     operation: int
     status: Status
+    ledger_id: LedgerId = LedgerId(-1)
+    entry_id: EntryId = EntryId(-1)
 
 
 Response = (

@@ -1,0 +1,75 @@
+"""Splitting a byte stream into frames: a 4-byte big-endian length, then that many bytes.
+
+This file is the only home of framing; Kafka and BookKeeper share it, on servers and clients.
+The length is checked as soon as its four bytes are there, before anything is kept for it, so a
+peer can make us hold at most one frame of the agreed size plus one chunk. A frame that lies
+within one received chunk is handed out as a view of that chunk, without a copy; a frame spread
+over several chunks is joined once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from client.errors import RemoteProtocolError
+
+LENGTH_BYTES: Final = 4
+
+Chunk = bytes | memoryview
+
+
+class FrameSplitter:
+    """Bytes in, complete frames (without their length) out.
+
+    After `feed` raised, the stream has lost its frame boundaries: the connection must be closed
+    and the splitter thrown away.
+    """
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._parts: list[Chunk] = []
+        self._held = 0
+        # Bytes that must be held before the next frame (or at least its length) is complete.
+        self._needed = LENGTH_BYTES
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of an incomplete frame held so far, its length included."""
+        return self._held
+
+    def feed(self, data: bytes) -> list[memoryview]:
+        """Take received bytes and return the frames they complete, in order.
+
+        Raises RemoteProtocolError when a length is negative or above the limit; frames that the
+        same bytes completed before the bad length are lost with the connection.
+        """
+        if self._held:
+            self._parts.append(data)
+            self._held += len(data)
+            if self._held < self._needed:
+                return []
+            data = b"".join(self._parts)
+            self._parts = []
+        return self._split(memoryview(data))
+
+    def _split(self, view: memoryview) -> list[memoryview]:
+        frames: list[memoryview] = []
+        start, end = 0, len(view)
+        needed = LENGTH_BYTES
+        while end - start >= LENGTH_BYTES:
+            length = int.from_bytes(view[start : start + LENGTH_BYTES], "big", signed=True)
+            if not 0 <= length <= self._frame_bytes_max:
+                raise RemoteProtocolError(
+                    f"frame length {length} is outside 0..{self._frame_bytes_max}"
+                )
+            needed = LENGTH_BYTES + length
+            if end - start < needed:
+                break
+            frames.append(view[start + LENGTH_BYTES : start + needed])
+            start += needed
+            needed = LENGTH_BYTES
+        self._held = end - start
+        self._needed = needed
+        if self._held:
+            self._parts = [view[start:]]
+        return frames

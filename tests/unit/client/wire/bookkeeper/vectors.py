@@ -1,0 +1,28 @@
+"""Byte vectors of one small entry in every digest, and of the frames that carry it."""
+
+from __future__ import annotations
+
+KEY_EMPTY = bytes.fromhex("850bf1071c5e3d8c24235676f8816ae0cbe2f14f")
+KEY_TEST_PASSWD = bytes.fromhex("2e2a69d870796fe05c0e77c52a29ce5e4222b758")
+MAC_KEY_EMPTY = bytes.fromhex("347ead6348e936507920c15d2ae8266ac6ce9b49")
+MAC_KEY_TEST_PASSWD = bytes.fromhex("1bc765c5e5e8cb34bb1bc45884394f3a2b8f8311")
+
+HEADER = bytes.fromhex("00000000000000070000000000000000ffffffffffffffff0000000000000005")
+PAYLOAD = b"hello"
+ENTRY_CRC32C = HEADER + bytes.fromhex("9e3e717b") + PAYLOAD
+
+V2_ADD = bytes.fromhex("0000004102010000") + KEY_EMPTY + ENTRY_CRC32C
+V2_ADD_OK = bytes.fromhex("00000018020100000000000000000000000000070000000000000000")
+V2_FENCING_READ_LAST = bytes.fromhex("00000028020200010000000000000007ffffffffffffffff") + KEY_EMPTY
+V3_ADD = (
+    bytes.fromhex("000000500a06080310021801aa0645080710001a14")
+    + KEY_EMPTY
+    + bytes.fromhex("2229")
+    + ENTRY_CRC32C
+)
+V3_ADD_OK = bytes.fromhex("000000130a060803100218011000aa0606080010071800")
+LAC_PACKET = bytes.fromhex("000000000000000700000000000000039640a704")
+METADATA = bytes.fromhex(
+    "0802100318 0020ffffffffffffffffff01 2801 321d0a0762313a333138310a0762323a333138310a"
+    "0762333a33313831100038034200480260d209".replace(" ", "")
+)
