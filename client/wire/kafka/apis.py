@@ -1,0 +1,88 @@
+"""The table of Kafka APIs: key, name, and from which version the flexible encoding is used.
+
+This file is the only home of API keys and names. Which versions a broker serves is said by the
+handler of each API (`VERSIONS` in its module) and nowhere else: an API without a handler is not
+advertised, because a client picks per API and falls back only from an absent key. The schemas
+behind the table are kio's, loaded one version at a time when first used (loading all of them
+takes seconds).
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from typing import Any, Final
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.index import api_key_map, schema_name_map
+
+from client.errors import LocalProtocolError
+
+
+class ApiKey(enum.IntEnum):
+    """Every API that Quire knows by name."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+
+
+API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS)
+
+
+@functools.cache
+def request_type(api_key: int, version: int) -> Any:
+    """Return kio's class of a request. Raises LocalProtocolError for an unknown one."""
+    _require(api_key, version)
+    return load_request_schema(api_key, version)
+
+
+@functools.cache
+def response_type(api_key: int, version: int) -> Any:
+    """Return kio's class of a response. Raises LocalProtocolError for an unknown one."""
+    _require(api_key, version)
+    return load_response_schema(api_key, version)
+
+
+def _require(api_key: int, version: int) -> None:
+    if version not in schema_name_map.get(api_key_map.get(api_key, ""), {}):
+        raise LocalProtocolError(f"no schema for api {api_key} version {version}")
+
+
+def schema_versions(api_key: int) -> tuple[int, int]:
+    """Return the lowest and highest version that has a schema."""
+    versions = schema_name_map[api_key_map[api_key]]
+    return min(versions), max(versions)
+
+
+@functools.cache
+def is_flexible(api_key: int, version: int) -> bool:
+    """Say whether a version uses compact lengths and tagged fields.
+
+    Raises LocalProtocolError when the version has no schema.
+    """
+    return bool(request_type(api_key, version).__flexible__)

@@ -1,0 +1,130 @@
+"""Kafka requests in, Kafka responses out, for every API off the hot path.
+
+This file is the only home of both headers and of the way from a frame to a decoded request and
+from a handler's dictionary to a response frame. kio's generated classes are the schema: its
+native reader decodes requests, `encoder.py` writes responses from the same classes. A handler
+returns one dictionary for all versions: fields that a version lacks are dropped, fields that
+have a default in the schema may be left out.
+
+Field names are kio's: snake case, and without the unit that Kafka appends to durations
+(`throttle_time`, `session_timeout`).
+
+Headers: a request header v2 has tagged fields and is used exactly by flexible versions; its
+client id stays a classic string. A response header v1 has tagged fields, except that ApiVersions
+is always answered with header v0, so that a client which guessed a version can read the answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import struct
+from typing import Any, Final, NamedTuple
+
+from kio.serial import entity_reader
+from kio.serial.errors import SerialError
+
+from client.errors import RemoteProtocolError
+from client.wire.buffer import Reader
+from client.wire.kafka.apis import API_VERSIONS_KEY, is_flexible, request_type, response_type
+from client.wire.kafka.encoder import Fields, blank, encode
+
+Buffer = bytes | bytearray | memoryview
+
+_PEEK: Final = struct.Struct(">hhi")
+_LENGTH_AND_ID: Final = struct.Struct(">ii")
+_NO_TAGS: Final = b"\x00"
+
+
+class RequestHeader(NamedTuple):
+    """What precedes every request, and the bytes that follow it."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: memoryview
+
+
+def peek_header(frame: memoryview) -> tuple[int, int, int]:
+    """Return (api key, version, correlation id): the part all header versions share."""
+    if len(frame) < _PEEK.size:
+        raise RemoteProtocolError(f"request of {len(frame)} bytes has no header")
+    key, version, correlation_id = _PEEK.unpack_from(frame)
+    return key, version, correlation_id
+
+
+def read_header(frame: memoryview) -> RequestHeader:
+    """Split a request into header and body. Its API and version must be known ones."""
+    key, version, correlation_id = peek_header(frame)
+    reader = Reader(frame, _PEEK.size)
+    client_id = reader.nullable_string(compact=False)
+    if is_flexible(key, version):
+        reader.skip_tags()
+    return RequestHeader(key, version, correlation_id, client_id, frame[reader.position :])
+
+
+@functools.cache
+def _reader(api_key: int, version: int) -> Any:
+    return entity_reader(request_type(api_key, version))
+
+
+def decode_request(api_key: int, version: int, body: memoryview) -> Any:
+    """Decode a request body into kio's entity.
+
+    Bytes after the last field are ignored, as Kafka ignores them. `body` must be read-only (a
+    view of received `bytes` is). Raises RemoteProtocolError.
+    """
+    try:
+        return _reader(api_key, version)(body, 0)[0]
+    except (SerialError, ValueError, OverflowError) as error:
+        raise RemoteProtocolError(f"api {api_key} version {version}: {error}") from error
+
+
+def field(entity: Any, name: str, default: Any = None) -> Any:
+    """Return a request field as a plain value; `default` if this version has no such field.
+
+    Durations become int milliseconds.
+    """
+    value = getattr(entity, name, default)
+    if isinstance(value, datetime.timedelta):
+        return value // datetime.timedelta(milliseconds=1)
+    return value
+
+
+def response_head(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
+    """Return frame length and response header for a body of `body_size` bytes."""
+    if api_key != API_VERSIONS_KEY and is_flexible(api_key, version):
+        return _LENGTH_AND_ID.pack(5 + body_size, correlation_id) + _NO_TAGS
+    return _LENGTH_AND_ID.pack(4 + body_size, correlation_id)
+
+
+def encode_response(
+    api_key: int, version: int, correlation_id: int, fields: Fields
+) -> list[Buffer]:
+    """Encode a whole response frame, length and header included.
+
+    Raises LocalProtocolError when a field without default is missing or a value does not fit.
+    """
+    body = encode_body(api_key, version, fields)
+    return [response_head(api_key, version, correlation_id, len(body)), body]
+
+
+def encode_body(api_key: int, version: int, fields: Fields) -> bytes:
+    """Encode a response without header, for callers that keep the bytes."""
+    return encode(response_type(api_key, version), fields)
+
+
+def encode_error(
+    api_key: int, version: int, correlation_id: int, error_code: int
+) -> list[Buffer] | None:
+    """Encode a response that says nothing but `error_code`.
+
+    None if this version has no error code at the top: then only closing the connection is left.
+    """
+    entity = response_type(api_key, version)
+    if all(item.name != "error_code" for item in dataclasses.fields(entity)):
+        return None
+    fields = {**blank(entity), "error_code": error_code}
+    return encode_response(api_key, version, correlation_id, fields)

@@ -1,0 +1,173 @@
+"""The generic codec agrees with kio byte for byte, and refuses what the schema forbids."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+import uuid
+
+import pytest
+from kio.serial import entity_reader, entity_writer
+
+from client.errors import LocalProtocolError, RemoteProtocolError
+from client.wire.kafka import apis, codec
+from client.wire.kafka.apis import ApiKey
+from tests.unit.client.wire.kafka.instances import instance
+
+ALL = [
+    (key, version)
+    for key in ApiKey
+    for version in range(apis.schema_versions(key)[0], apis.schema_versions(key)[1] + 1)
+]
+
+
+@pytest.mark.parametrize(("key", "version"), ALL)
+def test_responses_are_byte_identical_to_kio(key: ApiKey, version: int) -> None:
+    rng = random.Random(f"{key}.{version}")
+    entity = apis.response_type(key, version)
+    write = entity_writer(entity)
+    for _ in range(12):
+        rich, plain = instance(entity, rng)
+        expected = io.BytesIO()
+        write(expected, rich)
+        assert codec.encode_body(key, version, plain) == expected.getvalue()
+
+
+@pytest.mark.parametrize(("key", "version"), ALL)
+def test_requests_are_read_back_as_kio_wrote_them(key: ApiKey, version: int) -> None:
+    rng = random.Random(f"{key}.{version}")
+    entity = apis.request_type(key, version)
+    write = entity_writer(entity)
+    for _ in range(5):
+        rich, _ = instance(entity, rng)
+        encoded = io.BytesIO()
+        write(encoded, rich)
+        assert codec.decode_request(key, version, memoryview(encoded.getvalue())) == rich
+
+
+@pytest.mark.parametrize(("key", "version"), ALL)
+def test_an_error_answer_can_be_read_by_clients(key: ApiKey, version: int) -> None:
+    buffers = codec.encode_error(key, version, 7, 42)
+    entity = apis.response_type(key, version)
+    if buffers is None:
+        assert not hasattr(entity, "error_code")
+        return
+    frame = b"".join(buffers)
+    length, correlation_id = struct.unpack_from(">ii", frame)
+    assert (length, correlation_id) == (len(frame) - 4, 7)
+    start = 8 + (apis.is_flexible(key, version) and key != ApiKey.API_VERSIONS)
+    answer, size = entity_reader(entity)(frame[start:], 0)
+    assert answer.error_code == 42
+    assert start + size == len(frame)
+
+
+def test_fields_of_other_versions_are_dropped_and_defaults_filled() -> None:
+    fields = {"error_code": 0, "node_id": 3, "host": "h", "port": 1, "coordinators": []}
+    old = codec.encode_body(ApiKey.FIND_COORDINATOR, 0, fields)
+    assert old == struct.pack(">hih", 0, 3, 1) + b"h" + struct.pack(">i", 1)
+    new = codec.encode_body(ApiKey.FIND_COORDINATOR, 4, fields)
+    assert new == struct.pack(">i", 0) + b"\x01" + b"\x00"
+
+
+def test_unknown_error_codes_pass() -> None:
+    body = codec.encode_body(ApiKey.HEARTBEAT, 1, {"error_code": 31000})
+    assert body == struct.pack(">ih", 0, 31000)
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(LocalProtocolError, match=r"FindCoordinatorResponse v0.*'host'"):
+        codec.encode_body(ApiKey.FIND_COORDINATOR, 0, {"error_code": 0, "node_id": 1, "port": 1})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"error_code": 70000, "node_id": 1, "host": "h", "port": 1},
+        {"error_code": 0, "node_id": 1, "host": None, "port": 1},
+        {"error_code": 0, "node_id": 1, "host": "x" * 40000, "port": 1},
+        {"error_code": 0, "node_id": "one", "host": "h", "port": 1},
+        {"error_code": 0, "node_id": 1, "host": 17, "port": 1},
+    ],
+)
+def test_values_that_do_not_fit_are_our_bug(fields: dict[str, object]) -> None:
+    with pytest.raises(LocalProtocolError):
+        codec.encode_body(ApiKey.FIND_COORDINATOR, 0, fields)
+
+
+def test_a_null_array_where_none_is_allowed_is_our_bug() -> None:
+    with pytest.raises(LocalProtocolError, match="groups"):
+        codec.encode_body(ApiKey.LIST_GROUPS, 0, {"error_code": 0, "groups": None})
+
+
+def test_api_versions_is_always_answered_with_header_v0() -> None:
+    fields = {"error_code": 0, "api_keys": []}
+    head, body = codec.encode_response(ApiKey.API_VERSIONS, 3, 9, fields)
+    assert bytes(head) == struct.pack(">ii", 4 + len(body), 9)
+    head, body = codec.encode_response(ApiKey.HEARTBEAT, 4, 9, {"error_code": 0})
+    assert bytes(head) == struct.pack(">ii", 5 + len(body), 9) + b"\x00"
+
+
+def test_both_request_headers() -> None:
+    classic = struct.pack(">hhih", ApiKey.METADATA, 1, 5, 2) + b"me" + b"body"
+    assert codec.read_header(memoryview(classic)) == (ApiKey.METADATA, 1, 5, "me", b"body")
+    # Client id stays classic in the flexible header; an unknown tag is passed over.
+    tags = b"\x01\x09\x03abc"
+    flexible = struct.pack(">hhih", ApiKey.METADATA, 9, 5, -1) + tags + b"body"
+    assert codec.read_header(memoryview(flexible)) == (ApiKey.METADATA, 9, 5, None, b"body")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\x00\x03\x00\x01\x00\x00",
+        struct.pack(">hhih", 3, 1, 5, 200) + b"short",
+        struct.pack(">hhih", 3, 1, 5, -2),
+        struct.pack(">hhih", 3, 1, 5, 2) + b"\xff\xff",
+        struct.pack(">hhih", 3, 9, 5, -1) + b"\xff\xff\xff\xff\x0f",
+    ],
+)
+def test_broken_headers_are_refused(frame: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        codec.read_header(memoryview(frame))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x7f\xff\xff\xff",
+        b"\xff\xff\xff\xf0",
+        b"\x00\x00\x00\x01\xff\xff",
+        b"\x00\x00\x00\x01\x00\x02\xff\xff",
+    ],
+)
+def test_broken_bodies_are_refused(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        codec.decode_request(ApiKey.METADATA, 1, memoryview(body))
+
+
+def test_field_reads_durations_as_ms_and_absent_fields_as_default() -> None:
+    body = struct.pack(">h", 1) + b"g" + struct.pack(">i", 6000) + struct.pack(">h", 0) * 2
+    request = codec.decode_request(ApiKey.JOIN_GROUP, 0, memoryview(body + bytes(4)))
+    assert codec.field(request, "session_timeout") == 6000
+    assert codec.field(request, "rebalance_timeout", -1) == -1
+
+
+def test_unknown_apis_and_versions_have_no_schema() -> None:
+    for key, version in ((4000, 0), (ApiKey.METADATA, 99), (ApiKey.PRODUCE, 0)):
+        with pytest.raises(LocalProtocolError):
+            apis.request_type(key, version)
+        with pytest.raises(LocalProtocolError):
+            apis.response_type(key, version)
+
+
+def test_uuids() -> None:
+    topic_id = uuid.UUID(int=5)
+    fields = {
+        "responses": [{"name": "t", "topic_id": topic_id, "error_code": 0, "error_message": None}]
+    }
+    assert topic_id.bytes in codec.encode_body(ApiKey.DELETE_TOPICS, 6, fields)
+    fields["responses"][0]["topic_id"] = None
+    assert bytes(16) in codec.encode_body(ApiKey.DELETE_TOPICS, 6, fields)
