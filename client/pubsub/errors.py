@@ -1,0 +1,127 @@
+"""What can go wrong between an application and the brokers, one sentence each.
+
+    PubSubError
+    ├── BrokerUnreachable   no broker answers at any of the addresses
+    ├── TopicNotFound       there is no such topic, or no such partition
+    ├── TopicExists         create: the name is taken
+    ├── InvalidTopic        name, partition count, replication or setting refused
+    ├── RecordTooLarge      one record is over the size limit
+    ├── PublishFailed       a record was not acknowledged; it may be in the log all the same
+    ├── CommitFailed        the group has moved on; the records will be delivered again
+    └── RequestFailed       any other refusal, in the broker's words
+
+This file is the only home of the translation from aiokafka's exceptions (`translate`) and of
+the rule for topic names that saves asking for an impossible one. An application never needs to
+know which library works underneath.
+"""
+
+from __future__ import annotations
+
+import re
+
+import aiokafka.errors as kafka
+
+from client.errors import Outcome, QuireError
+
+
+class PubSubError(QuireError):
+    """Root of what `client.pubsub` raises."""
+
+
+class BrokerUnreachable(PubSubError):
+    """No broker answers at any of the bootstrap addresses."""
+
+    retriable = True
+
+
+class TopicNotFound(PubSubError):
+    """There is no topic, or no partition of it, under that name."""
+
+
+class TopicExists(PubSubError):
+    """A topic with that name exists already."""
+
+
+class InvalidTopic(PubSubError):
+    """The broker refuses the name, partition count, replication or a setting of a topic."""
+
+
+class RecordTooLarge(PubSubError):
+    """A record is larger than the publisher or the topic allows; nothing was published."""
+
+
+class PublishFailed(PubSubError):
+    """A record was not acknowledged. It may be in the log all the same.
+
+    The publisher's sequence numbers have a gap after this: close it and open a new one.
+    """
+
+    outcome = Outcome.UNKNOWN
+
+
+class CommitFailed(PubSubError):
+    """The group gave this member's partitions away: what it did not commit comes again."""
+
+
+class RequestFailed(PubSubError):
+    """The broker refused a request for another reason."""
+
+
+_INVALID_TOPIC = (
+    kafka.InvalidTopicError,
+    kafka.InvalidPartitionsError,
+    kafka.InvalidReplicationFactorError,
+    kafka.InvalidReplicationAssignmentError,
+    kafka.InvalidConfigurationError,
+    kafka.PolicyViolationError,
+)
+_TOO_LARGE = (
+    kafka.MessageSizeTooLargeError,
+    kafka.RecordTooLargeError,
+    kafka.RecordListTooLargeError,
+)
+_COMMIT = (
+    kafka.CommitFailedError,
+    kafka.IllegalGenerationError,
+    kafka.UnknownMemberIdError,
+    kafka.RebalanceInProgressError,
+)
+_TRANSLATIONS: tuple[tuple[tuple[type[kafka.KafkaError], ...], type[PubSubError]], ...] = (
+    ((kafka.UnknownTopicOrPartitionError,), TopicNotFound),
+    ((kafka.TopicAlreadyExistsError,), TopicExists),
+    (_INVALID_TOPIC, InvalidTopic),
+    (_TOO_LARGE, RecordTooLarge),
+    (_COMMIT, CommitFailed),
+    ((kafka.KafkaConnectionError, kafka.NodeNotReadyError), BrokerUnreachable),
+)
+
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def check_topic_name(name: str) -> None:
+    """Raise InvalidTopic unless brokers would accept the name: asking them for it retries."""
+    if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+        raise InvalidTopic(
+            f"{name!r} is no topic name: use 1 to 249 letters, digits, dots, underscores, hyphens"
+        )
+
+
+def reason(error: BaseException) -> str:
+    """Say in a few words what an aiokafka exception means, without its class or number."""
+    text = str(error.args[0]) if error.args and error.args[0] else ""
+    return text or getattr(error, "description", "") or type(error).__name__
+
+
+def translate(
+    error: BaseException, doing: str, *, default: type[PubSubError] = RequestFailed
+) -> PubSubError:
+    """Turn an aiokafka exception into ours; `doing` is the clause that failed.
+
+    `default` is the class for errors without a translation of their own. The caller raises the
+    result `from error`.
+    """
+    for causes, ours in _TRANSLATIONS:
+        if isinstance(error, causes):
+            return ours(f"{doing}: {reason(error)}")
+    return default(f"{doing}: {reason(error)}")

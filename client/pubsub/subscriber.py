@@ -1,0 +1,210 @@
+"""Subscribe to topics: an asyncio consumer with this project's defaults.
+
+A thin layer over aiokafka's consumer. What it decides, and why:
+
+- Nothing is committed behind the application's back. `commit` records that everything handed
+  out so far is processed; after a crash the group goes on there, so each record is processed at
+  least once.
+- A group without a committed position begins with the earliest record: new groups lose nothing.
+- Only committed transactions are read.
+- At most one fetched response per partition waits in memory; a slow loop slows the fetching.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Final, Literal, NamedTuple, Self
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError, KafkaError
+from aiokafka.structs import ConsumerRecord
+
+from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
+from client.pubsub.errors import BrokerUnreachable, PubSubError, check_topic_name, translate
+
+BATCH_RECORDS_MAX: Final = 5_000
+"""Records of one `next_batch`."""
+
+_START_TIMEOUT_S: Final = 60.0
+"""Joining a group waits for the other members, so this exceeds a rebalance."""
+
+
+OnAssigned = Callable[[list[tuple[str, int]]], None]
+"""Told the (topic, partition) pairs of this member after each rebalance."""
+
+
+class Record(NamedTuple):
+    """One record as it is in the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    """None is a tombstone."""
+    headers: Sequence[tuple[str, bytes]]
+
+
+class Subscriber:
+    """Reads records of topics, alone or as a member of a group.
+
+        async with Subscriber("greetings", group="readers") as subscriber:
+            async for record in subscriber:
+                print(record.value)
+                await subscriber.commit()
+
+    Members of one group share the partitions. Without a group it reads all partitions, and
+    commits nothing.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str = BOOTSTRAP_SERVERS,
+        group: str | None = None,
+        start: Literal["earliest", "latest"] = "earliest",
+        client_id: str = "quire-subscriber",
+        session_timeout_ms: int = 10_000,
+        request_timeout_ms: int = 40_000,
+        on_assigned: OnAssigned | None = None,
+    ) -> None:
+        """`start` is where to begin when the group (or a lone reader) has no position yet.
+
+        `on_assigned` hears the partitions of this member after each rebalance. Raises
+        ConfigError if `bootstrap_servers` is not `host:port[,host:port...]`, and InvalidTopic.
+        """
+        parse(bootstrap_servers)
+        for topic in topics:
+            check_topic_name(topic)
+        self._topics = topics
+        self._group = group
+        self._bootstrap_servers = bootstrap_servers
+        self._on_assigned = on_assigned
+        self._settings: dict[str, object] = {
+            "bootstrap_servers": bootstrap_servers,
+            "client_id": client_id,
+            "group_id": group,
+            "enable_auto_commit": False,
+            "auto_offset_reset": start,
+            "isolation_level": "read_committed",
+            "session_timeout_ms": session_timeout_ms,
+            "heartbeat_interval_ms": max(1, session_timeout_ms // 5),
+            "request_timeout_ms": request_timeout_ms,
+        }
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def start(self) -> None:
+        """Connect, join the group and get partitions. Raises BrokerUnreachable, TopicNotFound."""
+        consumer = AIOKafkaConsumer(**self._settings)
+        consumer.subscribe(self._topics, listener=_Listener(self._on_assigned))
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                await consumer.start()
+        except KafkaConnectionError as error:
+            await consumer.stop()
+            raise BrokerUnreachable(await why_unreachable(self._bootstrap_servers)) from error
+        except TimeoutError as error:
+            await consumer.stop()
+            names = ", ".join(self._topics)
+            raise BrokerUnreachable(f"no partitions of {names} were assigned in time") from error
+        except KafkaError as error:
+            await consumer.stop()
+            raise self._failure(error) from error
+        except BaseException:
+            await consumer.stop()
+            raise
+        self._consumer = consumer
+
+    async def close(self) -> None:
+        """Leave the group and disconnect. What is not committed comes again."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await consumer.stop()
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self
+
+    async def __anext__(self) -> Record:
+        try:
+            return _record(await self._running().getone())
+        except ConsumerStoppedError:
+            raise StopAsyncIteration from None
+        except KafkaError as error:
+            raise self._failure(error) from error
+
+    async def next_batch(
+        self, *, timeout_ms: int = 500, records_max: int = BATCH_RECORDS_MAX
+    ) -> list[Record]:
+        """Return the next records, in order per partition; empty when none came in time.
+
+        The whole batch counts as handed out: call `commit` after processing all of it.
+        """
+        try:
+            batches = await self._running().getmany(timeout_ms=timeout_ms, max_records=records_max)
+        except KafkaError as error:
+            raise self._failure(error) from error
+        return [_record(record) for batch in batches.values() for record in batch]
+
+    async def commit(self) -> None:
+        """Make the group's position durable: everything handed out so far is processed.
+
+        Raises CommitFailed if the group gave this member's partitions to another one.
+        """
+        if self._group is None:
+            raise PubSubError("a subscriber without a group has no position to commit")
+        try:
+            await self._running().commit()
+        except KafkaError as error:
+            raise self._failure(error) from error
+
+    @property
+    def assignment(self) -> list[tuple[str, int]]:
+        """Return the (topic, partition) pairs this member reads now."""
+        return sorted((tp.topic, tp.partition) for tp in self._running().assignment())
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _running(self) -> AIOKafkaConsumer:
+        if self._consumer is None:
+            raise PubSubError("the subscriber is not started: use `async with Subscriber(...)`")
+        return self._consumer
+
+    def _failure(self, error: BaseException) -> PubSubError:
+        return translate(error, f"subscribing to {', '.join(self._topics)} failed")
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka has no types
+    def __init__(self, on_assigned: OnAssigned | None) -> None:
+        self._on_assigned = on_assigned
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Nothing to save: what was not committed is not processed."""
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        if self._on_assigned is not None:
+            self._on_assigned(sorted((tp.topic, tp.partition) for tp in assigned))
+
+
+def _record(record: ConsumerRecord) -> Record:
+    return Record(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        record.headers,
+    )

@@ -1,0 +1,181 @@
+"""The subscriber over a fake aiokafka consumer: settings, commits, end and failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    CommitFailedError,
+    ConsumerStoppedError,
+    KafkaConnectionError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.structs import ConsumerRecord, TopicPartition
+
+from client.pubsub import subscriber as module
+from client.pubsub.errors import (
+    BrokerUnreachable,
+    CommitFailed,
+    InvalidTopic,
+    PubSubError,
+    TopicNotFound,
+)
+from client.pubsub.subscriber import Record, Subscriber
+
+TP = TopicPartition("t", 1)
+
+
+class FakeConsumer:
+    """Stands in for AIOKafkaConsumer: hands out `records`, raises `error` where one is set."""
+
+    made: list[FakeConsumer]
+    start_error: Exception | None
+    error: Exception | None
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+        self.records: list[ConsumerRecord[bytes, bytes]] = []
+        self.commits = 0
+        self.stopped = False
+        self.made.append(self)
+
+    def subscribe(self, topics: tuple[str, ...], listener: Any) -> None:
+        self.topics = topics
+        self.listener = listener
+
+    async def start(self) -> None:
+        if self.start_error is not None:
+            raise self.start_error
+        self.listener.on_partitions_revoked(set())
+        self.listener.on_partitions_assigned({TP})
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+    def assignment(self) -> set[TopicPartition]:
+        return {TP}
+
+    async def getone(self) -> ConsumerRecord[bytes, bytes]:
+        if self.error is not None:
+            raise self.error
+        if not self.records:
+            raise ConsumerStoppedError
+        return self.records.pop(0)
+
+    async def getmany(
+        self, *, timeout_ms: int, max_records: int
+    ) -> dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]]:
+        if self.error is not None:
+            raise self.error
+        batch, self.records = self.records[:max_records], self.records[max_records:]
+        return {TP: batch} if batch else {}
+
+    async def commit(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.commits += 1
+
+
+def _record(offset: int) -> ConsumerRecord[bytes, bytes]:
+    return ConsumerRecord("t", 1, offset, 1234, 0, b"k", b"v", None, 1, 1, (("h", b"x"),))
+
+
+@pytest.fixture(autouse=True)
+def fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeConsumer]:
+    FakeConsumer.made = []
+    FakeConsumer.start_error = None
+    FakeConsumer.error = None
+    monkeypatch.setattr(module, "AIOKafkaConsumer", FakeConsumer)
+    return FakeConsumer.made
+
+
+async def test_commits_nothing_by_itself_and_begins_with_the_earliest(
+    fakes: list[FakeConsumer],
+) -> None:
+    async with Subscriber("t", group="g") as subscriber:
+        assert subscriber.assignment == [("t", 1)]
+    settings = fakes[0].settings
+    assert settings["enable_auto_commit"] is False
+    assert settings["auto_offset_reset"] == "earliest"
+    assert settings["isolation_level"] == "read_committed"
+    assert fakes[0].commits == 0
+    assert fakes[0].stopped
+
+
+async def test_iterates_until_closed(fakes: list[FakeConsumer]) -> None:
+    async with Subscriber("t", group="g") as subscriber:
+        fakes[0].records = [_record(5), _record(6)]
+        records = [record async for record in subscriber]
+        await subscriber.commit()
+    assert records[0] == Record("t", 1, 5, 1234, b"k", b"v", (("h", b"x"),))
+    assert [record.offset for record in records] == [5, 6]
+    assert fakes[0].commits == 1
+
+
+async def test_batches(fakes: list[FakeConsumer]) -> None:
+    async with Subscriber("t") as subscriber:
+        fakes[0].records = [_record(5), _record(6), _record(7)]
+        assert [record.offset for record in await subscriber.next_batch(records_max=2)] == [5, 6]
+        assert [record.offset for record in await subscriber.next_batch()] == [7]
+        assert await subscriber.next_batch() == []
+
+
+async def test_tells_its_partitions_after_each_rebalance() -> None:
+    assigned: list[list[tuple[str, int]]] = []
+    async with Subscriber("t", group="g", on_assigned=assigned.append):
+        assert assigned == [[("t", 1)]]
+
+
+async def test_a_lost_membership_fails_the_commit() -> None:
+    async with Subscriber("t", group="g") as subscriber:
+        FakeConsumer.error = CommitFailedError("rebalanced")
+        with pytest.raises(CommitFailed, match="rebalanced"):
+            await subscriber.commit()
+
+
+async def test_errors_while_reading_are_ours() -> None:
+    async with Subscriber("t", group="g") as subscriber:
+        FakeConsumer.error = UnknownTopicOrPartitionError()
+        with pytest.raises(TopicNotFound, match="subscribing to t failed"):
+            await anext(subscriber)
+        with pytest.raises(TopicNotFound):
+            await subscriber.next_batch()
+
+
+async def test_a_lone_reader_has_nothing_to_commit() -> None:
+    async with Subscriber("t") as subscriber:
+        with pytest.raises(PubSubError, match="without a group"):
+            await subscriber.commit()
+
+
+@pytest.mark.parametrize(
+    ("cause", "error", "words"),
+    [
+        (KafkaConnectionError("x"), BrokerUnreachable, "nothing listens"),
+        (UnknownTopicOrPartitionError(), TopicNotFound, "subscribing to t failed"),
+        (TimeoutError(), BrokerUnreachable, "no partitions of t were assigned in time"),
+    ],
+)
+async def test_a_failed_start_disconnects_and_says_why(
+    fakes: list[FakeConsumer],
+    monkeypatch: pytest.MonkeyPatch,
+    cause: Exception,
+    error: type[PubSubError],
+    words: str,
+) -> None:
+    async def why(_: str) -> str:
+        return "nothing listens at h:1"
+
+    monkeypatch.setattr(module, "why_unreachable", why)
+    FakeConsumer.start_error = cause
+    with pytest.raises(error, match=words):
+        await Subscriber("t", group="g").start()
+    assert fakes[0].stopped
+
+
+async def test_must_be_started_and_needs_real_topic_names() -> None:
+    with pytest.raises(PubSubError, match="not started"):
+        await Subscriber("t").next_batch()
+    with pytest.raises(InvalidTopic):
+        Subscriber("a/b")
