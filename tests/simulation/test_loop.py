@@ -214,7 +214,7 @@ def test_a_schedule_without_events_or_without_end_is_stuck() -> None:
 
     async def spin() -> None:
         loop = asyncio.get_running_loop()
-        while not loop.is_closed():
+        while not loop.is_closed():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     with pytest.raises(Stuck):
