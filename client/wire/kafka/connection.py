@@ -1,0 +1,79 @@
+"""One Kafka connection seen from the server, without I/O.
+
+This file is the only home of the order of answers. Bytes go in and frames come out; each request
+opens a slot, and its answer leaves when every earlier slot is answered, because Kafka clients
+match responses to requests by position. A request without an answer (Produce with acks 0) gives
+its slot back empty. The shell decides how many slots may be open by not feeding more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from client.wire.frames import FrameSplitter
+from client.wire.kafka.codec import Buffer
+
+
+class Slot:
+    """The place of one answer in the order of answers."""
+
+    __slots__ = ("answer", "done", "request_size")
+
+    def __init__(self, request_size: int) -> None:
+        self.request_size = request_size
+        self.done = False
+        self.answer: Sequence[Buffer] = ()
+
+
+class ServerConnection:
+    """Frames of requests in, answers out in request order."""
+
+    __slots__ = ("_slots", "_splitter", "in_flight_bytes")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._splitter = FrameSplitter(frame_bytes_max)
+        self._slots: deque[Slot] = deque()
+        self.in_flight_bytes = 0
+        """Request bytes whose answer has not been taken yet."""
+
+    @property
+    def open_slots(self) -> int:
+        """Number of requests whose answer has not been taken yet."""
+        return len(self._slots)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes held of a frame that is not complete."""
+        return self._splitter.buffered_bytes
+
+    def receive(self, data: bytes) -> list[memoryview]:
+        """Take received bytes and return the requests they complete.
+
+        Raises RemoteProtocolError when the stream is not one of Kafka requests.
+        """
+        return self._splitter.feed(data)
+
+    def open(self, request_size: int) -> Slot:
+        """Reserve the next place in the order of answers."""
+        slot = Slot(request_size)
+        self._slots.append(slot)
+        self.in_flight_bytes += request_size
+        return slot
+
+    def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> bool:
+        """Fill a slot, with () for no answer; say whether `take` has something to do now."""
+        assert not slot.done, "a request is answered once"
+        slot.answer = buffers
+        slot.done = True
+        return self._slots[0].done
+
+    def take(self) -> list[Buffer]:
+        """Return what may be sent now: the answers up to the first open slot."""
+        slots = self._slots
+        out: list[Buffer] = []
+        while slots and slots[0].done:
+            slot = slots.popleft()
+            self.in_flight_bytes -= slot.request_size
+            out += slot.answer
+        return out

@@ -1,0 +1,59 @@
+"""Answers leave in request order, whatever order they are given in."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+
+import pytest
+
+from client.errors import RemoteProtocolError
+from client.wire.kafka.connection import ServerConnection
+
+
+def test_answers_leave_in_request_order() -> None:
+    for order in itertools.permutations(range(4)):
+        connection = ServerConnection(100)
+        slots = [connection.open(10) for _ in range(4)]
+        sent: list[bytes] = []
+        for index in order:
+            if connection.answer(slots[index], [b"%d" % index]):
+                sent += connection.take()
+        assert sent == [b"0", b"1", b"2", b"3"]
+        assert connection.open_slots == 0
+        assert connection.in_flight_bytes == 0
+
+
+def test_an_empty_answer_only_gives_way() -> None:
+    connection = ServerConnection(100)
+    first, second = connection.open(1), connection.open(2)
+    assert not connection.answer(second, [b"second"])
+    assert connection.take() == []
+    assert connection.in_flight_bytes == 3
+    assert connection.answer(first, ())
+    assert connection.take() == [b"second"]
+
+
+def test_a_slot_is_answered_once() -> None:
+    connection = ServerConnection(100)
+    slot = connection.open(1)
+    connection.answer(slot, ())
+    with pytest.raises(AssertionError):
+        connection.answer(slot, ())
+
+
+def test_frames_come_out_whole() -> None:
+    connection = ServerConnection(100)
+    data = struct.pack(">i", 3) + b"abc" + struct.pack(">i", 2) + b"de"
+    frames = [bytes(f) for byte in data for f in connection.receive(bytes((byte,)))]
+    assert frames == [b"abc", b"de"]
+    connection.receive(struct.pack(">i", 50) + b"x")
+    assert connection.buffered_bytes == 5
+
+
+@pytest.mark.parametrize(
+    "data", [struct.pack(">i", 101), struct.pack(">i", -1), b"GET / HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_no_kafka_request_is_refused(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        ServerConnection(100).receive(data)

@@ -1,0 +1,159 @@
+"""The hand-written Produce codec agrees with kio and survives hostile bytes."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import io
+import random
+import struct
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+
+from client.errors import LocalProtocolError, RemoteProtocolError
+from client.wire.kafka import apis, produce
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.produce import NodeEndpoint, PartitionResult
+from tests.unit.client.wire.kafka.instances import instance
+
+VERSIONS = range(produce.VERSION_MIN, produce.VERSION_MAX + 1)
+
+
+def kio_request(version: int, rng: random.Random) -> tuple[Any, bytes]:
+    entity = apis.request_type(ApiKey.PRODUCE, version)
+    rich, _ = instance(entity, rng)
+    encoded = io.BytesIO()
+    entity_writer(entity)(encoded, rich)
+    return rich, encoded.getvalue()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requests_mean_what_kio_says(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(30):
+        rich, encoded = kio_request(version, rng)
+        request = produce.parse_request(version, memoryview(encoded))
+        assert request.transactional_id == rich.transactional_id
+        assert request.acks == rich.acks
+        assert datetime.timedelta(milliseconds=request.timeout_ms) == rich.timeout
+        assert [topic.name for topic in request.topics] == [t.name for t in rich.topic_data]
+        for topic, expected in zip(request.topics, rich.topic_data, strict=True):
+            assert topic.partitions == [(p.index, p.records) for p in expected.partition_data]
+
+
+def test_records_are_views_of_the_frame() -> None:
+    body = memoryview(
+        struct.pack(">hhii", -1, -1, 1000, 1)
+        + struct.pack(">h1si", 1, b"t", 1)
+        + struct.pack(">ii", 0, 5)
+        + b"batch"
+    )
+    ((_, records),) = produce.parse_request(3, body).topics[0].partitions
+    assert isinstance(records, memoryview)
+    assert records.obj is body.obj
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_cut_request_is_refused(version: int) -> None:
+    rng = random.Random(version)
+    _, encoded = kio_request(version, rng)
+    while len(encoded) < 60:
+        _, encoded = kio_request(version, rng)
+    for end in range(min(len(encoded), 400)):
+        with pytest.raises(RemoteProtocolError):
+            produce.parse_request(version, memoryview(encoded[:end]))
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_random_bytes_never_raise_anything_else(version: int) -> None:
+    rng = random.Random(version)
+    _, encoded = kio_request(version, rng)
+    for _ in range(2000):
+        broken = bytearray(encoded or b"\x00")
+        for _ in range(rng.choice((1, 2, 8))):
+            broken[rng.randrange(len(broken))] = rng.randrange(256)
+        try:
+            produce.parse_request(version, memoryview(bytes(broken)))
+        except RemoteProtocolError:
+            continue
+
+
+@pytest.mark.parametrize("count", [1 << 20, 0x7FFF_FFFF, -2])
+def test_counts_are_checked_before_looping(count: int) -> None:
+    topics = struct.pack(">hhii", -1, 1, 1, count) + bytes(64)
+    with pytest.raises(RemoteProtocolError, match="array"):
+        produce.parse_request(3, memoryview(topics))
+    partitions = struct.pack(">hhii", -1, 1, 1, 1) + struct.pack(">h1si", 1, b"t", count)
+    with pytest.raises(RemoteProtocolError, match="array"):
+        produce.parse_request(3, memoryview(partitions + bytes(64)))
+
+
+RESULTS = [
+    ("one", [PartitionResult(0, 0, 55, -1, 7)]),
+    (
+        "two" * 60,
+        [
+            PartitionResult(3, 6, -1, -1, 9, None, (4, 11)),
+            PartitionResult(4, 87, -1, 1_700_000_000_000, 2, "bad batch: " + "x" * 200),
+        ],
+    ),
+    ("none", []),
+]
+ENDPOINTS = [NodeEndpoint(4, "broker-4", 9095, None), NodeEndpoint(5, "h" * 130, 1, "rack")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("endpoints", [[], ENDPOINTS])
+def test_responses_are_byte_identical_to_kio(version: int, endpoints: list[NodeEndpoint]) -> None:
+    entity = apis.response_type(ApiKey.PRODUCE, version)
+    expected = io.BytesIO()
+    entity_writer(entity)(expected, _rich(entity, version, endpoints))
+    assert produce.build_response(version, RESULTS, endpoints, 5) == expected.getvalue()
+
+
+def _rich(entity: Any, version: int, endpoints: list[NodeEndpoint]) -> Any:
+    module = importlib.import_module(entity.__module__)
+
+    def partition(result: PartitionResult) -> Any:
+        fields: dict[str, Any] = {
+            "index": result.partition,
+            "error_code": ErrorCode(result.error_code),
+            "base_offset": result.base_offset,
+        }
+        if result.log_append_time_ms >= 0:
+            fields["log_append_time"] = datetime.datetime.fromtimestamp(
+                result.log_append_time_ms / 1000, datetime.UTC
+            )
+        if version >= 5:
+            fields["log_start_offset"] = result.log_start_offset
+        if version >= 8:
+            fields |= {"record_errors": (), "error_message": result.error_message}
+        if version >= 10 and result.leader:
+            leader, epoch = result.leader
+            fields["current_leader"] = module.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+        return module.PartitionProduceResponse(**fields)
+
+    fields: dict[str, Any] = {
+        "responses": tuple(
+            module.TopicProduceResponse(
+                name=name, partition_responses=tuple(partition(result) for result in results)
+            )
+            for name, results in RESULTS
+        ),
+        "throttle_time": datetime.timedelta(milliseconds=5),
+    }
+    if version >= 10:
+        fields["node_endpoints"] = tuple(
+            module.NodeEndpoint(node_id=e.node_id, host=e.host, port=e.port, rack=e.rack)
+            for e in endpoints
+        )
+    return entity(**fields)
+
+
+def test_versions_without_layout_are_our_bug() -> None:
+    for version in (2, 12):
+        with pytest.raises(LocalProtocolError):
+            produce.build_response(version, [])
