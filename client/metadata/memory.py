@@ -142,6 +142,12 @@ class MemoryCluster:
             self._disconnect(store, SessionExpired("session expired"))
             self._reconnect_later(store, self.latency())
 
+    def expire_unseen(self, store: MemoryStore) -> None:
+        """End a session whose client is stopped and cannot hear of it. Nothing reaches the client
+        until `suspend`, called when it runs again, and `resume` tell it."""
+        self._drop_connection(store)
+        self._end_session(store._last_session_id)
+
     def kill(self, store: MemoryStore) -> None:
         """The process behind a session died: nothing of it is called any more, and the server
         expires the session after its timeout."""

@@ -110,6 +110,20 @@ async def test_a_second_cut_undoes_a_planned_reconnection(lab: MemoryLab) -> Non
     assert store.state is SessionState.SUSPENDED
 
 
+async def test_a_stopped_process_hears_of_its_expiry_when_it_runs_again(lab: MemoryLab) -> None:
+    store, other = lab.cluster.session(), lab.cluster.session()
+    await store.create("/lab/mine", ephemeral=True)
+    states = Recorder()
+    store.add_session_listener(states)
+    lab.cluster.expire_unseen(store)
+    assert await other.exists("/lab/mine") is None
+    assert (store.state, states.calls) == (SessionState.CONNECTED, [])
+    lab.cluster.suspend(store)
+    lab.cluster.resume(store)
+    await states.seen(3)
+    assert states.calls == [SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED]
+
+
 async def test_nothing_of_a_killed_process_is_called(lab: MemoryLab) -> None:
     store, other = lab.cluster.session(), lab.cluster.session()
     await store.create("/lab/mine", ephemeral=True)
