@@ -62,6 +62,7 @@ class Process:
         "name",
         "on_death",
         "paused",
+        "pauses",
         "queued",
         "ready",
         "root",
@@ -74,6 +75,7 @@ class Process:
         self.name = name
         self.alive = True
         self.paused = False
+        self.pauses = 0
         self.queued = False
         """Whether the loop's list of runnable processes holds this one."""
         self.ready: deque[Handle] = deque()

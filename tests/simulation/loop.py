@@ -300,6 +300,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def pause(self, process: Process) -> None:
         """Stop a process as SIGSTOP does; its timers and arrivals pile up."""
         process.paused = True
+        process.pauses += 1
         if process.queued:
             process.queued = False
             self._runnable.remove(process)
