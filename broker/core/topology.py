@@ -1,0 +1,149 @@
+"""The values that describe a cluster: brokers and topics, and how znodes hold them.
+
+This file is the only home of the JSON in broker and topic znodes. A format has a version; a
+newer one than ours is refused, not guessed at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from broker.core.topic_config import TopicConfig
+from broker.errors import InvalidTopicConfig, LogCorrupt
+from client.ids import BrokerId
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerInfo:
+    """A live broker, as its registration says."""
+
+    id: BrokerId
+    incarnation: str
+    """Differs between any two starts of a broker process."""
+    host: str
+    port: int
+    advertised: bool
+    """Whether host and port were configured for clients. If not, a client on the same machine
+    is better served by the address that it used to reach a broker."""
+    admin_port: int = 0
+    rack: str | None = None
+
+    def encode(self) -> bytes:
+        """Return the znode's bytes."""
+        return _dump(
+            {
+                "version": _FORMAT,
+                "incarnation": self.incarnation,
+                "host": self.host,
+                "port": self.port,
+                "advertised": self.advertised,
+                "admin_port": self.admin_port,
+                "rack": self.rack,
+            }
+        )
+
+    @classmethod
+    def decode(cls, broker_id: BrokerId, data: bytes) -> BrokerInfo:
+        """Read the znode's bytes. Raises LogCorrupt."""
+        fields = _load(data, f"registration of broker {broker_id}")
+        try:
+            return cls(
+                id=broker_id,
+                incarnation=str(fields["incarnation"]),
+                host=str(fields["host"]),
+                port=int(fields["port"]),
+                advertised=bool(fields["advertised"]),
+                admin_port=int(fields["admin_port"]),
+                rack=fields["rack"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise LogCorrupt(f"registration of broker {broker_id}: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic's definition."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    replication_factor: int
+    """Write quorum of the topic's ledgers: copies of each entry."""
+    config: TopicConfig
+    internal: bool = False
+    created_ms: int = 0
+
+    @property
+    def id_text(self) -> str:
+        """The topic id as znode paths spell it."""
+        return str(self.topic_id)
+
+    @property
+    def write_quorum(self) -> int:
+        """Copies of each entry."""
+        return self.replication_factor
+
+    @property
+    def ack_quorum(self) -> int:
+        """Copies that are on stable storage before an acknowledgement.
+
+        The default of `min.insync.replicas` may exceed a small write quorum; then all copies.
+        """
+        return min(self.config.min_insync_replicas, self.replication_factor)
+
+    @property
+    def ensemble_size(self) -> int:
+        """Bookies that one ledger is striped over."""
+        return max(self.config.ensemble_size, self.replication_factor)
+
+    def encode(self) -> bytes:
+        """Return the znode's bytes."""
+        return _dump(
+            {
+                "version": _FORMAT,
+                "topic_id": self.id_text,
+                "partition_count": self.partition_count,
+                "replication_factor": self.replication_factor,
+                "configs": dict(self.config.overrides),
+                "internal": self.internal,
+                "created_ms": self.created_ms,
+            }
+        )
+
+    @classmethod
+    def decode(cls, name: str, data: bytes) -> TopicInfo:
+        """Read the znode's bytes. Raises LogCorrupt."""
+        fields = _load(data, f"topic {name}")
+        try:
+            return cls(
+                name=name,
+                topic_id=UUID(fields["topic_id"]),
+                partition_count=int(fields["partition_count"]),
+                replication_factor=int(fields["replication_factor"]),
+                config=TopicConfig.parse(fields["configs"]),
+                internal=bool(fields["internal"]),
+                created_ms=int(fields["created_ms"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicConfig) as error:
+            raise LogCorrupt(f"topic {name}: {error!r}") from error
+
+
+def _dump(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields, sort_keys=True).encode()
+
+
+def _load(data: bytes, what: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(data)
+        version = fields["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LogCorrupt(f"{what} is not readable: {error!r}") from error
+    if version != _FORMAT:
+        raise LogCorrupt(f"{what} has format {version}, this broker knows {_FORMAT}")
+    return dict(fields)

@@ -1,0 +1,62 @@
+"""Broker and topic znodes: what is written is read back; what is unreadable is refused."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from broker.core.topic_config import TopicConfig
+from broker.core.topology import BrokerInfo, TopicInfo
+from broker.errors import LogCorrupt
+from client.ids import BrokerId
+
+BROKER = BrokerInfo(
+    id=BrokerId(3), incarnation="x", host="h", port=9, advertised=True, admin_port=8, rack="r"
+)
+TOPIC = TopicInfo(
+    name="t",
+    topic_id=uuid.UUID(int=7),
+    partition_count=4,
+    replication_factor=3,
+    config=TopicConfig.parse({"retention.ms": "5"}),
+    internal=True,
+    created_ms=99,
+)
+
+
+def test_round_trips() -> None:
+    assert BrokerInfo.decode(BROKER.id, BROKER.encode()) == BROKER
+    assert TopicInfo.decode("t", TOPIC.encode()) == TOPIC
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"version": 2}',
+        b'{"version": 1}',
+        json.dumps({**json.loads(TOPIC.encode()), "topic_id": "no uuid"}).encode(),
+        json.dumps({**json.loads(TOPIC.encode()), "configs": {"no.such.key": "1"}}).encode(),
+    ],
+)
+def test_unreadable_nodes_are_refused(data: bytes) -> None:
+    with pytest.raises(LogCorrupt):
+        TopicInfo.decode("t", data)
+    with pytest.raises(LogCorrupt):
+        BrokerInfo.decode(BrokerId(1), data)
+
+
+def test_quorums() -> None:
+    assert (TOPIC.ensemble_size, TOPIC.write_quorum, TOPIC.ack_quorum) == (3, 3, 2)
+    lone = TopicInfo(
+        name="t",
+        topic_id=TOPIC.topic_id,
+        partition_count=1,
+        replication_factor=1,
+        config=TopicConfig.parse({"quire.ensemble.size": "5"}),
+    )
+    assert (lone.ensemble_size, lone.write_quorum, lone.ack_quorum) == (5, 1, 1)
