@@ -1,0 +1,221 @@
+"""`quire topic`: create, list, describe and delete topics, on `client.pubsub.TopicAdmin`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from client.pubsub.errors import TopicExists
+from client.pubsub.topics import CLUSTER_DEFAULT, TopicAdmin, TopicDescription
+from ops.cli.console import (
+    bootstrap_option,
+    count,
+    fail,
+    json_option,
+    print_json,
+    print_table,
+    run,
+    say,
+)
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe and delete topics.
+
+    A topic is a named log of records. It is split into partitions: each keeps its records in
+    order and is served by one broker, so more partitions let more publishers and subscribers
+    work at the same time.
+
+    \b
+    Example:
+      quire topic create orders --partitions 3
+      quire topic list
+    """
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--partitions",
+    "partition_count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=None,
+    help="How many partitions. [default: what the brokers are set to]",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=None,
+    help="How many bookies store each record. [default: what the brokers are set to]",
+)
+@click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A topic setting under its Kafka name, like retention.ms=3600000. Repeat as needed.",
+)
+@click.option(
+    "--if-not-exists", is_flag=True, help="Succeed without a change if the topic is there."
+)
+@json_option
+@bootstrap_option
+def create(
+    name: str,
+    partition_count: int | None,
+    replication_factor: int | None,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+    as_json: bool,
+    bootstrap_servers: str,
+) -> None:
+    """Create the topic NAME.
+
+    \b
+    Example: records of an hour, in six partitions, two copies of each
+      quire topic create clicks --partitions 6 --replication-factor 2 \\
+            --config retention.ms=3600000
+    """
+    configs = dict(_setting(text) for text in settings)
+
+    async def work() -> None:
+        async with TopicAdmin(bootstrap_servers) as topics:
+            try:
+                await topics.create(
+                    name,
+                    partition_count=partition_count or CLUSTER_DEFAULT,
+                    replication_factor=replication_factor or CLUSTER_DEFAULT,
+                    configs=configs,
+                )
+            except TopicExists:
+                if not if_not_exists:
+                    raise
+            description = await topics.describe(name)
+        if as_json:
+            print_json(_as_json(description))
+        else:
+            partitions = count(len(description.partitions), "partition")
+            print(f"Topic {name} is ready with {partitions}.")
+
+    run(work())
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--config")
+    return key, value
+
+
+@topic.command(name="list")
+@click.option("--all", "with_internal", is_flag=True, help="Show the cluster's own topics too.")
+@json_option
+@bootstrap_option
+def list_topics(with_internal: bool, as_json: bool, bootstrap_servers: str) -> None:
+    """List the topics of the cluster.
+
+    \b
+    Example:
+      quire topic list
+    """
+
+    async def work() -> None:
+        async with TopicAdmin(bootstrap_servers) as topics:
+            listings = [t for t in await topics.listings() if with_internal or not t.internal]
+        if as_json:
+            print_json(
+                [
+                    {"name": t.name, "partitions": t.partition_count, "internal": t.internal}
+                    for t in listings
+                ]
+            )
+        elif listings:
+            print_table(["TOPIC", "PARTITIONS"], [[t.name, t.partition_count] for t in listings])
+        else:
+            say("There are no topics yet. Create one with `quire topic create NAME`.")
+
+    run(work())
+
+
+@topic.command()
+@click.argument("name")
+@json_option
+@bootstrap_option
+def describe(name: str, as_json: bool, bootstrap_servers: str) -> None:
+    """Show the partitions of the topic NAME: leaders, offsets and settings.
+
+    START is the offset of the oldest record that is kept, END the offset that the next record
+    will get.
+
+    \b
+    Example:
+      quire topic describe orders
+    """
+
+    async def work() -> None:
+        async with TopicAdmin(bootstrap_servers) as topics:
+            description = await topics.describe(name)
+        if as_json:
+            print_json(_as_json(description))
+            return
+        print_table(
+            ["PARTITION", "LEADER", "START", "END", "RECORDS"],
+            [
+                [p.partition, p.leader, p.log_start_offset, p.log_end_offset, p.record_count]
+                for p in description.partitions
+            ],
+        )
+        if description.configs:
+            print()
+            print_table(["SETTING", "VALUE"], sorted(description.configs.items()))
+
+    run(work())
+
+
+@topic.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@bootstrap_option
+def delete(names: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
+    """Delete topics with all their records, for good.
+
+    \b
+    Example:
+      quire topic delete orders
+    """
+    if not yes:
+        if not sys.stdin.isatty():
+            fail("Deleting needs a confirmation: add --yes.")
+        click.confirm(
+            f"Delete {', '.join(names)} with all records?", abort=True, err=True, default=False
+        )
+
+    async def work() -> None:
+        async with TopicAdmin(bootstrap_servers) as topics:
+            for name in names:
+                await topics.delete(name)
+                print(f"Topic {name} is deleted.")
+
+    run(work())
+
+
+def _as_json(description: TopicDescription) -> dict[str, object]:
+    return {
+        "name": description.name,
+        "internal": description.internal,
+        "partitions": [
+            {
+                "partition": p.partition,
+                "leader": p.leader,
+                "replicas": list(p.replicas),
+                "log_start_offset": p.log_start_offset,
+                "log_end_offset": p.log_end_offset,
+            }
+            for p in description.partitions
+        ],
+        "configs": dict(description.configs),
+    }
