@@ -62,7 +62,14 @@ class InvalidTimestampQuery(UnsupportedVersion):
 
 
 class InvalidRecord(RequestError):
-    """A batch breaks the format or a rule of its topic."""
+    """A batch breaks the format or a rule of its topic.
+
+    `record_indexes` names the offending records inside the batch, where single ones are to blame.
+    """
+
+    def __init__(self, text: str, *, record_indexes: tuple[int, ...] = ()) -> None:
+        super().__init__(text)
+        self.record_indexes = record_indexes
 
 
 class CorruptBatch(InvalidRecord):

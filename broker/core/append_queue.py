@@ -1,0 +1,150 @@
+"""Accepted appends on their way to being confirmed, in one order across ledgers.
+
+This file is the only home of that order. Appends leave the queue exactly as they entered it.
+While a partition changes ledgers the queue holds new appends back: nothing is sent to the next
+ledger before everything in the previous one is confirmed. So whatever a recovery finds in the
+newer ledger continues what it finds in the older one, and an acknowledgement in the newer one
+implies that the older one's end is final.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from broker.errors import BrokerError
+from client.ids import Offset
+from client.wire.kafka.records import Buffer
+
+
+class Append:
+    """One accepted batch and what became of it.
+
+    `completed` turns true once: with `error` None the batch is on its ack quorum and will be
+    read at `base_offset` for ever; otherwise the error's `outcome` says what is known.
+    """
+
+    __slots__ = (
+        "_calls",
+        "base_offset",
+        "buffers",
+        "completed",
+        "end_offset",
+        "error",
+        "is_batch",
+        "log_append_time_ms",
+        "max_timestamp_ms",
+        "size",
+    )
+
+    def __init__(
+        self,
+        base_offset: Offset,
+        end_offset: Offset,
+        buffers: Sequence[Buffer],
+        size: int,
+        *,
+        is_batch: bool = True,
+        log_append_time_ms: int = -1,
+        max_timestamp_ms: int = -1,
+    ) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.buffers = buffers
+        """The entry's bytes; empty for a duplicate."""
+        self.size = size
+        self.is_batch = is_batch
+        self.log_append_time_ms = log_append_time_ms
+        """Timestamp the broker set, or -1."""
+        self.max_timestamp_ms = max_timestamp_ms
+        self.completed = False
+        self.error: BrokerError | None = None
+        self._calls: list[Callable[[Append], None]] = []
+
+    def on_done(self, call: Callable[[Append], None]) -> None:
+        """Call `call(self)` once completed: at once if that has happened already."""
+        if self.completed:
+            call(self)
+        else:
+            self._calls.append(call)
+
+    def complete(self, error: BrokerError | None = None) -> None:
+        """Settle the append and tell those who wait. For the partition only."""
+        assert not self.completed
+        self.completed = True
+        self.error = error
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call(self)
+
+
+class AppendQueue:
+    """First in, first out; with a gate in front of the ledger."""
+
+    __slots__ = ("_held", "_holding", "_pending", "size_bytes")
+
+    def __init__(self) -> None:
+        self._pending: deque[Append] = deque()
+        self._held: deque[Append] = deque()
+        self._holding = False
+        self.size_bytes = 0
+        """Bytes accepted and not confirmed."""
+
+    def __len__(self) -> int:
+        return len(self._pending) + len(self._held)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether new appends wait for the next ledger."""
+        return self._holding
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the ledger confirmed everything that was sent to it."""
+        return not self._pending
+
+    def push(self, append: Append) -> bool:
+        """Enqueue; true: send it to the ledger now, false: it is held back."""
+        self.size_bytes += append.size
+        if self._holding:
+            self._held.append(append)
+            return False
+        self._pending.append(append)
+        return True
+
+    def pop(self) -> Append:
+        """The ledger confirmed its oldest entry: return the append it belongs to."""
+        append = self._pending.popleft()
+        self.size_bytes -= append.size
+        return append
+
+    def hold(self) -> None:
+        """Hold new appends back from now on."""
+        assert not self._holding
+        self._holding = True
+
+    def release(self) -> list[Append]:
+        """Open the gate to the next ledger; return what must be sent there now, in order."""
+        assert self._holding
+        assert not self._pending, "the previous ledger has unconfirmed entries"
+        self._holding = False
+        released = list(self._held)
+        self._pending.extend(self._held)
+        self._held.clear()
+        return released
+
+    def find(self, base_offset: Offset) -> Append | None:
+        """Return the queued append at that offset."""
+        for queue in (self._pending, self._held):
+            for append in queue:
+                if append.base_offset == base_offset and append.is_batch:
+                    return append
+        return None
+
+    def drain(self) -> list[Append]:
+        """Remove and return everything: none of it will be confirmed to us."""
+        drained = [*self._pending, *self._held]
+        self._pending.clear()
+        self._held.clear()
+        self.size_bytes = 0
+        return drained

@@ -1,0 +1,104 @@
+"""From an offset, or a timestamp, to an entry of one ledger.
+
+This file is the only home of that search. Entry ids and offsets both grow, so a ledger can be
+searched by bisection with nothing but the first eight bytes of entries. The sparse index keeps
+known places so that most searches need no reading at all, or one short run of entries:
+
+    offset index      (first offset of an entry) -> entry
+    timestamp index   (largest timestamp before an entry) -> entry
+
+Timestamps of producers are not monotonic, hence the running maximum: the first batch that
+reaches a timestamp cannot lie before the last place whose running maximum is still below it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from client.ids import EntryId, Offset
+
+POINT_COUNT_MAX: Final = 16_384
+
+
+class IndexPoint(NamedTuple):
+    """A known place in a ledger."""
+
+    offset: Offset
+    entry_id: EntryId
+    max_timestamp_before: int
+    """Largest timestamp of all entries before it in this ledger; -1: none."""
+
+
+class SparseIndex:
+    """Sorted keys with their entries, thinned out when there are too many of them.
+
+    Keys never decrease with the entry id. Memory: 16 bytes a point.
+    """
+
+    def __init__(self, point_count_max: int = POINT_COUNT_MAX) -> None:
+        self._point_count_max = point_count_max
+        self._keys = array("q")
+        self._entries = array("q")
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, key: int, entry_id: EntryId) -> None:
+        """Remember a place. Of places with one key the last entry counts."""
+        at = bisect_right(self._keys, key)
+        if at and self._keys[at - 1] == key:
+            self._entries[at - 1] = max(self._entries[at - 1], entry_id)
+            return
+        if at == len(self._keys):
+            self._keys.append(key)
+            self._entries.append(entry_id)
+        else:
+            self._keys.insert(at, key)
+            self._entries.insert(at, entry_id)
+        if len(self._keys) > self._point_count_max:
+            del self._keys[1::2]
+            del self._entries[1::2]
+
+    def at_or_before(self, key: int) -> EntryId | None:
+        """Return the last known entry whose key is at most `key`."""
+        at = bisect_right(self._keys, key)
+        return EntryId(self._entries[at - 1]) if at else None
+
+    def after(self, key: int) -> EntryId | None:
+        """Return the first known entry whose key is above `key`."""
+        at = bisect_right(self._keys, key)
+        return EntryId(self._entries[at]) if at < len(self._entries) else None
+
+
+class OffsetSearch:
+    """Bisection for the last entry whose first offset is at most `target`.
+
+    The caller reads the entry that `probe` names and reports its first offset, until `span` is
+    short enough for it to read the rest in one go. Invariant: the answer is in [low, high).
+    """
+
+    def __init__(self, target: Offset, low: EntryId, high: EntryId) -> None:
+        assert low < high, (low, high)
+        self._target = target
+        self.low = low
+        self.high = high
+
+    @property
+    def span(self) -> int:
+        """How many entries may still be the answer."""
+        return self.high - self.low
+
+    def probe(self) -> EntryId:
+        """Name the entry to look at next; `span` is above 1."""
+        assert self.span > 1
+        return EntryId((self.low + self.high) // 2)
+
+    def on_entry(self, entry_id: EntryId, first_offset: Offset) -> None:
+        """Narrow the range by what the entry says."""
+        assert self.low < entry_id < self.high
+        if first_offset <= self._target:
+            self.low = entry_id
+        else:
+            self.high = entry_id
