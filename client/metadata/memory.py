@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from client.errors import ConnectionLoss, MetadataError, NoNode, SessionExpired
 from client.ids import Clock
 from client.metadata.channel import Channel
-from client.metadata.store import SessionListener, SessionState, Versioned, Watcher
+from client.metadata.store import SessionListener, SessionState, Versioned, Watcher, check_path
 from client.metadata.tree import Touched, Tree
 
 SESSION_TIMEOUT_S: Final = 10.0
@@ -387,6 +387,7 @@ class MemoryStore:
         kind: _Kind = _Kind.NODE,
         watcher: Watcher | None = None,
     ) -> _T:
+        check_path(path)
         if self._closed:
             raise SessionExpired("store closed")
         watch = _Watch(self, kind, path, watcher) if watcher is not None else None

@@ -30,6 +30,8 @@ import enum
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from client.errors import MetadataError
+
 NODE_BYTES_MAX: Final = 1_000_000
 """Largest node: ZooKeeper drops connections that carry more than 1 MiB (`jute.maxbuffer`)."""
 
@@ -130,3 +132,17 @@ class MetadataStore(Protocol):
     async def close(self) -> None:
         """End the session: its ephemerals disappear at once."""
         ...
+
+
+def check_path(path: str) -> None:
+    """Raise ValueError unless `path` is absolute and normal. For implementations."""
+    if path == "/":
+        return
+    if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
+        raise ValueError(f"not a node path: {path!r}")
+
+
+def check_size(path: str, data: bytes) -> None:
+    """Raise MetadataError if `data` is larger than a node may be. For implementations."""
+    if len(data) > NODE_BYTES_MAX:
+        raise MetadataError(f"{path} would hold {len(data)} bytes, the limit is {NODE_BYTES_MAX}")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from client.errors import MetadataError, NodeExists, NoNode, NotEmpty, VersionConflict
-from client.metadata.store import NODE_BYTES_MAX, Versioned
+from client.metadata.store import Versioned, check_path, check_size
 
 
 class Touched(NamedTuple):
@@ -65,8 +65,7 @@ class Tree:
         make_parents: bool = False,
     ) -> tuple[str, Touched]:
         """Create a node and return its final path. Raises NodeExists, NoNode."""
-        _check_path(path)
-        _check_size(path, data)
+        check_size(path, data)
         touched: list[tuple[str, str]] = []
         parent = parent_of(path)
         if make_parents:
@@ -87,8 +86,8 @@ class Tree:
         """Create all nodes or none. Raises NodeExists, NoNode."""
         planned: dict[str, None] = {}
         for path, data in nodes:
-            _check_path(path)
-            _check_size(path, data)
+            check_path(path)
+            check_size(path, data)
             if path in self._nodes or path in planned:
                 raise NodeExists(path)
             if parent_of(path) not in planned and self._find(parent_of(path)).owner:
@@ -100,7 +99,7 @@ class Tree:
 
     def set(self, path: str, data: bytes, version: int) -> tuple[int, Touched]:
         """Replace a node's bytes; return its new version. Raises NoNode, VersionConflict."""
-        _check_size(path, data)
+        check_size(path, data)
         node = self._find(path)
         _check_version(path, node, version)
         node.data = data
@@ -169,16 +168,6 @@ class Tree:
 def parent_of(path: str) -> str:
     """Return the parent directory of a path; the root's parent is the root."""
     return path.rpartition("/")[0] or "/"
-
-
-def _check_path(path: str) -> None:
-    if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
-        raise ValueError(f"not a node path: {path!r}")
-
-
-def _check_size(path: str, data: bytes) -> None:
-    if len(data) > NODE_BYTES_MAX:
-        raise MetadataError(f"{path} would hold {len(data)} bytes, the limit is {NODE_BYTES_MAX}")
 
 
 def _check_version(path: str, node: _Node, version: int) -> None:

@@ -199,8 +199,11 @@ class StoreContract:
 
     async def test_a_path_must_be_absolute(self, lab: StoreLab) -> None:
         store = await lab.session()
-        with pytest.raises(ValueError, match="path"):
-            await store.create("a")
+        for path in ("a", "", f"{lab.root}//a", f"{lab.root}/./a", f"{lab.root}/a/"):
+            with pytest.raises(ValueError, match="path"):
+                await store.create(path)
+            with pytest.raises(ValueError, match="path"):
+                await store.get(path)
 
     async def test_a_data_watch_fires_once_on_set(self, lab: StoreLab) -> None:
         store = await lab.session()

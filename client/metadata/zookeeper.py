@@ -1,0 +1,379 @@
+"""The metadata store on a real ZooKeeper. The only importer of kazoo.
+
+kazoo runs one connection thread; everything else here runs on the event loop. The thread is kept
+thin: it hands each answer, watch event and state change to the loop with `call_soon_threadsafe`,
+in the order in which they came off the socket, so the loop sees what ZooKeeper promises: a watch
+before the read that shows its change. (kazoo's own handler has one thread for answers and one for
+watches, which loses that order; `_InlineHandler` replaces it.)
+
+Operations are pipelined: each call writes its request at once and waits alone. kazoo fires every
+watch when the connection drops and forgets it; here those events are ignored, and the watches
+fire when a session is there again, because only then can their owner look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+import kazoo.exceptions as zk
+from kazoo.client import KazooClient, KazooState
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from client.errors import (
+    ConnectionLoss,
+    MetadataError,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    VersionConflict,
+)
+from client.metadata.store import (
+    SessionListener,
+    SessionState,
+    Versioned,
+    Watcher,
+    check_path,
+    check_size,
+)
+from client.metadata.tree import parent_of
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+SESSION_TIMEOUT_MS: Final = 10_000
+START_TIMEOUT_MS: Final = 15_000
+CLOSE_TIMEOUT_S: Final = 5.0
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
+_PARENT_RACES_MAX: Final = 8
+"""How often parents may vanish under a `create(make_parents=True)` before it gives up."""
+
+_ERRORS: Final[dict[type[Exception], type[MetadataError]]] = {
+    zk.NoNodeError: NoNode,
+    zk.NodeExistsError: NodeExists,
+    zk.NotEmptyError: NotEmpty,
+    zk.BadVersionError: VersionConflict,
+    zk.SessionExpiredError: SessionExpired,
+    zk.SessionMovedError: ConnectionLoss,
+    zk.ConnectionLoss: ConnectionLoss,
+    zk.ConnectionClosedError: ConnectionLoss,
+    zk.OperationTimeoutError: ConnectionLoss,
+}
+
+
+class _InlineQueue:
+    def put(self, call: Callable[[], None]) -> None:
+        call()
+
+
+class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """Runs callbacks in the connection thread at once: ours only hand over to the loop."""
+
+    def start(self) -> None:
+        self.completion_queue = self.callback_queue = _InlineQueue()
+        self._running = True
+
+    def stop(self) -> None:
+        self._running = False
+
+    def dispatch_callback(self, callback: Any) -> None:
+        callback.func(*callback.args)
+
+
+class _Kind(enum.Enum):
+    NODE = "node"
+    DIRECTORY = "directory"
+
+
+class _Watch(NamedTuple):
+    kind: _Kind
+    path: str
+    call: Watcher
+
+
+class _Operation(NamedTuple):
+    path: str
+    begin: Callable[[], Any]
+    """Writes the request and returns kazoo's asynchronous result."""
+    answer: asyncio.Future[Any]
+    watch: _Watch | None
+
+
+class ZooKeeperStore:
+    """One session with a ZooKeeper ensemble. Implements `MetadataStore`; see there."""
+
+    def __init__(
+        self,
+        hosts: str | Sequence[str],
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        start_timeout_ms: int = START_TIMEOUT_MS,
+    ) -> None:
+        """`hosts`: `host:port` of each server, in a sequence or with commas between."""
+        self._hosts = hosts if isinstance(hosts, str) else ",".join(hosts)
+        self._session_timeout_s = session_timeout_ms / 1000
+        self._start_timeout_s = start_timeout_ms / 1000
+        self._state = SessionState.SUSPENDED
+        self._session_id = 0
+        self._closed = False
+        self._connected = asyncio.Event()
+        self._listeners: list[SessionListener] = []
+        self._watches: dict[_Watch, None] = {}
+        self._in_flight: dict[asyncio.Future[Any], None] = {}
+        self._held: dict[asyncio.Future[Any], _Operation] = {}
+        """Operations made without a connection; they leave with the next one."""
+        self._client = KazooClient(
+            self._hosts,
+            timeout=self._session_timeout_s,
+            handler=_InlineHandler(),
+            connection_retry=_RECONNECT,
+            logger=logging.getLogger(f"{__name__}.kazoo"),
+        )
+
+    async def start(self) -> None:
+        """Open the session. Raises MetadataError when no server answers in time."""
+        self._loop = asyncio.get_running_loop()
+        self._client.add_listener(self._on_kazoo_state)
+        self._client.start_async()
+        try:
+            async with asyncio.timeout(self._start_timeout_s):
+                await self._connected.wait()
+        except TimeoutError:
+            await self.close()
+            raise MetadataError(
+                f"no ZooKeeper server answers at {self._hosts} (waited {self._start_timeout_s:g} s)"
+            ) from None
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    async def get(self, path: str, watcher: Watcher | None = None) -> Versioned:
+        watch, hook = self._watch(_Kind.NODE, path, watcher)
+        data, stat = await self._call(path, lambda: self._client.get_async(path, hook), watch)
+        return Versioned(data, stat.version, stat.ctime, stat.ephemeralOwner)
+
+    async def exists(self, path: str, watcher: Watcher | None = None) -> Versioned | None:
+        watch, hook = self._watch(_Kind.NODE, path, watcher)
+        stat = await self._call(path, lambda: self._client.exists_async(path, hook), watch)
+        if stat is None:
+            return None
+        return Versioned(b"", stat.version, stat.ctime, stat.ephemeralOwner)
+
+    async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
+        watch, hook = self._watch(_Kind.DIRECTORY, path, watcher)
+        names: list[str] = await self._call(
+            path, lambda: self._client.get_children_async(path, hook), watch
+        )
+        return sorted(names)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        check_size(path, data)
+        for _ in range(_PARENT_RACES_MAX):
+            try:
+                made: str = await self._call(
+                    path,
+                    lambda: self._client.create_async(
+                        path, data, ephemeral=ephemeral, sequence=sequential
+                    ),
+                )
+            except NoNode:
+                if not make_parents:
+                    raise
+                await self._make(parent_of(path))
+            else:
+                return made
+        raise NoNode(f"{path}: somebody keeps deleting its parents")
+
+    async def _make(self, path: str) -> None:
+        """Create a directory and what is missing above it; it may exist already."""
+        with contextlib.suppress(NodeExists):
+            await self.create(path, make_parents=True)
+
+    async def set(self, path: str, data: bytes, version: int = -1) -> int:
+        check_size(path, data)
+        stat = await self._call(path, lambda: self._client.set_async(path, data, version))
+        new_version: int = stat.version
+        return new_version
+
+    async def delete(self, path: str, version: int = -1) -> None:
+        await self._call(path, lambda: self._client.delete_async(path, version))
+
+    async def create_all(self, nodes: list[tuple[str, bytes]]) -> None:
+        transaction = self._client.transaction()
+        for path, data in nodes:
+            check_path(path)
+            check_size(path, data)
+            transaction.create(path, data)
+        results = await self._call(nodes[0][0] if nodes else "/", transaction.commit_async)
+        for (path, _), result in zip(nodes, results, strict=True):
+            # All but the guilty one report that they were rolled back.
+            if isinstance(result, Exception) and not isinstance(
+                result, zk.RolledBackError | zk.RuntimeInconsistency
+            ):
+                raise _translate(result, path)
+
+    async def sync(self, path: str) -> None:
+        await self._call(path, lambda: self._client.sync_async(path))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._listeners.clear()
+        self._watches.clear()
+        self._fail(self._held, SessionExpired("store closed"))
+        stopped = asyncio.Event()
+
+        def stop() -> None:
+            try:
+                self._client.stop()  # sends what is queued, then the end of the session
+                self._client.close()
+            except Exception as error:  # outermost of its thread; the server has a timeout
+                _log.warning("metadata.close_failed error=%r", error)
+            self._hand_over(stopped.set)
+
+        threading.Thread(target=stop, name="zookeeper-close", daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), CLOSE_TIMEOUT_S)
+        self._state = SessionState.EXPIRED
+        self._session_id = 0
+        self._fail(self._in_flight, SessionExpired("store closed"))
+
+    async def _call(self, path: str, begin: Callable[[], Any], watch: _Watch | None = None) -> Any:
+        check_path(path)
+        if self._closed:
+            raise SessionExpired("store closed")
+        answer = asyncio.get_running_loop().create_future()
+        operation = _Operation(path, begin, answer, watch)
+        if self._state is SessionState.CONNECTED:
+            self._begin(operation)
+        else:
+            self._held[answer] = operation
+            self._loop.call_later(self._session_timeout_s, self._give_up, operation)
+        return await answer
+
+    def _begin(self, operation: _Operation) -> None:
+        self._in_flight[operation.answer] = None
+        result = operation.begin()
+        result.rawlink(lambda result: self._hand_over(partial(self._on_answer, operation, result)))
+
+    def _on_answer(self, operation: _Operation, result: Any) -> None:
+        self._in_flight.pop(operation.answer, None)
+        error = result.exception
+        if error is None and operation.watch is not None:
+            self._watches[operation.watch] = None
+        if operation.answer.done():
+            return  # cancelled, or failed with its session
+        if error is None:
+            operation.answer.set_result(result.value)
+        else:
+            operation.answer.set_exception(_translate(error, operation.path))
+
+    def _give_up(self, operation: _Operation) -> None:
+        if self._held.pop(operation.answer, None) is not None and not operation.answer.done():
+            operation.answer.set_exception(ConnectionLoss(operation.path))
+
+    def _watch(
+        self, kind: _Kind, path: str, watcher: Watcher | None
+    ) -> tuple[_Watch | None, Callable[[WatchedEvent], None] | None]:
+        """Return our record of a watch and the hook for kazoo; both None without a watcher."""
+        if watcher is None:
+            return None, None
+        watch = _Watch(kind, path, watcher)
+
+        def hook(event: WatchedEvent) -> None:
+            if event.type != EventType.NONE:  # NONE: kazoo drops its watches; ours stay
+                self._hand_over(partial(self._on_watch, watch))
+
+        return watch, hook
+
+    def _on_watch(self, watch: _Watch) -> None:
+        if watch in self._watches:
+            del self._watches[watch]
+            watch.call()
+
+    def _on_kazoo_state(self, state: KazooState) -> None:
+        """Runs in the connection thread."""
+        session = self._client.client_id
+        session_id = session[0] if session else 0
+        self._hand_over(partial(self._on_state, state, session_id))
+
+    def _on_state(self, state: KazooState, session_id: int) -> None:
+        if self._closed:
+            return
+        if self._state is SessionState.CONNECTED:
+            _log.warning("metadata.suspended session=%#x", self._session_id)
+            # kazoo has failed what it had sent; what came too late to be sent would wait for ever.
+            self._fail(self._in_flight, ConnectionLoss("connection lost"))
+            self._tell(SessionState.SUSPENDED)
+        if state == KazooState.LOST:
+            _log.warning("metadata.expired session=%#x", self._session_id)
+            self._session_id = 0
+            self._fail(self._in_flight, SessionExpired("session expired"))
+            self._fail(self._held, SessionExpired("session expired"))
+            self._tell(SessionState.EXPIRED)
+        elif state == KazooState.CONNECTED:
+            _log.info("metadata.connected session=%#x", session_id)
+            self._session_id = session_id
+            self._on_connected()
+
+    def _on_connected(self) -> None:
+        self._connected.set()
+        pending, self._watches = self._watches, {}
+        held, self._held = self._held, {}
+        self._tell(SessionState.CONNECTED)
+        for watch in pending:
+            watch.call()
+        for operation in held.values():
+            if not operation.answer.done():
+                self._begin(operation)
+
+    def _tell(self, state: SessionState) -> None:
+        self._state = state
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _fail(self, answers: dict[asyncio.Future[Any], _T], error: MetadataError) -> None:
+        failed = list(answers)
+        answers.clear()
+        for answer in failed:
+            if not answer.done():
+                answer.set_exception(type(error)(*error.args))
+
+    def _hand_over(self, call: Callable[[], object]) -> None:
+        """Run `call` on the event loop, after everything handed over before."""
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            _log.debug("metadata.loop_closed")
+
+
+def _translate(error: Exception, path: str) -> MetadataError:
+    for kind, ours in _ERRORS.items():
+        if isinstance(error, kind):
+            return ours(path)
+    return MetadataError(f"{path}: {type(error).__name__}")
