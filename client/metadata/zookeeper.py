@@ -135,7 +135,6 @@ class ZooKeeperStore:
             timeout=self._session_timeout_s,
             handler=_InlineHandler(),
             connection_retry=_RECONNECT,
-            logger=logging.getLogger(f"{__name__}.kazoo"),
         )
 
     async def start(self) -> None:

@@ -1,0 +1,79 @@
+"""The `quire` command: a table of its subcommands, each loaded only when it is used.
+
+`quire --help` therefore starts fast, whatever the subcommands import. A new subcommand is one
+module in this folder and one row in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from typing import Final, NamedTuple, cast
+
+import click
+
+from client.errors import QuireError
+from ops.cli import console
+
+
+class _Row(NamedTuple):
+    target: str
+    """`module:object`, a click command."""
+    help: str
+
+
+COMMANDS: Final[dict[str, _Row]] = {
+    "up": _Row("ops.cli.up:up", "Run a local cluster in the foreground."),
+    "topic": _Row("ops.cli.topic:topic", "Create, list, describe and delete topics."),
+    "produce": _Row("ops.cli.produce:produce", "Publish lines as records of a topic."),
+    "consume": _Row("ops.cli.consume:consume", "Print the records of a topic."),
+    "ledger": _Row("ops.cli.ledger:ledger", "Look at the ledgers below the topics."),
+    "demo": _Row("ops.cli.demo:demo", "Publish, crash things, and check every record."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        row = COMMANDS.get(cmd_name)
+        if row is None:
+            return None
+        module, _, name = row.target.partition(":")
+        return cast(click.Command, getattr(importlib.import_module(module), name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean `quire {near[0]}`?" if near else "see `quire --help`."
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="quire", message="%(package)s %(version)s")
+def quire() -> None:
+    """Quire: a Kafka-protocol message broker on fenced, replicated ledgers.
+
+    Start with `quire up`, then `quire produce TOPIC` and `quire consume TOPIC`.
+    """
+
+
+def main() -> None:
+    """Entry point of the `quire` command: errors are one sentence, never a traceback."""
+    try:
+        quire()
+    except QuireError as error:
+        console.fail(console.sentence(error))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(console.EXIT_BROKEN_PIPE)
