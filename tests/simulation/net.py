@@ -122,6 +122,8 @@ class SimNet:
         self._waiting: dict[_Syn, None] = {}
         self._numbers = 0
         self.segments = 0
+        self.on_accept: Callable[[SimTransport, Process], None] | None = None
+        """Called with the accepting end and the process that connects; may set `end.tap`."""
 
     # ---------------------------------------------------------------- hosts
 
@@ -275,6 +277,8 @@ class SimNet:
         self._connections[near.number] = near
         self._connections[far.number] = far
         syn.end = near
+        if self.on_accept is not None:
+            self.on_accept(far, syn.process)
         far.accepted(server.factory)
         self.loop.kernel_at(self.loop.time() + self._hop(), lambda: self._syn_answered(syn))
 

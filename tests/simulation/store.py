@@ -129,13 +129,23 @@ class SimMetadata:
         loop = self.net.loop
         loop.kernel_at(loop.time() + self.options.session_timeout_s, expire)
 
-    def resumed(self, process: Process) -> None:
-        """A zombie runs again: it will hear of what happened to its sessions."""
+    def resuming(self, process: Process) -> None:
+        """A zombie is about to run again: it will hear of what happened to its sessions."""
         for store, owner in list(self._stores.items()):
             if owner is process and store in self._expired_unseen:
                 del self._expired_unseen[store]
                 self.cluster.suspend(store)
-        self.links_changed()
+
+    def freeze(self, process: Process) -> None:
+        """Let the server behind a process' sessions lag."""
+        for store, owner in self._stores.items():
+            if owner is process and store.state is SessionState.CONNECTED:
+                self.cluster.freeze(store)
+
+    def thaw(self) -> None:
+        """Let every server catch up."""
+        for store in self._stores:
+            self.cluster.thaw(store)
 
     def expire(self, process: Process) -> None:
         """End a process' sessions at the server."""

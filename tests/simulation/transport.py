@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.simulation.loop import Handle
 
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HIGH_WATER_DEFAULT = 64 * 1024
+
+
+class Tap(Protocol):
+    """What may listen on an end."""
+
+    def received(self, data: bytes) -> None: ...
+
+    def written(self, data: Buffer) -> None: ...
+
 
 Buffer = bytes | bytearray | memoryview
 
@@ -103,6 +112,7 @@ class SimTransport(asyncio.Transport):
         "peer",
         "process",
         "remote",
+        "tap",
     )
 
     def __init__(
@@ -130,6 +140,8 @@ class SimTransport(asyncio.Transport):
         self.delay_base_s = net.connection_delay()
         self.dead = False
         """The kernel no longer knows this end (killed process, lost power, aborted)."""
+        self.tap: Tap | None = None
+        """Hears what this end's process is given and what it writes."""
         self.finished = False
         """Nothing more will be sent: fin or rst is on its way, or the host lost power."""
         self._protocol: Any = None
@@ -213,6 +225,8 @@ class SimTransport(asyncio.Transport):
             data = data.cast("B") if data.format != "B" else data
         if not len(data):
             return
+        if self.tap is not None:
+            self.tap.written(data)
         room = self.net.options.window_bytes - self._unread
         if self._outbox or room <= 0:
             self._enqueue(data)
@@ -510,6 +524,8 @@ class SimTransport(asyncio.Transport):
         if self._closing or self._lost:
             return
         data = bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
+        if self.tap is not None:
+            self.tap.received(data)
         if isinstance(self._protocol, asyncio.BufferedProtocol):
             self._feed_buffered(data)
         else:

@@ -1,0 +1,467 @@
+"""The judge of ledger schedules: sees everything, checks the ledger invariants as events happen.
+
+Names are those of the invariants a distributed log of BookKeeper's kind must keep:
+
+    L1 TypeOK                      metadata moves OPEN -> IN_RECOVERY -> CLOSED only
+    L2 NoDivergence                nothing is acknowledged above a closed ledger's last entry
+    L3 AllAckedEntriesAreReadable  an acknowledged entry is read back, for ever
+    L4 ReachAckQuorum              entries of a closed ledger are durable on Qa of their write set
+    L5 NoOutOfOrderEntries         entry n holds the n-th thing the writer sent
+    L6 OnlyValidFragments          fragments ascend and a new one takes no confirmed entry along
+    L7 LedgerIsClosed              after healing, recovery ends within a bound
+    R1 what was read once stays    R2 recovery writes carry a frozen LAC
+    R3 fence first, stay fenced    R4 a negative answer is explicit and true
+    R5 read what you have          R6 recovery publishes fragments only with CLOSED
+    R7 ensemble change             R8 ack order, durability and distinct bookies
+    R11 a fence is a timeout       R12 only deleted ledgers disappear
+
+Sources of its knowledge: the bytes on bookie connections (`wiretap.py`), durable writes of the
+simulated volumes, the tree of the metadata store, and what the workload tells it about calls of
+the ledger client. It never asks the code under test.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+from client.errors import LedgerError, Outcome
+from client.ids import EntryId
+from client.ledger.core import metadata_codec
+from client.ledger.core.ledger_metadata import LedgerMetadata, LedgerState
+from tests.simulation.loop import SimLoop, Violation
+
+if TYPE_CHECKING:
+    from client.metadata.tree import Tree
+    from tests.simulation.volume import SimFile, Write
+    from tests.simulation.wiretap import Pending
+
+OK, NO_LEDGER, NO_ENTRY = 0, 1, 2
+_HEADER_BYTES = 32
+_MARK = re.compile(rb"<(\d+):(\d+)>")
+_LEDGER_PATH = re.compile(r"^/ledgers/(\d\d)/(\d{4})/L(\d{4})$")
+
+
+def mark(ledger_id: int, number: int, size: int) -> bytes:
+    """Return the payload of the `number`-th thing sent to a ledger: unique, `size` or longer."""
+    return b"<%d:%d>" % (ledger_id, number) + b"\xab" * max(0, size - 16)
+
+
+class LedgerBook:
+    """All that is known about one ledger."""
+
+    def __init__(self, ledger_id: int) -> None:
+        self.ledger_id = ledger_id
+        self.metadata: LedgerMetadata | None = None
+        self.deleted = False
+        self.sent: list[bytes] = []
+        self.acked = -1
+        """Highest entry whose add was reported as done."""
+        self.failed_at: int | None = None
+        """Entry id of the first add reported as failed."""
+        self.definite: dict[int, LedgerError] = {}
+        """Adds reported as certainly not applied."""
+        self.lac_sent = -1
+        """Highest LAC field that the writer's own adds brought to any bookie."""
+        self.seen_max = -1
+        """Highest entry that any reader was given."""
+
+    @property
+    def closed_at(self) -> int | None:
+        """Last entry once CLOSED."""
+        if self.metadata is None or self.metadata.state is not LedgerState.CLOSED:
+            return None
+        return self.metadata.last_entry
+
+
+class BookieBook:
+    """All that is known about one bookie; survives its restarts."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.durable: set[tuple[int, int]] = set()
+        self.stored: dict[int, set[int]] = {}
+        """Entries whose add was answered OK, by ledger."""
+        self.fenced_at: dict[int, int] = {}
+        """When a fence was first answered, by ledger (position among received requests)."""
+        self.pending: dict[tuple[int, int], list[Pending]] = {}
+        self.wiped = False
+
+    def wipe(self) -> None:
+        """The disk is gone and with it all promises."""
+        self.durable.clear()
+        self.stored.clear()
+        self.fenced_at.clear()
+        self.wiped = True
+
+
+class LedgerOracle:
+    """Checks one schedule. Every violation ends it through `SimLoop.fail`."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.ledgers: dict[int, LedgerBook] = {}
+        self.bookies: dict[str, BookieBook] = {}
+        self.counts: dict[str, int] = {}
+        self.log: list[str] | None = None
+        """Every event in words, when somebody wants to read them."""
+        self._received = 0
+
+    def fail(self, name: str, text: str) -> None:
+        """Report a violation."""
+        self.note("VIOLATION %s: %s", name, text)
+        self.loop.fail(Violation(f"{name}: {text}"))
+
+    def note(self, text: str, *values: object) -> None:
+        """Write an event down if a log is kept."""
+        if self.log is not None:
+            self.log.append(f"{self.loop.time() - 1000:10.6f} " + text % values)
+
+    def count(self, what: str) -> None:
+        """Count an event for the schedule's summary."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def ledger(self, ledger_id: int) -> LedgerBook:
+        """Return the book of a ledger."""
+        book = self.ledgers.get(ledger_id)
+        if book is None:
+            book = self.ledgers[ledger_id] = LedgerBook(ledger_id)
+        return book
+
+    def bookie(self, name: str) -> BookieBook:
+        """Return the book of a bookie."""
+        book = self.bookies.get(name)
+        if book is None:
+            book = self.bookies[name] = BookieBook(name)
+        return book
+
+    # ---------------------------------------------------------------- the writer's calls
+
+    def sent(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
+        """The workload called `add` and was given an entry id."""
+        book = self.ledger(ledger_id)
+        if entry_id != len(book.sent):
+            self.fail("L5", f"ledger {ledger_id}: add {len(book.sent)} was called {entry_id}")
+        book.sent.append(payload)
+
+    def added(self, ledger_id: int, entry_id: int, error: LedgerError | None) -> None:
+        """An add's callback fired."""
+        book = self.ledger(ledger_id)
+        self.note("added %d/%d %r", ledger_id, entry_id, error)
+        if error is not None:
+            self.count("adds failed")
+            if book.failed_at is None:
+                book.failed_at = entry_id
+            if error.outcome is Outcome.NOT_APPLIED:
+                book.definite[entry_id] = error
+            return
+        self.count("adds")
+        if entry_id != book.acked + 1:
+            self.fail("R8", f"ledger {ledger_id}: {entry_id} acked after {book.acked}")
+        if book.failed_at is not None and book.failed_at <= entry_id:
+            self.fail("R8", f"ledger {ledger_id}: {entry_id} acked after {book.failed_at} failed")
+        book.acked = entry_id
+        closed_at = book.closed_at
+        if closed_at is not None and entry_id > closed_at:
+            self.fail("L2", f"ledger {ledger_id}: {entry_id} acked, but closed at {closed_at}")
+        self._check_durable(book, entry_id, "R8")
+
+    def _check_durable(self, book: LedgerBook, entry_id: int, name: str) -> None:
+        metadata = book.metadata
+        if metadata is None:
+            return
+        ensemble = metadata.fragment_of(EntryId(entry_id)).ensemble
+        holders, needed, key = 0, metadata.ack_quorum, (book.ledger_id, entry_id)
+        for index in metadata.schedule.write_set(EntryId(entry_id)):
+            bookie = self.bookie(ensemble[index])
+            holders += key in bookie.durable
+            needed -= bookie.wiped
+        if holders < max(needed, 1):
+            held = [n for n, b in self.bookies.items() if key in b.durable]
+            self.fail(
+                name,
+                f"ledger {book.ledger_id}: entry {entry_id} is durable on {holders} of"
+                f" {ensemble}, needs {needed}; holders: {held}",
+            )
+
+    # ---------------------------------------------------------------- readers and recoverers
+
+    def read(self, ledger_id: int, entry_id: int, payload: bytes, by: str) -> None:
+        """A reader was given an entry."""
+        book = self.ledger(ledger_id)
+        self.count("reads")
+        if entry_id >= len(book.sent) or payload != book.sent[entry_id]:
+            what = payload[:24]
+            self.fail("L5", f"ledger {ledger_id}: {by} read {what!r} at {entry_id}")
+        book.seen_max = max(book.seen_max, entry_id)
+        closed_at = book.closed_at
+        if closed_at is not None and entry_id > closed_at:
+            self.fail("R1", f"ledger {ledger_id}: {by} read {entry_id} above end {closed_at}")
+
+    def recovered(self, ledger_id: int, last_entry: int, by: str) -> None:
+        """`recover` returned: the ledger is closed, and this is its end."""
+        book = self.ledger(ledger_id)
+        self.note("recovered %d at %d by %s", ledger_id, last_entry, by)
+        self.count("recoveries")
+        if book.closed_at != last_entry:
+            self.fail(
+                "L2",
+                f"ledger {ledger_id}: {by} closed at {last_entry}, metadata says {book.closed_at}",
+            )
+
+    def closed(self, ledger_id: int, last_entry: int, by: str) -> None:
+        """A writer's `close` returned without an error."""
+        self.count("closes")
+        self.recovered(ledger_id, last_entry, by)
+
+    # ---------------------------------------------------------------- metadata
+
+    def watch(self, tree: Tree) -> None:
+        """See every change of ledger metadata in the store's tree."""
+        create, create_all, change, delete = tree.create, tree.create_all, tree.set, tree.delete
+
+        def watched_create(path: str, data: bytes, **options: object) -> object:
+            result = create(path, data, **options)  # type: ignore[arg-type]
+            self._metadata_made(path, data)
+            return result
+
+        def watched_create_all(nodes: list[tuple[str, bytes]], **options: object) -> object:
+            result = create_all(nodes, **options)  # type: ignore[arg-type]
+            for path, data in nodes:
+                self._metadata_made(path, data)
+            return result
+
+        def watched_set(path: str, data: bytes, version: int) -> object:
+            result = change(path, data, version)
+            ledger_id = ledger_of(path)
+            if ledger_id is not None:
+                self._metadata_changed(self.ledger(ledger_id), metadata_codec.decode(data))
+            return result
+
+        def watched_delete(path: str, version: int) -> object:
+            result = delete(path, version)
+            ledger_id = ledger_of(path)
+            if ledger_id is not None:
+                self.note("deleted %d", ledger_id)
+                self.ledger(ledger_id).deleted = True
+            return result
+
+        tree.create = watched_create  # type: ignore[method-assign, assignment]
+        tree.create_all = watched_create_all  # type: ignore[method-assign, assignment]
+        tree.set = watched_set  # type: ignore[method-assign, assignment]
+        tree.delete = watched_delete  # type: ignore[method-assign, assignment]
+
+    def _metadata_made(self, path: str, data: bytes) -> None:
+        ledger_id = ledger_of(path)
+        if ledger_id is None:
+            return
+        book = self.ledger(ledger_id)
+        book.metadata = metadata_codec.decode(data)
+        self.note("created %d %s", ledger_id, book.metadata.fragments)
+        if book.metadata.state is not LedgerState.OPEN or len(book.metadata.fragments) != 1:
+            self.fail("L1", f"ledger {ledger_id} was born {book.metadata}")
+
+    def _metadata_changed(self, book: LedgerBook, new: LedgerMetadata) -> None:
+        old, book.metadata = book.metadata, new
+        assert old is not None
+        self.note(
+            "metadata %d %s last=%d %s",
+            book.ledger_id,
+            new.state.name,
+            new.last_entry,
+            new.fragments,
+        )
+        self._check_transition(book, old, new)
+        self._check_fragments(book, old, new)
+        if new.state is LedgerState.CLOSED and old.state is not LedgerState.CLOSED:
+            self._check_closed(book, new)
+
+    def _check_transition(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        where = f"ledger {book.ledger_id}"
+        if new.state < old.state:
+            self.fail("L1", f"{where} went from {old.state.name} to {new.state.name}")
+        if old.state is LedgerState.CLOSED and (
+            (old.last_entry, old.length) != (new.last_entry, new.length)
+        ):
+            self.fail("L1", f"{where}: closed end moved {old.last_entry} -> {new.last_entry}")
+        quorums = (old.ensemble_size, old.write_quorum, old.ack_quorum)
+        if quorums != (new.ensemble_size, new.write_quorum, new.ack_quorum):
+            self.fail("L1", f"{where} changed its quorums")
+        if new.state is LedgerState.IN_RECOVERY and old.fragments != new.fragments:
+            self.fail("R6", f"{where}: fragments published while in recovery: {new.fragments}")
+
+    def _check_fragments(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        where = f"ledger {book.ledger_id}"
+        firsts = [fragment.first_entry for fragment in new.fragments]
+        if firsts[0] != 0 or any(a >= b for a, b in itertools.pairwise(firsts)):
+            self.fail("L6", f"{where}: fragments start at {firsts}")
+        if any(len(set(f.ensemble)) != new.ensemble_size for f in new.fragments):
+            self.fail("L6", f"{where}: an ensemble does not hold E distinct bookies")
+        if old.state is LedgerState.CLOSED or old.fragments == new.fragments:
+            return
+        kept = old.fragments[:-1]
+        if new.fragments[: len(kept)] != kept:
+            self.fail("L6", f"{where}: {old.fragments} became {new.fragments}")
+        if new.state is LedgerState.OPEN and firsts[-1] <= book.acked:
+            self.fail("R7", f"{where}: new fragment at {firsts[-1]}, but {book.acked} is acked")
+
+    def _check_closed(self, book: LedgerBook, new: LedgerMetadata) -> None:
+        where, last = f"ledger {book.ledger_id}", new.last_entry
+        if book.acked > last:
+            self.fail("L2", f"{where} closed at {last}, but {book.acked} was acked")
+        if book.seen_max > last:
+            self.fail("R1", f"{where} closed at {last}, but {book.seen_max} was read")
+        if last >= len(book.sent):
+            self.fail("L5", f"{where} closed at {last}, but only {len(book.sent)} were sent")
+        length = sum(map(len, book.sent[: last + 1]))
+        if last >= 0 and new.length != length:
+            self.fail("L5", f"{where} closed with length {new.length}, sent were {length}")
+        for entry_id in range(last + 1):
+            self._check_durable(book, entry_id, "L4")
+        for entry_id, error in book.definite.items():
+            if entry_id <= last:
+                self.fail(
+                    "R11",
+                    f"{where}: {entry_id} failed for certain ({error!r}), but it is in the ledger",
+                )
+
+    # ---------------------------------------------------------------- disks
+
+    def on_durable(self, bookie: str, file: SimFile, writes: list[Write]) -> None:
+        """A sync made writes durable."""
+        del file
+        durable = self.bookie(bookie).durable
+        run = bytearray()
+        end = -1
+        for offset, data in writes:
+            if data is None:
+                continue
+            if offset != end:
+                self._note_marks(durable, run)
+                run = bytearray()
+            run += data
+            end = offset + len(data)
+        self._note_marks(durable, run)
+
+    def _note_marks(self, durable: set[tuple[int, int]], run: bytearray) -> None:
+        for match in _MARK.finditer(run):
+            durable.add((int(match[1]), int(match[2])))
+
+    def wiped(self, bookie: str) -> None:
+        """A bookie lost its disk."""
+        self.bookie(bookie).wipe()
+
+    # ---------------------------------------------------------------- the wire
+
+    def add_received(self, bookie: str, add: Pending) -> None:
+        self._received += 1
+        add.arrived = self._received
+        book = self.ledger(add.ledger)
+        self.note(
+            "%s gets add %d/%d lac=%d%s from %s",
+            bookie,
+            add.ledger,
+            add.entry,
+            add.lac,
+            " recovery" if add.recovery else "",
+            add.peer,
+        )
+        if not add.recovery:
+            book.lac_sent = max(book.lac_sent, add.lac)
+            pending = self.bookie(bookie).pending.setdefault((add.ledger, add.entry), [])
+            pending.append(add)
+        elif book.metadata is not None:
+            frozen = max(book.lac_sent, *(f.first_entry - 1 for f in book.metadata.fragments))
+            if add.lac > frozen:
+                self.fail(
+                    "R2",
+                    f"ledger {add.ledger}: recovery add {add.entry} carries LAC"
+                    f" {add.lac}, the writer never sent more than {frozen}",
+                )
+
+    def add_answered(self, bookie: str, add: Pending, code: int) -> None:
+        book = self.bookie(bookie)
+        self.note("%s answers add %d/%d %d", bookie, add.ledger, add.entry, code)
+        pending = book.pending.get((add.ledger, add.entry))
+        if pending is not None and add in pending:
+            pending.remove(add)
+            if not pending:
+                del book.pending[add.ledger, add.entry]
+        if code != OK:
+            return
+        book.stored.setdefault(add.ledger, set()).add(add.entry)
+        fenced_at = book.fenced_at.get(add.ledger)
+        if not add.recovery:
+            if fenced_at is not None and fenced_at < add.arrived:
+                self.fail(
+                    "R3",
+                    f"{bookie} took add {add.ledger}/{add.entry} after it had answered a fence",
+                )
+            if add.denied:
+                self.fail(
+                    "R5",
+                    f"{bookie} took add {add.ledger}/{add.entry}, although a"
+                    f" fencing read that came later was told it is not there",
+                )
+        if (add.ledger, add.entry) not in book.durable:
+            self.fail("R8", f"{bookie} answered add {add.ledger}/{add.entry} before a sync")
+
+    def read_received(self, bookie: str, read: Pending) -> None:
+        self._received += 1
+        read.arrived = self._received
+        self.note(
+            "%s gets %s %d/%d from %s",
+            bookie,
+            "fence" if read.fence else "read",
+            read.ledger,
+            read.entry,
+            read.peer,
+        )
+
+    def read_answered(
+        self, bookie: str, read: Pending, code: int, entry: bytes | memoryview
+    ) -> None:
+        book = self.bookie(bookie)
+        self.note(
+            "%s answers %s %d/%d %d",
+            bookie,
+            "fence" if read.fence else "read",
+            read.ledger,
+            read.entry,
+            code,
+        )
+        if read.fence and code in (OK, NO_LEDGER, NO_ENTRY):
+            book.fenced_at.setdefault(read.ledger, self._received)
+        if code == OK:
+            self._check_served(book, read, bytes(entry))
+        elif code in (NO_LEDGER, NO_ENTRY) and not self.ledger(read.ledger).deleted:
+            self._check_negative(book, read)
+
+    def _check_served(self, book: BookieBook, read: Pending, entry: bytes) -> None:
+        number = int.from_bytes(entry[8:16], "big")
+        sent = self.ledger(read.ledger).sent
+        if read.entry >= 0 and number != read.entry:
+            self.fail("R4", f"{book.name} served {number} for {read.ledger}/{read.entry}")
+        elif number >= len(sent) or not entry.endswith(sent[number]):
+            self.fail("R4", f"{book.name} served wrong bytes for {read.ledger}/{number}")
+        elif read.entry < 0 and number < read.lac:
+            self.fail(
+                "R5",
+                f"{book.name} called {number} the last entry of {read.ledger}, it"
+                f" had taken {read.lac}",
+            )
+
+    def _check_negative(self, book: BookieBook, read: Pending) -> None:
+        stored = book.stored.get(read.ledger, ())
+        if (read.entry in stored) if read.entry >= 0 else bool(stored):
+            self.fail("R4", f"{book.name} denied {read.ledger}/{read.entry}, which it had taken")
+        for add in book.pending.get((read.ledger, read.entry), ()):
+            if read.fence and add.arrived < read.arrived:
+                add.denied = True
+
+
+def ledger_of(path: str) -> int | None:
+    """Return the ledger id that a znode path of the hierarchical layout stands for."""
+    match = _LEDGER_PATH.match(path)
+    return int(match[1] + match[2] + match[3]) if match else None

@@ -1,0 +1,160 @@
+"""What one schedule is like: every option drawn from its seed, printed with every failure.
+
+Uniform mixes hide bugs, so each schedule draws its own: which fault classes exist at all, how
+often they strike, how the network and the disks behave, how many of everything there are, how
+small the batches, windows and timeouts. Half of the options keep a tame value in most schedules,
+so that the wild ones stand out.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, fields
+
+from tests.simulation.net import NetOptions
+from tests.simulation.store import StoreOptions
+
+FAULTS = (
+    "kill bookie",
+    "kill client",
+    "pause bookie",
+    "pause client",
+    "power loss of a bookie",
+    "power loss of all bookies",
+    "power loss of everything",
+    "cut two-way",
+    "cut one-way",
+    "isolate",
+    "cut from store",
+    "heal",
+    "reset connections",
+    "slow disk",
+    "full disk",
+    "failed sync",
+    "flipped reads",
+    "expire session",
+    "lagging store",
+    "clock jump",
+)
+"""Every class of fault that `faults.py` knows how to make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskOptions:
+    """How disks behave in one schedule."""
+
+    write_s: float = 0.00005
+    sync_s: float = 0.001
+    read_s: float = 0.0001
+    tail_p: float = 0.0
+    tail_s: float = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSwarm:
+    """Options of one ledger schedule."""
+
+    seed: int
+    bookies: int
+    quorums: tuple[int, int, int]
+    """(E, Qw, Qa)"""
+    writers: int
+    recoverers: int
+    readers: int
+    adds: int
+    """How many adds each writer tries."""
+    payload_bytes: int
+    in_flight: int
+    """How many adds a writer keeps in flight."""
+    think_s: float
+    """Mean pause of a writer between bursts."""
+    fault_phase_s: float
+    fault_every_s: float
+    """Mean time between faults; 0 for a schedule without faults."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """Weight of each class that exists in this schedule."""
+    request_timeout_s: float
+    power_loss_keeps: bool
+    net: NetOptions
+    disk: DiskOptions
+    store: StoreOptions
+    step_cost_s: float
+    hostile: bool
+
+    def describe(self) -> str:
+        """Return the options, one per line."""
+        return "\n".join(f"  {f.name} = {getattr(self, f.name)}" for f in fields(self))
+
+
+_QUORUMS = (
+    (3, 3, 2),
+    (3, 3, 2),
+    (3, 2, 2),
+    (3, 3, 3),
+    (2, 2, 2),
+    (4, 3, 2),
+    (3, 3, 1),
+    (2, 2, 1),
+    (3, 2, 1),
+    (5, 3, 2),
+    (1, 1, 1),
+)
+
+
+def draw(seed: int) -> LedgerSwarm:
+    """Draw the options of a ledger schedule."""
+    rng = random.Random(f"ledger swarm {seed}")
+    quorums = rng.choice(_QUORUMS)
+    bookies = max(quorums[0] + rng.choice((0, 1, 1, 2)), 3)
+    tail_s = rng.choice((0.02, 0.1, 0.5))
+    calm = rng.random() < 0.05
+    return LedgerSwarm(
+        seed=seed,
+        bookies=bookies,
+        quorums=quorums,
+        writers=rng.choice((1, 1, 1, 2)),
+        recoverers=rng.choice((0, 1, 1, 2, 2, 3)),
+        readers=rng.choice((0, 1)),
+        adds=rng.choice((5, 15, 30, 60)),
+        payload_bytes=rng.choice((0, 16, 100, 100, 1000, 5000)),
+        in_flight=rng.choice((1, 3, 10, 30)),
+        think_s=rng.choice((0.0, 0.002, 0.02, 0.1)),
+        fault_phase_s=rng.choice((0.5, 1.5, 4.0)),
+        fault_every_s=0.0 if calm else rng.choice((0.05, 0.15, 0.4)),
+        faults=_draw_faults(rng),
+        request_timeout_s=rng.choice((0.1, 0.5, 2.0)),
+        power_loss_keeps=rng.random() < 0.3,
+        net=NetOptions(
+            latency_s=rng.choice((0.0002, 0.001, 0.005)),
+            jitter_s=rng.choice((0.0001, 0.001)),
+            tail_p=rng.choice((0.0, 0.0, 0.02, 0.1, 0.3)),
+            tail_s=tail_s,
+            slow_p=rng.choice((0.0, 0.0, 0.1, 0.3)),
+            split_p=rng.choice((0.0, 0.05, 0.5)),
+            window_bytes=rng.choice((2_000, 65_536, 262_144, 262_144)),
+            give_up_s=rng.choice((1.0, 4.0)),
+            hold_references=rng.random() < 0.3,
+        ),
+        disk=DiskOptions(
+            sync_s=rng.choice((0.0002, 0.001, 0.01)),
+            tail_p=rng.choice((0.0, 0.0, 0.05)),
+            tail_s=tail_s,
+        ),
+        store=StoreOptions(
+            session_timeout_s=rng.choice((0.5, 2.0)),
+            latency_s=rng.choice((0.0005, 0.003)),
+            tail_p=rng.choice((0.0, 0.0, 0.1)),
+            tail_s=tail_s,
+            lose_request_p=rng.choice((0.0, 0.0, 0.02)),
+            lose_reply_p=rng.choice((0.0, 0.0, 0.05)),
+        ),
+        step_cost_s=rng.choice((0.0, 0.0, 0.00001, 0.0001)),
+        hostile=rng.random() < 0.1,
+    )
+
+
+def _draw_faults(rng: random.Random) -> dict[str, int]:
+    chosen = {name: rng.choice((1, 1, 3, 10)) for name in FAULTS if rng.random() < 0.4}
+    if chosen:
+        chosen.setdefault("heal", 3)
+    return chosen
