@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.hosts import PROCESS, Host, Process
-from tests.simulation.transport import Segment, SimSocket, SimTransport
+from tests.simulation.pipe import Pipe, Segment
+from tests.simulation.transport import SimSocket, SimTransport
 
 if TYPE_CHECKING:
     import random
@@ -118,7 +119,7 @@ class SimNet:
         self._ports: dict[str, int] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._connections: dict[int, SimTransport] = {}
-        self.held: dict[SimTransport, None] = {}
+        self.held: dict[Pipe, None] = {}
         self._waiting: dict[_Syn, None] = {}
         self._numbers = 0
         self.segments = 0
@@ -233,7 +234,7 @@ class SimNet:
         return end, protocol
 
     def _hop(self) -> float:
-        return self.connection_delay() + self._jitter()
+        return self.connection_delay() + self.jitter()
 
     def _syn_arrived(self, syn: _Syn) -> None:
         """Kernel of the target: accept, refuse, or hear nothing (cut, or no power)."""
@@ -300,16 +301,13 @@ class SimNet:
             mean = options.tail_s
         return -mean * math.log(1.0 - self.random())
 
-    def _jitter(self) -> float:
+    def jitter(self) -> float:
+        """Draw what one segment adds to its connection's base delay."""
         options = self.options
         delay = -options.jitter_s * math.log(1.0 - self.random())
         if options.tail_p and self.random() < options.tail_p:
             delay -= options.tail_s * math.log(1.0 - self.random())
         return delay
-
-    def segment_delay(self, end: SimTransport) -> float:
-        """Draw how long one segment takes to the other side."""
-        return end.delay_base_s + self._jitter()
 
     def give_up_s(self) -> float:
         """Draw how long a sender waits on a silent link."""
@@ -354,12 +352,12 @@ class SimNet:
     def release_held(self) -> None:
         """Schedule retransmission of everything that no longer has a cut in its way."""
         now = self.loop.time()
-        for end in list(self.held):
-            if not self.is_cut(end.host, end.peer.host):
-                del self.held[end]
-                since = end.held_since
+        for pipe in list(self.held):
+            if not pipe.is_cut:
+                del self.held[pipe]
+                since = pipe.held_since
                 outage = 0.0 if since is None else now - since
-                end.release(now + self.random() * min(outage + 0.001, 1.0))
+                pipe.release(now + self.random() * min(outage + 0.001, 1.0))
 
     def send_reset(self, end: SimTransport) -> None:
         """Let `end` hear a reset one hop from now, if it can be reached."""

@@ -1,9 +1,7 @@
 """One end of a simulated TCP connection, as an asyncio transport.
 
-Bytes travel in segments. Each direction keeps order and has its own delays; what is in flight
-over a cut link is held, as retransmission holds it, and delivered after healing or given up. At
-most a window of bytes is unread by the other side; beyond it, writes stay in the transport's
-buffer and the protocol is told to pause.
+What is written goes onto the wire (`pipe.py`) as long as the other side has at most a window of
+bytes unread; beyond it, writes stay in the transport's buffer and the protocol is told to pause.
 
 Everything a protocol hears goes through one queue per end (`_events`), taken one at a time by
 handles of its process, so the order made-data-eof-lost holds even when the loop shuffles.
@@ -12,19 +10,17 @@ handles of its process, so the order made-data-eof-lost holds even when the loop
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.simulation.loop import Handle
+from tests.simulation.pipe import Buffer, Pipe, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tests.simulation.hosts import Host, Process
     from tests.simulation.net import SimNet
-
-logger = logging.getLogger(__name__)
 
 _HIGH_WATER_DEFAULT = 64 * 1024
 
@@ -35,9 +31,6 @@ class Tap(Protocol):
     def received(self, data: bytes) -> None: ...
 
     def written(self, data: Buffer) -> None: ...
-
-
-Buffer = bytes | bytearray | memoryview
 
 
 class SimSocket:
@@ -65,19 +58,6 @@ class SimSocket:
         return -1
 
 
-class Segment:
-    """Bytes on the wire; `flag` is "" for data, "fin" or "rst"."""
-
-    __slots__ = ("arrive_s", "chunks", "flag", "sent_s", "size")
-
-    def __init__(self, sent_s: float, arrive_s: float, chunk: Buffer | None, flag: str) -> None:
-        self.sent_s = sent_s
-        self.arrive_s = arrive_s
-        self.chunks: list[Buffer] = [] if chunk is None else [chunk]
-        self.size = 0 if chunk is None else len(chunk)
-        self.flag = flag
-
-
 class SimTransport(asyncio.Transport):
     """One end of a connection, owned by the process that opened or accepted it."""
 
@@ -85,26 +65,20 @@ class SimTransport(asyncio.Transport):
         "_closing",
         "_eof_written",
         "_events",
-        "_give_up_armed",
         "_handle",
-        "_held_since",
         "_high",
-        "_in_flight",
-        "_last_arrive_s",
         "_lost",
         "_low",
         "_outbox",
         "_outbox_size",
         "_paused_reading",
         "_paused_writing",
+        "_pipe",
         "_protocol",
         "_pump_queued",
         "_received_size",
         "_unread",
-        "_wire_armed",
         "dead",
-        "delay_base_s",
-        "finished",
         "host",
         "local",
         "net",
@@ -137,27 +111,20 @@ class SimTransport(asyncio.Transport):
         self.host: Host = process.host
         self.local, self.remote = local, remote
         self.peer: SimTransport = self  # set by the network before any use
-        self.delay_base_s = net.connection_delay()
         self.dead = False
         """The kernel no longer knows this end (killed process, lost power, aborted)."""
         self.tap: Tap | None = None
         """Hears what this end's process is given and what it writes."""
-        self.finished = False
-        """Nothing more will be sent: fin or rst is on its way, or the host lost power."""
+        self._pipe = Pipe(self)
         self._protocol: Any = None
         self._events: deque[tuple[str, Any]] = deque()
         self._handle = Handle(self._pump, (), process.context, process)
         self._pump_queued = False
         self._outbox: deque[Buffer] = deque()
         self._outbox_size = 0
-        self._in_flight: deque[Segment] = deque()
         self._unread = 0
         """Bytes sent that the peer's protocol has not been given yet."""
         self._received_size = 0
-        self._last_arrive_s = 0.0
-        self._wire_armed = False
-        self._held_since: float | None = None
-        self._give_up_armed = False
         self._closing = False
         self._lost = False
         self._eof_written = False
@@ -249,7 +216,7 @@ class SimTransport(asyncio.Transport):
             return
         self._eof_written = True
         if not self._outbox:
-            self._send_flag("fin")
+            self._pipe.send_flag("fin")
 
     def close(self) -> None:
         if self._closing or self._lost:
@@ -275,42 +242,7 @@ class SimTransport(asyncio.Transport):
 
     def _transmit(self, data: Buffer) -> None:
         self._unread += len(data)
-        net = self.net
-        if len(data) > 1 and net.options.split_p and net.random() < net.options.split_p:
-            view = memoryview(data)
-            at = 1 + int(net.random() * (len(data) - 1))
-            self._put(view[:at])
-            self._put(view[at:])
-        else:
-            self._put(data)
-
-    def _put(self, data: Buffer) -> None:
-        now = self.net.loop.time()
-        flight = self._in_flight
-        if flight and not flight[-1].flag and now - flight[-1].sent_s <= self.net.coalesce_s:
-            flight[-1].chunks.append(data)
-            flight[-1].size += len(data)
-            return
-        self._launch(Segment(now, self._arrival(now), data, ""))
-
-    def _arrival(self, now: float) -> float:
-        arrive = now + self.net.segment_delay(self)
-        if arrive < self._last_arrive_s:
-            arrive = self._last_arrive_s
-        self._last_arrive_s = arrive
-        return arrive
-
-    def _launch(self, segment: Segment) -> None:
-        self._in_flight.append(segment)
-        if not self._wire_armed and self._held_since is None:
-            self._wire_armed = True
-            self.net.loop.kernel_at(segment.arrive_s, self._arrived)
-
-    def _send_flag(self, flag: str) -> None:
-        if not self.finished:
-            self.finished = True
-            now = self.net.loop.time()
-            self._launch(Segment(now, self._arrival(now), None, flag))
+        self._pipe.send(data)
 
     def _room_again(self) -> None:
         """Kernel: the peer has read something; move waiting bytes onto the wire."""
@@ -332,62 +264,9 @@ class SimTransport(asyncio.Transport):
             if self._closing:
                 self._finish_close(None)
             elif self._eof_written:
-                self._send_flag("fin")
+                self._pipe.send_flag("fin")
 
-    # ---------------------------------------------------------------- the wire (kernel side)
-
-    def _arrived(self) -> None:
-        """Kernel: the oldest segment reaches the other machine, unless a cut holds it."""
-        self._wire_armed = False
-        flight = self._in_flight
-        if not flight:
-            return
-        net, peer = self.net, self.peer
-        if net.is_cut(self.host, peer.host):
-            self.hold()
-            return
-        segment = flight.popleft()
-        net.note_segment(self, segment)
-        if flight:
-            self._wire_armed = True
-            net.loop.kernel_at(max(flight[0].arrive_s, net.loop.time()), self._arrived)
-        peer.take(segment)
-        if net.is_cut(peer.host, self.host):
-            self._arm_give_up()
-
-    def hold(self) -> None:
-        """Kernel: keep what is in flight until the link heals or the sender gives up."""
-        if self._held_since is None:
-            self._held_since = self.net.loop.time()
-            self.net.held[self] = None
-            self._arm_give_up()
-
-    def release(self, arrive_s: float) -> None:
-        """Kernel: the link healed; retransmission gets through at `arrive_s`."""
-        self._held_since = None
-        if self._in_flight and not self._wire_armed:
-            self._wire_armed = True
-            self._last_arrive_s = max(self._last_arrive_s, arrive_s)
-            self.net.loop.kernel_at(arrive_s, self._arrived)
-
-    @property
-    def held_since(self) -> float | None:
-        """When the wire began to hold this end's bytes; None if it does not."""
-        return self._held_since
-
-    def _arm_give_up(self) -> None:
-        if not self._give_up_armed and not self.dead:
-            self._give_up_armed = True
-            net = self.net
-            net.loop.kernel_at(net.loop.time() + net.give_up_s(), self._give_up)
-
-    def _give_up(self) -> None:
-        self._give_up_armed = False
-        net = self.net
-        if self.dead or self._lost:
-            return
-        if self._held_since is not None or net.is_cut(self.peer.host, self.host):
-            self.lose(TimeoutError("retransmission timed out"))
+    # ---------------------------------------------------------------- the kernel's side
 
     def take(self, segment: Segment) -> None:
         """Kernel: a segment has reached this machine."""
@@ -407,11 +286,12 @@ class SimTransport(asyncio.Transport):
 
     def lose(self, error: Exception | None) -> None:
         """Kernel: the connection is gone on this side; the protocol will hear `error`."""
-        if self.dead:
+        if self.dead or self._lost:
             return
         self.dead = True
-        self.finished = True
-        self._drop_outgoing()
+        self._outbox.clear()
+        self._outbox_size = 0
+        self._pipe.clear()
         self._push("lost", error)
 
     def die(self, *, power_loss: bool) -> None:
@@ -423,13 +303,10 @@ class SimTransport(asyncio.Transport):
         self._outbox_size = 0
         self._events.clear()
         if power_loss:
-            self.finished = True
-            keep = int(self.net.random() * (len(self._in_flight) + 1))
-            while len(self._in_flight) > keep:
-                self._in_flight.pop()
-        elif not self.finished:
+            self._pipe.lose_some()
+        else:
             reset = self._received_size or self.net.random() < 0.5
-            self._send_flag("rst" if reset else "fin")
+            self._pipe.send_flag("rst" if reset else "fin")
 
     def _notice_loss(self) -> None:
         """A write into a broken connection tells a protocol that has paused reading."""
@@ -438,17 +315,10 @@ class SimTransport(asyncio.Transport):
             self._events.clear()
             self._push(*lost)
 
-    def _drop_outgoing(self) -> None:
-        self._outbox.clear()
-        self._outbox_size = 0
-        self._in_flight.clear()
-        self.net.held.pop(self, None)
-        self._held_since = None
-
     # ---------------------------------------------------------------- closing
 
     def _finish_close(self, error: Exception | None) -> None:
-        self._send_flag("fin")
+        self._pipe.send_flag("fin")
         if not self._lost:
             self._push("lost", error)
 
@@ -458,8 +328,7 @@ class SimTransport(asyncio.Transport):
         self._closing = True
         self._outbox.clear()
         self._outbox_size = 0
-        if not self.finished:
-            self._send_flag("rst")
+        self._pipe.send_flag("rst")
         self.dead = True
         self._push("lost", error)
 

@@ -1,25 +1,32 @@
 """Listens on a bookie's connections and tells the oracle what was asked and answered.
 
-It reads the fixed layouts of wire version 2 by itself, so that it does not share a mistake with
-the code under test. Version 3 conversations pass unseen. "Received" means that the bookie's
-protocol object was given the bytes; "answered" that it wrote the answer.
+Version 2 is read from its fixed layouts by this file itself, so that it does not share a mistake
+with the code under test; version 3 through the protobuf message classes alone. "Received" means
+that the bookie's protocol object was given the bytes; "answered" that it wrote the answer.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from client.wire.bookkeeper import protobuf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ADD, READ, BATCH_READ = 1, 2, 7
+V3_READ, V3_ADD = 1, 4
 FENCING, RECOVERY_ADD = 1, 2
-OK, NO_LEDGER, NO_ENTRY = 0, 1, 2
+OK, NO_LEDGER, NO_ENTRY, OTHER = 0, 1, 2, 3
 
 _V3_FIRST_BYTE = 0x0A
+_V3_CODES = {0: OK, 402: NO_LEDGER, 403: NO_ENTRY}
 _REQUEST_ADD = struct.Struct(">I20xqqq")
 _IDS = struct.Struct(">qq")
 _ANSWER = struct.Struct(">Iiqq")
-_PEER_BYTES_MAX = 64 << 20
+_FRAME_BYTES_MAX = 64 << 20
 
 
 class Pending:
@@ -52,15 +59,13 @@ class Listener(Protocol):
 
     def read_received(self, bookie: str, read: Pending) -> None: ...
 
-    def read_answered(
-        self, bookie: str, read: Pending, code: int, entry: bytes | memoryview
-    ) -> None: ...
+    def read_answered(self, bookie: str, read: Pending, code: int, entry: bytes) -> None: ...
 
 
 class BookieTap:
     """Follows one connection at the bookie's end."""
 
-    __slots__ = ("_asked", "_bookie", "_in", "_listener", "_out", "_peer", "_v3")
+    __slots__ = ("_asked", "_bookie", "_in", "_listener", "_out", "_peer", "_transactions", "_v3")
 
     def __init__(self, listener: Listener, bookie: str, peer: str) -> None:
         self._listener = listener
@@ -68,61 +73,77 @@ class BookieTap:
         self._peer = peer
         self._in = bytearray()
         self._out = bytearray()
-        self._v3 = False
+        self._v3: bool | None = None
         self._asked: dict[tuple[int, int, int], deque[Pending]] = {}
+        self._transactions: dict[int, Pending] = {}
 
     def received(self, data: bytes) -> None:
         """The bookie was given bytes."""
-        if not self._v3:
-            self._in += data
-            if len(self._in) > 4 and self._in[4] == _V3_FIRST_BYTE:
-                self._v3 = True
-                return
-            self._split(self._in, self._request)
+        self._in += data
+        if self._v3 is None and len(self._in) > 4:
+            self._v3 = self._in[4] == _V3_FIRST_BYTE
+        self._split(self._in, self._request_v3 if self._v3 else self._request_v2)
 
     def written(self, data: bytes | bytearray | memoryview) -> None:
         """The bookie wrote bytes."""
-        if not self._v3:
-            self._out += data
-            self._split(self._out, self._answer)
+        self._out += data
+        self._split(self._out, self._answer_v3 if self._v3 else self._answer_v2)
 
-    def _split(self, buffer: bytearray, take: object) -> None:
+    def _split(self, buffer: bytearray, take: Callable[[bytes], None]) -> None:
         at, end = 0, len(buffer)
         while end - at >= 4:
             size = int.from_bytes(buffer[at : at + 4], "big")
-            if end - at - 4 < size or size > _PEER_BYTES_MAX:
+            if end - at - 4 < size or size > _FRAME_BYTES_MAX:
                 break
-            take(buffer, at + 4, at + 4 + size)  # type: ignore[operator]
+            take(bytes(buffer[at + 4 : at + 4 + size]))
             at += 4 + size
         if at:
             del buffer[:at]
 
-    def _request(self, buffer: bytearray, at: int, end: int) -> None:
-        word = int.from_bytes(buffer[at : at + 4], "big")
+    def _pending_add(self, ledger: int, entry: int, lac: int, recovery: bool) -> Pending:
+        pending = Pending(ledger, entry, self._peer)
+        pending.lac = lac
+        pending.recovery = recovery
+        self._listener.add_received(self._bookie, pending)
+        return pending
+
+    def _pending_read(self, ledger: int, entry: int, fence: bool) -> Pending:
+        pending = Pending(ledger, entry, self._peer)
+        pending.fence = fence
+        self._listener.read_received(self._bookie, pending)
+        return pending
+
+    def _request_v2(self, frame: bytes) -> None:
+        word = int.from_bytes(frame[:4], "big")
         opcode, flags = word >> 16 & 0xFF, word & 0xFFFF
-        if opcode == ADD:
-            if end - at < _REQUEST_ADD.size:
-                return
-            _, ledger, entry, lac = _REQUEST_ADD.unpack_from(buffer, at)
-            pending = Pending(ledger, entry, self._peer)
-            pending.lac = lac
-            pending.recovery = bool(flags & RECOVERY_ADD)
+        if opcode == ADD and len(frame) >= _REQUEST_ADD.size:
+            _, ledger, entry, lac = _REQUEST_ADD.unpack_from(frame)
+            pending = self._pending_add(ledger, entry, lac, bool(flags & RECOVERY_ADD))
         elif opcode in (READ, BATCH_READ):
-            ledger, entry = _IDS.unpack_from(buffer, at + 4)
-            pending = Pending(ledger, entry, self._peer)
-            pending.fence = bool(flags & FENCING)
+            ledger, entry = _IDS.unpack_from(frame, 4)
+            pending = self._pending_read(ledger, entry, bool(flags & FENCING))
         else:
             return
         self._asked.setdefault((opcode, ledger, entry), deque()).append(pending)
-        if opcode == ADD:
-            self._listener.add_received(self._bookie, pending)
-        else:
-            self._listener.read_received(self._bookie, pending)
 
-    def _answer(self, buffer: bytearray, at: int, end: int) -> None:
-        if end - at < _ANSWER.size:
+    def _request_v3(self, frame: bytes) -> None:
+        request = protobuf.Request.FromString(frame)
+        operation = request.header.operation
+        if operation == V3_ADD:
+            add = request.addRequest
+            lac = int.from_bytes(add.body[16:24], "big", signed=True)
+            pending = self._pending_add(add.ledgerId, add.entryId, lac, add.flag == 1)
+        elif operation == V3_READ:
+            read = request.readRequest
+            pending = self._pending_read(read.ledgerId, read.entryId, read.flag == 1)
+        else:
             return
-        word, code, ledger, entry = _ANSWER.unpack_from(buffer, at)
+        self._transactions[request.header.txnId] = pending
+
+    def _answer_v2(self, frame: bytes) -> None:
+        if len(frame) < _ANSWER.size:
+            return
+        word, code, ledger, entry = _ANSWER.unpack_from(frame)
         opcode = word >> 16 & 0xFF
         asked = self._asked.get((opcode, ledger, entry))
         if not asked:
@@ -134,5 +155,17 @@ class BookieTap:
             self._listener.add_answered(self._bookie, pending, code)
         else:
             skip = 12 if opcode == BATCH_READ else 0
-            body = bytes(buffer[at + _ANSWER.size + skip : end])
+            body = frame[_ANSWER.size + skip :]
+            self._listener.read_answered(self._bookie, pending, code, body)
+
+    def _answer_v3(self, frame: bytes) -> None:
+        response = protobuf.Response.FromString(frame)
+        pending = self._transactions.pop(response.header.txnId, None)
+        if pending is None:
+            return
+        code = _V3_CODES.get(response.status, OTHER)
+        if response.header.operation == V3_ADD:
+            self._listener.add_answered(self._bookie, pending, code)
+        else:
+            body = response.readResponse.body
             self._listener.read_answered(self._bookie, pending, code, body)
