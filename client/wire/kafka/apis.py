@@ -83,6 +83,9 @@ def schema_versions(api_key: int) -> tuple[int, int]:
 def is_flexible(api_key: int, version: int) -> bool:
     """Say whether a version uses compact lengths and tagged fields.
 
-    Raises LocalProtocolError when the version has no schema.
+    Versions older than the oldest schema are not. Raises LocalProtocolError for an unknown API
+    or a version newer than the newest schema.
     """
+    if api_key in api_key_map and 0 <= version < schema_versions(api_key)[0]:
+        return False
     return bool(request_type(api_key, version).__flexible__)

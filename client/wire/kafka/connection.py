@@ -18,10 +18,12 @@ from client.wire.kafka.codec import Buffer
 class Slot:
     """The place of one answer in the order of answers."""
 
-    __slots__ = ("answer", "done", "request_size")
+    __slots__ = ("answer", "api_key", "done", "opened_s", "request_size")
 
-    def __init__(self, request_size: int) -> None:
+    def __init__(self, request_size: int, api_key: int, now_s: float) -> None:
         self.request_size = request_size
+        self.api_key = api_key
+        self.opened_s = now_s
         self.done = False
         self.answer: Sequence[Buffer] = ()
 
@@ -54,9 +56,9 @@ class ServerConnection:
         """
         return self._splitter.feed(data)
 
-    def open(self, request_size: int) -> Slot:
+    def open(self, request_size: int, api_key: int, now_s: float) -> Slot:
         """Reserve the next place in the order of answers."""
-        slot = Slot(request_size)
+        slot = Slot(request_size, api_key, now_s)
         self._slots.append(slot)
         self.in_flight_bytes += request_size
         return slot

@@ -14,7 +14,7 @@ from client.wire.kafka.connection import ServerConnection
 def test_answers_leave_in_request_order() -> None:
     for order in itertools.permutations(range(4)):
         connection = ServerConnection(100)
-        slots = [connection.open(10) for _ in range(4)]
+        slots = [connection.open(10, 0, 0.0) for _ in range(4)]
         sent: list[bytes] = []
         for index in order:
             if connection.answer(slots[index], [b"%d" % index]):
@@ -26,7 +26,7 @@ def test_answers_leave_in_request_order() -> None:
 
 def test_an_empty_answer_only_gives_way() -> None:
     connection = ServerConnection(100)
-    first, second = connection.open(1), connection.open(2)
+    first, second = connection.open(1, 0, 0.0), connection.open(2, 0, 0.0)
     assert not connection.answer(second, [b"second"])
     assert connection.take() == []
     assert connection.in_flight_bytes == 3
@@ -36,7 +36,7 @@ def test_an_empty_answer_only_gives_way() -> None:
 
 def test_a_slot_is_answered_once() -> None:
     connection = ServerConnection(100)
-    slot = connection.open(1)
+    slot = connection.open(1, 0, 0.0)
     connection.answer(slot, ())
     with pytest.raises(AssertionError):
         connection.answer(slot, ())

@@ -1,0 +1,194 @@
+"""Settings of one broker.
+
+This file is the only home of broker settings and of their defaults. Settings of a topic are in
+`broker/core/topic_config.py`: they belong to the topic and are stored with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.core.group_types import GroupConfig
+from broker.core.log_limits import LogLimits
+from client.config import check_ranges, setting
+from client.errors import ConfigError
+from client.ids import BrokerId
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Settings of one Quire broker."""
+
+    # --- who and where
+    node_id: BrokerId = setting(
+        BrokerId(1), "Kafka node id; unique among the brokers of a cluster.", at_least=0
+    )
+    listen_host: str = setting(
+        "127.0.0.1", "Address to listen on; 0.0.0.0 for all. There is no authentication yet."
+    )
+    port: int = setting(
+        9092, "TCP port of the Kafka protocol; 0 takes a free one.", at_least=0, at_most=65535
+    )
+    advertised_host: str | None = setting(
+        None, "Host that clients are told; default: the address each client connected to."
+    )
+    advertised_port: int = setting(
+        0, "Port that clients are told; 0: the port listened on.", at_least=0, at_most=65535
+    )
+    hostname: str | None = setting(
+        None,
+        "Name under which other machines reach this one, used when listening on all addresses"
+        " without an advertised host; default: this machine's name.",
+    )
+    rack: str | None = setting(None, "Failure domain, shown to clients.")
+    admin_host: str = setting("127.0.0.1", "Address of the HTTP admin server.")
+    admin_port: int = setting(
+        0, "Port of the HTTP admin server; 0 takes a free one, -1 for none.", at_least=-1,
+        at_most=65535,
+    )  # fmt: skip
+    zookeeper: tuple[str, ...] = setting(("127.0.0.1:2181",), "ZooKeeper servers, host:port.")
+    session_timeout_ms: int = setting(
+        6_000,
+        "ZooKeeper session: how long a silent broker counts as alive. Lower finds a hanging"
+        " broker sooner and takes a slow one for dead; a killed one is noticed at once anyway.",
+        at_least=1_000, at_most=300_000,
+    )  # fmt: skip
+    ledger_password: str = setting("", "Password of every ledger of this cluster.", secret=True)
+
+    # --- new topics
+    auto_create_topics: bool = setting(True, "Create a topic when a client first names it.")
+    num_partitions: int = setting(1, "Partitions of a topic whose creator did not say.", at_least=1)
+    default_replication_factor: int = setting(
+        3,
+        "Write quorum of such a topic: copies of each entry. In a cluster that never had as many"
+        " bookies, as many as it has.",
+        at_least=1, at_most=32,
+    )  # fmt: skip
+    default_min_insync_replicas: int = setting(
+        2, "Ack quorum of such a topic: synced copies before an acknowledgement.", at_least=1
+    )
+    default_ensemble_size: int = setting(
+        0, "Bookies that a ledger is striped over; 0: the write quorum.", at_least=0
+    )
+    topic_partitions_max: int = setting(10_000, "Most partitions of one topic.", at_least=1)
+
+    # --- limits of the front
+    connections_max: int = setting(
+        10_000, "Connections; more are closed as they arrive.", at_least=1
+    )
+    connections_per_host_max: int = setting(
+        10_000, "Connections from one address; more are closed as they arrive.", at_least=1
+    )
+    connection_idle_ms: int = setting(
+        600_000, "A connection silent for so long is closed.", at_least=1_000
+    )
+    request_bytes_max: int = setting(
+        100 * _MIB, "Largest request; larger ones close the connection.", at_least=1024
+    )
+    control_request_bytes_max: int = setting(
+        16 * _MIB,
+        "Largest request other than Produce. Decoding one can take a multiple of its size.",
+        at_least=1024,
+    )
+    connection_in_flight_bytes_max: int = setting(
+        128 * _MIB,
+        "Unanswered request bytes above which a connection is not read. Lower than one request"
+        " is fine: then requests are taken one by one.",
+        at_least=1,
+    )
+    connection_requests_max: int = setting(
+        1_000, "Unanswered requests above which a connection is not read.", at_least=1
+    )
+    in_flight_bytes_max: int = setting(
+        1024 * _MIB, "The same for all connections together.", at_least=1
+    )
+    send_buffer_bytes_max: int = setting(
+        _MIB, "Unsent answer bytes above which a connection's requests wait.", at_least=1024
+    )
+    fetch_bytes_max: int = setting(
+        55 * _MIB, "Most record bytes in one fetch answer, whatever the client allows.",
+        at_least=1024,
+    )  # fmt: skip
+    fetch_reading_bytes_max: int = setting(
+        256 * _MIB,
+        "Record bytes that fetches may be reading from bookies at once, over all connections."
+        " Beyond, a fetch reads its first partition only.",
+        at_least=1024,
+    )
+    produce_timeout_max_ms: int = setting(
+        120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
+    )
+
+    # --- groups
+    offsets_topic_partitions: int = setting(
+        50, "Partitions of __consumer_offsets; fixed once it exists.", at_least=1
+    )
+    group_session_timeout_min_ms: int = setting(
+        6_000, "Shortest session a group member may ask for.", at_least=1
+    )
+    group_session_timeout_max_ms: int = setting(
+        1_800_000, "Longest session a group member may ask for.", at_least=1
+    )
+    group_initial_rebalance_delay_ms: int = setting(
+        3_000, "How long the first rebalance of an empty group waits for members.", at_least=0
+    )
+    group_size_max: int = setting(10_000, "Members per group.", at_least=1)
+    offset_metadata_bytes_max: int = setting(
+        4_096, "Longest text committed with an offset.", at_least=0
+    )
+    offsets_retention_ms: int = setting(
+        7 * 86_400_000, "How long offsets outlive their group.", at_least=1
+    )
+
+    # --- partition logs
+    log_in_flight_bytes_max: int = setting(
+        256 * _MIB, "Appends of one partition that may wait for bookies.", at_least=_MIB
+    )
+    tail_cache_bytes_max: int = setting(
+        256 * _MIB, "Recent record bytes kept in memory for consumers that keep up.", at_least=0
+    )
+    retention_check_interval_ms: int = setting(
+        60_000, "How often old segments are looked for.", at_least=10
+    )
+    producer_expiration_ms: int = setting(
+        86_400_000, "An idempotent producer silent for so long is forgotten.", at_least=1_000
+    )
+
+    # --- shutdown
+    shutdown_timeout_ms: int = setting(
+        10_000, "How long handing over partitions may take at shutdown.", at_least=0
+    )
+
+    def __post_init__(self) -> None:
+        """Check ranges and relations; raise ConfigError."""
+        check_ranges(self)
+        if not self.zookeeper:
+            raise ConfigError("zookeeper names no server")
+        if self.control_request_bytes_max > self.request_bytes_max:
+            raise ConfigError("control_request_bytes_max is larger than request_bytes_max")
+        if self.default_min_insync_replicas > self.default_replication_factor:
+            raise ConfigError("default_min_insync_replicas exceeds default_replication_factor")
+        if 0 < self.default_ensemble_size < self.default_replication_factor:
+            raise ConfigError("default_ensemble_size is below default_replication_factor")
+        if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
+            raise ConfigError("group_session_timeout_min_ms exceeds ..._max_ms")
+
+    def groups(self) -> GroupConfig:
+        """Return the limits of the group coordinator."""
+        return GroupConfig(
+            session_timeout_min_ms=self.group_session_timeout_min_ms,
+            session_timeout_max_ms=self.group_session_timeout_max_ms,
+            initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
+            group_size_max=self.group_size_max,
+            offset_metadata_bytes_max=self.offset_metadata_bytes_max,
+            offsets_retention_ms=self.offsets_retention_ms,
+        )
+
+    def log_limits(self) -> LogLimits:
+        """Return the limits of partition logs."""
+        return LogLimits(
+            in_flight_bytes_max=self.log_in_flight_bytes_max,
+            producer_expiration_ms=self.producer_expiration_ms,
+        )
