@@ -1,0 +1,92 @@
+"""Which TCP ports are free, and who has those that are not."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from pathlib import Path
+from typing import Final
+
+_LISTENING: Final = "0A"
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Tell whether a server could listen on the port now. Raises OSError for other troubles."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # With this option only a live listener is in the way, not an old connection's TIME_WAIT.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True
+
+
+def pick_free(count: int) -> list[int]:
+    """Return `count` different ports that were free a moment ago."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for taken in sockets:
+            taken.bind(("127.0.0.1", 0))
+        return [taken.getsockname()[1] for taken in sockets]
+
+
+def pick_free_run(count: int) -> int:
+    """Return the first of `count` consecutive ports that were free a moment ago."""
+    while True:
+        first = pick_free(1)[0]
+        if first + count <= 65536 and all(is_free(first + i) for i in range(count)):
+            return first
+
+
+def listener(port: int) -> str | None:
+    """Name the program that listens on a port, like `java (pid 4711)`; None if unknown.
+
+    Linux shows it in /proc, for processes of the same user (or all, to root).
+    """
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return None
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and _holds(process, inodes):
+            command = _command_name(process)
+            return f"{command} (pid {process.name})"
+    return None
+
+
+def _listening_inodes(port: int) -> list[str]:
+    inodes: list[str] = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.append(fields[9])
+    return inodes
+
+
+def _holds(process: Path, inodes: list[str]) -> bool:
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    try:
+        return any(os.readlink(fd) in wanted for fd in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _command_name(process: Path) -> str:
+    try:
+        words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return "a program"
+    name = Path(words[0]).name
+    if name.startswith("python") and len(words) > 2 and words[1] == "-m":
+        return f"{name} -m {words[2]}"
+    return name or "a program"
