@@ -79,6 +79,11 @@ class LedgerMetadata:
         return Schedule(self.ensemble_size, self.write_quorum, self.ack_quorum)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether `last_entry` and `length` are final."""
+        return self.state is LedgerState.CLOSED
+
+    @property
     def last_fragment(self) -> Fragment:
         """The fragment that new entries belong to."""
         return self.fragments[-1]

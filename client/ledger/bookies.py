@@ -1,0 +1,237 @@
+"""Connections to bookies: requests out, answers or errors back, always bounded, never stuck.
+
+This file is the only home of how many connections there are, which request takes which, and when
+to try again; one TCP connection's life is `bookie_link.py`'s business. Every request gets exactly
+one answer by its callback, later on the loop and never inside the call that sent it: the response
+when its status is OK, otherwise a `LedgerError`. A bookie has up to two connections, opened by
+need:
+
+- v2 for plain adds and plain reads: a fixed header, the fast path. Its answers are matched by
+  what they are about, which is good enough because equal plain requests are interchangeable.
+- v3 for everything else. Fencing reads and recovery adds belong here although v2 has them: on v2
+  the late answer to a plain read of the last entry would be taken for the fence's, and that of a
+  writer's add for a recovery add's, when one process is both. v3 matches by transaction id.
+
+Limits: payload bytes under way per connection (above it requests fail like those a bookie sheds)
+and the pace of reconnecting; time limits are in `bookie_link.py`.
+
+Sources: Apache BookKeeper `PerChannelBookieClient` and `BookieClientImpl`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from client.errors import BookieUnavailable, LedgerError, MetadataError, TooManyRequests
+from client.ids import BookieId
+from client.ledger.bookie_directory import BookieDirectory
+from client.ledger.bookie_link import InFlight, Link, OnAnswer
+from client.ledger.config import LedgerClientConfig
+from client.wire.bookkeeper.messages import AddRequest, ReadRequest, Request
+
+log = logging.getLogger(__name__)
+
+
+class Bookie(Protocol):
+    """One bookie as the ledger protocol sees it; tests put scripted ones here."""
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether connecting failed a moment ago: ask somebody else first."""
+        ...
+
+    def request(self, request: Request, on_answer: OnAnswer, size: int = 0) -> None:
+        """Send a request of `size` payload bytes. Its answer comes later, on the loop."""
+        ...
+
+
+class BookieSet(Protocol):
+    """The bookies of a cluster."""
+
+    @property
+    def writable(self) -> tuple[BookieId, ...]:
+        """Bookies that take new entries, sorted."""
+        ...
+
+    def bookie(self, bookie: BookieId) -> Bookie:
+        """Return the one with this id, registered or not."""
+        ...
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever the list of bookies may have changed."""
+        ...
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Undo `add_listener`."""
+        ...
+
+    async def start(self) -> None:
+        """Learn who there is. Raises MetadataError."""
+        ...
+
+    def close(self) -> None:
+        """Fail what is under way and close every connection."""
+        ...
+
+
+class Bookies:
+    """The `BookieSet` of production: registrations from the metadata store, TCP connections."""
+
+    def __init__(self, directory: BookieDirectory, config: LedgerClientConfig) -> None:
+        self._directory = directory
+        self._config = config
+        self._bookies: dict[BookieId, _TcpBookie] = {}
+        self.add_listener = directory.add_listener
+        self.remove_listener = directory.remove_listener
+
+    @property
+    def writable(self) -> tuple[BookieId, ...]:
+        return self._directory.writable
+
+    def bookie(self, bookie: BookieId) -> Bookie:
+        found = self._bookies.get(bookie)
+        if found is None:
+            found = self._bookies[bookie] = _TcpBookie(bookie, self._directory, self._config)
+        return found
+
+    async def start(self) -> None:
+        await self._directory.start()
+
+    def close(self) -> None:
+        self._directory.close()
+        for bookie in self._bookies.values():
+            bookie.close()
+
+
+class _TcpBookie:
+    """One bookie and its two lazy connections."""
+
+    def __init__(
+        self, bookie: BookieId, directory: BookieDirectory, config: LedgerClientConfig
+    ) -> None:
+        self._plain = _Connection(bookie, 2, directory, config)
+        self._exact = _Connection(bookie, 3, directory, config)
+
+    @property
+    def is_unreachable(self) -> bool:
+        return self._plain.is_unreachable or self._exact.is_unreachable
+
+    def request(self, request: Request, on_answer: OnAnswer, size: int = 0) -> None:
+        if isinstance(request, AddRequest):
+            connection = self._exact if request.recovery else self._plain
+        elif isinstance(request, ReadRequest):
+            connection = self._exact if request.fence else self._plain
+        else:
+            connection = self._exact
+        connection.request(request, on_answer, size)
+
+    def close(self) -> None:
+        self._plain.close()
+        self._exact.close()
+
+
+class _Connection:
+    """A lazily opened, reopened connection to one bookie in one wire version."""
+
+    def __init__(
+        self,
+        bookie: BookieId,
+        version: Literal[2, 3],
+        directory: BookieDirectory,
+        config: LedgerClientConfig,
+    ) -> None:
+        self._bookie = bookie
+        self._version: Literal[2, 3] = version
+        self._directory = directory
+        self._config = config
+        self._link: Link | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._waiting: list[InFlight] = []
+        """Requests made while there is no connection yet."""
+        self._waiting_bytes = 0
+        self._delay_s = 0.0
+        self._retry_at_s = 0.0
+        self._closed = False
+
+    @property
+    def is_unreachable(self) -> bool:
+        return self._link is None and asyncio.get_running_loop().time() < self._retry_at_s
+
+    def request(self, request: Request, on_answer: OnAnswer, size: int) -> None:
+        record = InFlight(request, on_answer, size)
+        link = self._link
+        in_flight_bytes = self._waiting_bytes if link is None else link.in_flight_bytes
+        if in_flight_bytes + size > self._config.bookie_in_flight_bytes_max:
+            self._refuse(
+                record, TooManyRequests(f"{in_flight_bytes} bytes wait for {self._bookie}")
+            )
+        elif link is not None:
+            link.send(record)
+        else:
+            self._connect_and_send(record)
+
+    def _refuse(self, record: InFlight, error: LedgerError) -> None:
+        asyncio.get_running_loop().call_soon(record.on_answer, record.request, error)
+
+    def _connect_and_send(self, record: InFlight) -> None:
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            self._refuse(record, BookieUnavailable("the ledger client is closed"))
+        elif self._connecting is None and loop.time() < self._retry_at_s:
+            self._refuse(record, BookieUnavailable(f"bookie {self._bookie} was unreachable"))
+        else:
+            self._waiting.append(record)
+            self._waiting_bytes += record.size
+            if self._connecting is None:
+                self._connecting = loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        link = Link(self._version, self._config, self._on_link_lost)
+        try:
+            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+                host, port = await self._directory.address(self._bookie)
+                await loop.create_connection(lambda: link, host, port)
+        except (OSError, LedgerError, MetadataError) as error:
+            self._on_connect_failed(error)
+            return
+        if link.is_lost:
+            self._on_connect_failed(ConnectionResetError("lost at once"))
+            return
+        self._connecting = None
+        self._delay_s = 0.0
+        self._link = link
+        for record in self._take_waiting():
+            link.send(record)
+
+    def _on_connect_failed(self, error: Exception) -> None:
+        self._connecting = None
+        self._directory.forget_address(self._bookie)
+        least, most = self._config.reconnect_delay_min_ms, self._config.reconnect_delay_max_ms
+        self._delay_s = min(max(self._delay_s * 2, least / 1000), most / 1000)
+        self._retry_at_s = asyncio.get_running_loop().time() + self._delay_s
+        log.info("bookie.unreachable bookie=%s error=%r", self._bookie, error)
+        for record in self._take_waiting():
+            record.on_answer(record.request, BookieUnavailable(f"bookie {self._bookie}: {error!r}"))
+
+    def _take_waiting(self) -> list[InFlight]:
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        return waiting
+
+    def _on_link_lost(self, link: Link) -> None:
+        if self._link is link:
+            self._link = None
+            log.info("bookie.connection_lost bookie=%s version=%d", self._bookie, self._version)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        for record in self._take_waiting():
+            self._refuse(record, BookieUnavailable("the ledger client is closed"))
+        if self._link is not None:
+            self._link.abort("the ledger client is closed")

@@ -1,0 +1,253 @@
+"""The ledger client: create, open, recover, delete and list replicated ledgers.
+
+This file is the only home of the public API and of what a ledger's password gives access to.
+
+    async with LedgerClient(store, rng=rng, clock=clock) as ledgers:
+        writer = await ledgers.create(ensemble_size=3, write_quorum=3, ack_quorum=2)
+        await writer.append(b"first")
+        await writer.close()
+        reader = await ledgers.open(writer.ledger_id)
+        async for entry in reader.entries():
+            ...
+
+A ledger has one writer, the one that `create` returned. Anybody may `recover` it: that fences
+the writer, settles where the ledger ends, and closes it for good.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+
+from client.errors import LedgerExists, UnauthorizedAccess
+from client.ids import Clock, LedgerId, Rng
+from client.ledger.bookie_choice import BookieChoice
+from client.ledger.bookie_directory import BookieDirectory
+from client.ledger.bookies import Bookies, BookieSet
+from client.ledger.config import LedgerClientConfig
+from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
+from client.ledger.core.placement import Placement, RandomPlacement
+from client.ledger.core.recovery import close_recovered, mark_in_recovery
+from client.ledger.core.schedule import Schedule
+from client.ledger.ledger_ids import LedgerIds
+from client.ledger.ledger_nodes import LedgerNodes
+from client.ledger.reader import FIRST_ENTRY, LedgerReader
+from client.ledger.recovery_run import RecoveryRun
+from client.ledger.tail import TailView
+from client.ledger.writer import LedgerWriter
+from client.metadata import bookkeeper
+from client.metadata.store import MetadataStore
+from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
+
+log = logging.getLogger(__name__)
+
+_C_TOKEN_BITS = 63
+
+
+class LedgerClient:
+    """Access to the ledgers of one BookKeeper cluster.
+
+    All coroutines raise LedgerErrors, and MetadataErrors when the metadata store stays out of
+    reach.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        rng: Rng,
+        clock: Clock,
+        config: LedgerClientConfig | None = None,
+        bookies: BookieSet | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        """`bookies`, `placement`: how bookies are reached and chosen, if not the usual way."""
+        self._config = config or LedgerClientConfig()
+        root = self._config.ledgers_root
+        self._store = store
+        self._rng = rng
+        self._clock = clock
+        self._bookies = bookies or Bookies(BookieDirectory(store, root), self._config)
+        self._choice = BookieChoice(self._bookies, placement or RandomPlacement(), rng)
+        self._nodes = LedgerNodes(
+            store,
+            root,
+            attempts_max=self._config.metadata_attempts_max,
+            retry_delay_s=self._config.metadata_retry_delay_ms / 1000,
+        )
+        self._ids = LedgerIds(store, self._nodes, root)
+        self._writers: list[LedgerWriter] = []
+
+    async def start(self) -> None:
+        """Check that the cluster is one we understand, and learn which bookies there are.
+
+        Raises NoNode when there is no cluster, MetadataCorrupt for one of another kind.
+        """
+        await bookkeeper.check_layout(self._store, root=self._config.ledgers_root)
+        await self._bookies.start()
+
+    async def close(self) -> None:
+        """Abandon all writers and close all connections. The store stays open."""
+        for writer in self._writers:
+            writer.abandon()
+        self._writers.clear()
+        self._bookies.close()
+
+    async def __aenter__(self) -> LedgerClient:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def create(
+        self,
+        *,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom_metadata: Mapping[str, bytes] | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger and return its writer.
+
+        Raises IncorrectParameter unless E >= Qw >= Qa >= 1, NotEnoughBookies.
+        """
+        Schedule(ensemble_size, write_quorum, ack_quorum)
+        metadata = LedgerMetadata(
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            fragments=(Fragment(FIRST_ENTRY, self._choice.ensemble(ensemble_size)),),
+            digest_type=digest_type,
+            password=password,
+            ctime_ms=self._clock.now_ms() if self._config.store_creation_time else None,
+            custom_metadata=dict(custom_metadata or {}),
+            c_token=self._rng.getrandbits(_C_TOKEN_BITS),
+        )
+        ledger_id, current = await self._create_node(metadata)
+        log.info(
+            "ledger.created ledger=%d ensemble=%s",
+            ledger_id,
+            ",".join(current.metadata.last_fragment.ensemble),
+        )
+        writer = LedgerWriter(
+            EntryCodec(ledger_id, digest_type, password),
+            master_key(password),
+            current,
+            self._nodes,
+            self._bookies,
+            self._choice,
+            self._config,
+        )
+        self._writers = [*(known for known in self._writers if not known.is_ended), writer]
+        return writer
+
+    async def open(self, ledger_id: LedgerId, *, password: bytes | None = b"") -> LedgerReader:
+        """Open a ledger without disturbing its writer; reads go up to the LAC found.
+
+        `password` None takes the one in the metadata, as administrators may. Raises
+        NoSuchLedger, UnauthorizedAccess, ReadFailed when too few bookies know the LAC.
+        """
+        current = await self._nodes.read(ledger_id)
+        reader = self._reader(ledger_id, current, password)
+        if not current.metadata.is_closed:
+            await reader.refresh()
+        return reader
+
+    async def recover(self, ledger_id: LedgerId, *, password: bytes | None = b"") -> LedgerReader:
+        """Fence a ledger's writer, find its end and close it; return a reader of all of it.
+
+        Raises NoSuchLedger, UnauthorizedAccess, RecoveryInconclusive (try again later).
+        """
+        current = await self._nodes.read(ledger_id)
+        codec, key = _unlock(ledger_id, current.metadata, password)
+        while not current.metadata.is_closed:
+            current = await self._nodes.update(ledger_id, current, mark_in_recovery)
+            if current.metadata.is_closed:
+                break
+            current = await self._recover_once(ledger_id, current, codec, key)
+        return self._reader(ledger_id, current, password)
+
+    async def delete(self, ledger_id: LedgerId) -> None:
+        """Delete a ledger; bookies reclaim its space by themselves. Absent is fine."""
+        await self._nodes.delete(ledger_id)
+
+    async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
+        """Return a ledger's metadata. Raises NoSuchLedger, MetadataCorrupt."""
+        return (await self._nodes.read(ledger_id)).metadata
+
+    def ledgers(self) -> AsyncIterator[LedgerId]:
+        """Yield the ids of all ledgers; those created or deleted meanwhile may be missed."""
+        return self._nodes.ids()
+
+    async def _create_node(self, metadata: LedgerMetadata) -> tuple[LedgerId, VersionedMetadata]:
+        """Create the znode under a fresh id; an id that somebody took by hand is skipped."""
+        while True:
+            ledger_id = await self._ids.next()
+            try:
+                return ledger_id, await self._nodes.create(ledger_id, metadata)
+            except LedgerExists:
+                log.warning("ledger.id_taken ledger=%d", ledger_id)
+
+    async def _recover_once(
+        self, ledger_id: LedgerId, current: VersionedMetadata, codec: EntryCodec, key: bytes
+    ) -> VersionedMetadata:
+        """Run recovery from metadata that is IN_RECOVERY; return what stands afterwards."""
+        snapshot = current.metadata
+        log.info("ledger.recovering ledger=%d", ledger_id)
+        run = RecoveryRun(
+            snapshot,
+            codec,
+            key,
+            self._bookies,
+            self._choice,
+            window_entries=self._config.recovery_window_entries,
+        )
+        end = await run.run()
+        current = await self._nodes.update(
+            ledger_id, current, lambda metadata: close_recovered(metadata, snapshot, end)
+        )
+        log.info(
+            "ledger.recovered ledger=%d state=%s last_entry=%d found=%d",
+            ledger_id,
+            current.metadata.state.name,
+            current.metadata.last_entry,
+            end.last_entry,
+        )
+        return current
+
+    def _reader(
+        self, ledger_id: LedgerId, current: VersionedMetadata, password: bytes | None
+    ) -> LedgerReader:
+        codec, _ = _unlock(ledger_id, current.metadata, password)
+        return LedgerReader(
+            ledger_id,
+            TailView(ledger_id, current, codec, self._nodes, self._bookies),
+            codec,
+            self._bookies,
+            window_entries=self._config.read_window_entries,
+        )
+
+
+def _unlock(
+    ledger_id: LedgerId, metadata: LedgerMetadata, password: bytes | None
+) -> tuple[EntryCodec, bytes]:
+    """Return codec and master key of a ledger. Raises UnauthorizedAccess for a wrong password.
+
+    Very old ledgers store neither password nor digest type: CRC32 was the usual one then.
+    """
+    known = metadata.password
+    if password is None:
+        password = known or b""
+    elif known is not None and known != password:
+        raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
+    digest_type = metadata.digest_type or DigestType.CRC32
+    return EntryCodec(ledger_id, digest_type, password), master_key(password)

@@ -1,0 +1,158 @@
+"""Ledger znodes: create, read, change by compare-and-set, delete, list.
+
+This file is the only home of how a client survives an uncertain metadata store. Whoever loses an
+answer reads back and looks: a creator recognises its node by the random cToken in it, an updater
+decides again on what it finds, and finds nothing left to do when its own write had arrived.
+
+Sources: Apache BookKeeper `AbstractZkLedgerManager`, `MetadataUpdateLoop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, TypeVar
+
+from client.errors import (
+    ConnectionLoss,
+    LedgerExists,
+    NodeExists,
+    NoNode,
+    NoSuchLedger,
+    NotEmpty,
+    SessionExpired,
+    VersionConflict,
+)
+from client.ids import LedgerId
+from client.ledger.core import metadata_codec
+from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata
+from client.metadata import paths
+from client.metadata.store import MetadataStore, Watcher
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Transform = Callable[[LedgerMetadata], LedgerMetadata | None]
+"""Metadata just read -> metadata to write, None for "nothing left to write", or an error."""
+
+_UNCERTAIN: Final = (ConnectionLoss, SessionExpired)
+_DEPTHS: Final = {2: 1, 3: 3}
+"""Length of a top directory's name -> directory levels below it, see `paths.ledger`."""
+
+
+class LedgerNodes:
+    """The ledgers of one cluster, as the metadata store knows them."""
+
+    def __init__(
+        self, store: MetadataStore, root: str, *, attempts_max: int, retry_delay_s: float
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._attempts_max = attempts_max
+        self._retry_delay_s = retry_delay_s
+
+    async def create(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> VersionedMetadata:
+        """Create a ledger's node. Raises LedgerExists if somebody else's is there."""
+        path = paths.ledger(ledger_id, self._root)
+        data = metadata_codec.encode(metadata)
+        try:
+            await self.retry(lambda: self._store.create(path, data, make_parents=True))
+        except NodeExists as error:
+            found = await self._read_if_there(ledger_id)
+            if found is None or found.metadata.c_token != metadata.c_token:
+                raise LedgerExists(f"ledger {ledger_id} exists already") from error
+            return found
+        return VersionedMetadata(metadata, 0)
+
+    async def read(self, ledger_id: LedgerId, watcher: Watcher | None = None) -> VersionedMetadata:
+        """Return a ledger's metadata. Raises NoSuchLedger, MetadataCorrupt."""
+        path = paths.ledger(ledger_id, self._root)
+        try:
+            node = await self.retry(lambda: self._store.get(path, watcher))
+        except NoNode as error:
+            raise NoSuchLedger(f"there is no ledger {ledger_id}") from error
+        return VersionedMetadata(metadata_codec.decode(node.data), node.version)
+
+    async def update(
+        self, ledger_id: LedgerId, current: VersionedMetadata, transform: Transform
+    ) -> VersionedMetadata:
+        """Write what `transform` makes of the metadata, reading again whenever that is lost.
+
+        Returns the metadata that stands in the end: ours, or what `transform` had nothing to
+        add to. Raises what `transform` raises, NoSuchLedger, and MetadataError after too many
+        attempts (the outcome is unknown then).
+        """
+        path = paths.ledger(ledger_id, self._root)
+        attempts = 1
+        while (wanted := transform(current.metadata)) is not None:
+            try:
+                data = metadata_codec.encode(wanted)
+                return VersionedMetadata(wanted, await self._store.set(path, data, current.version))
+            except VersionConflict:
+                log.info("ledger.cas_lost ledger=%d version=%d", ledger_id, current.version)
+            except NoNode as error:
+                raise NoSuchLedger(f"there is no ledger {ledger_id}") from error
+            except _UNCERTAIN:
+                if attempts == self._attempts_max:
+                    raise
+                attempts += 1
+                await asyncio.sleep(self._retry_delay_s)
+            current = await self.read(ledger_id)
+        return current
+
+    async def delete(self, ledger_id: LedgerId) -> None:
+        """Delete a ledger's node, and directories that this leaves empty. Absent is fine."""
+        path = paths.ledger(ledger_id, self._root)
+        with contextlib.suppress(NoNode):
+            await self.retry(lambda: self._store.delete(path))
+        parent = path.rpartition("/")[0]
+        while parent != self._root:
+            try:
+                await self._store.delete(parent)
+            except (NotEmpty, NoNode, ConnectionLoss):
+                return  # others use it, or tidy up after us
+            parent = parent.rpartition("/")[0]
+
+    async def ids(self) -> AsyncIterator[LedgerId]:
+        """Yield the id of every ledger, ascending within each of the two id ranges."""
+        for top in await self._children(self._root):
+            if top.isdigit() and len(top) in _DEPTHS:
+                async for digits in self._walk(f"{self._root}/{top}", top, _DEPTHS[len(top)]):
+                    yield LedgerId(int(digits))
+
+    async def _walk(self, path: str, digits: str, depth: int) -> AsyncIterator[str]:
+        for name in await self._children(path):
+            if depth == 0 and name[0] == "L" and name[1:].isdigit():
+                yield digits + name[1:]
+            elif depth > 0 and name.isdigit():
+                async for found in self._walk(f"{path}/{name}", digits + name, depth - 1):
+                    yield found
+
+    async def _children(self, path: str) -> list[str]:
+        """Return child names; none when the directory vanished, as empty ones do at any time."""
+        try:
+            return await self.retry(lambda: self._store.children(path))
+        except NoNode:
+            return []
+
+    async def _read_if_there(self, ledger_id: LedgerId) -> VersionedMetadata | None:
+        try:
+            return await self.read(ledger_id)
+        except NoSuchLedger:
+            return None
+
+    async def retry(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run an operation that may be repeated, again while the store cannot be reached.
+
+        Raises the last MetadataError after too many attempts.
+        """
+        for _ in range(self._attempts_max - 1):
+            try:
+                return await operation()
+            except _UNCERTAIN as error:
+                log.info("metadata.retry error=%r", error)
+                await asyncio.sleep(self._retry_delay_s)
+        return await operation()

@@ -1,0 +1,153 @@
+"""Carries the effects of one ledger recovery out: requests to bookies, replacements, the result.
+
+This file is the only home of running `core/recovery.py`. Reads fence and adds are recovery adds
+with high priority, so they also reach bookies that are fenced or nearly full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from client.errors import LedgerError
+from client.ids import BookieId, EntryId
+from client.ledger.bookie_choice import BookieChoice
+from client.ledger.bookie_link import OnAnswer
+from client.ledger.bookies import BookieSet
+from client.ledger.core.adds import ChangeEnsemble, SendAdd
+from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.ledger.core.recovery import (
+    FenceRead,
+    Recovered,
+    Recovery,
+    RecoveryEffect,
+    RecoveryEffects,
+    RecoveryFailed,
+    RecoveryRead,
+)
+from client.ledger.reader import open_entry
+from client.wire.bookkeeper.entry import EntryCodec
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    Buffer,
+    ReadRequest,
+    Request,
+    Response,
+)
+
+
+class RecoveryRun:
+    """One attempt to find the end of a ledger."""
+
+    def __init__(
+        self,
+        snapshot: LedgerMetadata,
+        codec: EntryCodec,
+        master_key: bytes,
+        bookies: BookieSet,
+        choice: BookieChoice,
+        *,
+        window_entries: int,
+    ) -> None:
+        """`snapshot`: metadata as read back IN_RECOVERY."""
+        self._codec = codec
+        self._master_key = master_key
+        self._bookies = bookies
+        self._choice = choice
+        self._recovery = Recovery(snapshot, self._seal, window=window_entries)
+        self._loop = asyncio.get_running_loop()
+        self._end: asyncio.Future[Recovered] = self._loop.create_future()
+        self._queue: deque[RecoveryEffect] = deque()
+        self._is_performing = False
+
+    async def run(self) -> Recovered:
+        """Return where the ledger ends. Raises LedgerError: it stays IN_RECOVERY."""
+        self._perform(self._recovery.start())
+        return await self._end
+
+    def _seal(
+        self, entry_id: EntryId, lac: EntryId, length: int, payload: Sequence[Buffer]
+    ) -> AddRequest:
+        head, *rest = self._codec.seal(entry_id, lac, length, payload)
+        return AddRequest(
+            self._codec.ledger_id,
+            entry_id,
+            self._master_key,
+            head,
+            recovery=True,
+            high_priority=True,
+            entry_rest=tuple(rest),
+        )
+
+    def _perform(self, effects: RecoveryEffects) -> None:
+        """Carry effects out in order; an effect's own effects come after those before it."""
+        self._queue.extend(effects)
+        if self._is_performing:
+            return
+        self._is_performing = True
+        while self._queue:
+            self._perform_one(self._queue.popleft())
+        self._is_performing = False
+
+    def _perform_one(self, effect: RecoveryEffect) -> None:
+        match effect:
+            case FenceRead(member, bookie):
+                self._read(bookie, LAST_ENTRY, partial(self._on_fence_answer, member))
+            case RecoveryRead(entry_id, _, bookie):
+                self._read(bookie, entry_id, self._on_read_answer)
+            case SendAdd(request, size, indices):
+                for index in indices:
+                    name = self._recovery.ensemble[index]
+                    on_answer = partial(self._on_add_answer, index, name)
+                    self._bookies.bookie(name).request(request, on_answer, size)
+            case ChangeEnsemble(failed):
+                ensemble = list(self._recovery.ensemble)
+                chosen = self._choice.replacements(ensemble, sorted(failed), failed.values())
+                for index, bookie in chosen.items():
+                    ensemble[index] = bookie
+                self._perform(self._recovery.on_ensemble(ensemble, self._loop.time()))
+            case Recovered():
+                if not self._end.done():
+                    self._end.set_result(effect)
+            case RecoveryFailed(error):
+                if not self._end.done():
+                    self._end.set_exception(error)
+
+    def _read(self, bookie: BookieId, entry_id: EntryId, on_answer: OnAnswer) -> None:
+        request = ReadRequest(
+            self._codec.ledger_id,
+            entry_id,
+            fence=True,
+            master_key=self._master_key,
+            high_priority=True,
+        )
+        self._bookies.bookie(bookie).request(request, on_answer)
+
+    def _on_fence_answer(
+        self, member: int, _request: Request, answer: Response | LedgerError
+    ) -> None:
+        if not self._end.done():
+            outcome = open_entry(self._codec, None, answer)
+            self._perform(self._recovery.on_fence_answer(member, outcome, self._loop.time()))
+
+    def _on_read_answer(self, request: Request, answer: Response | LedgerError) -> None:
+        assert isinstance(request, ReadRequest)
+        if not self._end.done():
+            entry_id = request.entry_id
+            outcome = open_entry(self._codec, entry_id, answer)
+            self._perform(self._recovery.on_read_answer(entry_id, outcome, self._loop.time()))
+
+    def _on_add_answer(
+        self, index: int, bookie: BookieId, request: Request, answer: Response | LedgerError
+    ) -> None:
+        assert isinstance(request, AddRequest)
+        if self._end.done():
+            return
+        if isinstance(answer, LedgerError):
+            effects = self._recovery.on_failed(request.entry_id, index, bookie, answer)
+        else:
+            effects = self._recovery.on_stored(request.entry_id, index, bookie)
+        self._perform(effects)
