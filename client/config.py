@@ -76,6 +76,11 @@ class Setting(NamedTuple):
     def flag(self) -> str:
         return "--" + self.key.replace(".", "-").replace("_", "-")
 
+    @property
+    def metavar(self) -> str:
+        """What stands for the value in a help text: INT, TEXT,..."""
+        return short_name(self.kind)
+
     def variable(self, env_prefix: str) -> str:
         """Return the name of the environment variable."""
         return env_prefix + self.key.replace(".", "_").upper()
@@ -231,7 +236,7 @@ def build_parser(cls: type, *, prog: str, env_prefix: str) -> argparse.ArgumentP
         parser.add_argument(
             entry.flag,
             dest=entry.key,
-            metavar=short_name(entry.kind),
+            metavar=entry.metavar,
             nargs="?" if is_switch else None,
             const="true" if is_switch else None,
             help=f"{entry.doc} ({_default_text(entry)})".replace("%", "%%"),
@@ -244,7 +249,7 @@ def reference(cls: type, *, env_prefix: str) -> str:
     rows = ["| setting | type | default | variable | meaning |", "|---|---|---|---|---|"]
     for entry in settings_of(cls):
         shown = _default_text(entry).removeprefix("default ")
-        kind = short_name(entry.kind).replace("|", "\\|")
+        kind = entry.metavar.replace("|", "\\|")
         variable = entry.variable(env_prefix)
         rows.append(f"| `{entry.key}` | {kind} | {shown} | `{variable}` | {entry.doc} |")
     return "\n".join(rows) + "\n"

@@ -28,6 +28,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from client.errors import (
+    ConfigError,
     ConnectionLoss,
     MetadataError,
     NodeExists,
@@ -117,7 +118,10 @@ class ZooKeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         start_timeout_ms: int = START_TIMEOUT_MS,
     ) -> None:
-        """`hosts`: `host:port` of each server, in a sequence or with commas between."""
+        """`hosts`: `host:port` of each server, in a sequence or with commas between.
+
+        Raises ConfigError when that is not what `hosts` holds.
+        """
         self._hosts = hosts if isinstance(hosts, str) else ",".join(hosts)
         self._session_timeout_s = session_timeout_ms / 1000
         self._start_timeout_s = start_timeout_ms / 1000
@@ -130,12 +134,15 @@ class ZooKeeperStore:
         self._in_flight: dict[asyncio.Future[Any], None] = {}
         self._held: dict[asyncio.Future[Any], _Operation] = {}
         """Operations made without a connection; they leave with the next one."""
-        self._client = KazooClient(
-            self._hosts,
-            timeout=self._session_timeout_s,
-            handler=_InlineHandler(),
-            connection_retry=_RECONNECT,
-        )
+        try:
+            self._client = KazooClient(
+                self._hosts,
+                timeout=self._session_timeout_s,
+                handler=_InlineHandler(),
+                connection_retry=_RECONNECT,
+            )
+        except ValueError as error:
+            raise ConfigError(f"not a list of ZooKeeper servers: {self._hosts!r}") from error
 
     async def start(self) -> None:
         """Open the session. Raises MetadataError when no server answers in time."""

@@ -77,3 +77,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(console.EXIT_BROKEN_PIPE)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,12 +3,13 @@
 Every test below this folder is marked `integration`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.integration.cluster import RealZooKeeper
+from tests.integration.cluster import LocalCluster, RealZooKeeper
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,3 +26,25 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealZooKeepe
     server.start()
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three bookies and two brokers, shared: use topics and groups of your own, kill nothing."""
+    with LocalCluster(tmp_path_factory.mktemp("cluster")) as shared:
+        yield shared
+
+
+@pytest.fixture
+def start_cluster(tmp_path: Path) -> Iterator[Callable[..., LocalCluster]]:
+    """Start clusters of your own, with the arguments of `LocalCluster`; all end with the test."""
+    started: list[LocalCluster] = []
+
+    def start(**options: Any) -> LocalCluster:
+        fresh = LocalCluster(tmp_path / f"cluster-{len(started)}", **options)
+        started.append(fresh)
+        return fresh.start()
+
+    yield start
+    for each in started:
+        each.kill_all()

@@ -1,0 +1,342 @@
+"""A whole Quire cluster on one machine: ZooKeeper, bookies and brokers under one supervisor.
+
+This file is the only home of `quire up`'s behaviour; `ops/cli/up.py` only parses and prints.
+
+Start: claim the data directory, look at disk, ports and Java, start ZooKeeper, make both trees,
+start the bookies until all are registered, start the brokers until all answer ApiVersions.
+Run: a process that dies is reported with its last lines and started again, sooner at first, later
+if it keeps dying. Stop: brokers hand over and go first, then bookies, then ZooKeeper, each within
+its time. If the supervisor itself is killed, the leash (`ops/leash.py`) takes all others along.
+
+Everything lies in the data directory: `cluster.json` (what runs now), one `<name>.toml` and one
+`<name>.log` per process, and its data in the folder of that name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from client.config import check_ranges, setting
+from client.ids import BookieId
+from client.metadata import paths
+from client.metadata.bookkeeper import init_bookkeeper, init_quire
+from client.metadata.zookeeper import ZooKeeperStore
+from ops import probes, zookeeper
+from ops.child import Child
+from ops.java import find_java
+from ops.node_files import Value, bookie_settings, broker_settings, write_toml
+from ops.preflight import CannotStart, DataLock, PortUse, check_disk, check_ports
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 12.0
+"""A broker hands its partitions over within 10 s (`shutdown_timeout_ms`)."""
+RESTART_DELAYS_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+STABLE_AFTER_S: Final = 30.0
+"""A process that lived so long starts again with the first delay."""
+_HOST: Final = "127.0.0.1"
+_POLL_S: Final = 0.05
+_BOOKIE_ADMIN_STEP: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalConfig:
+    """Settings of a local cluster."""
+
+    data: Path = setting(Path("data"), "Directory for all data, settings and logs.")
+    bookies: int = setting(3, "How many bookies (storage nodes).", at_least=1, at_most=99)
+    brokers: int = setting(1, "How many brokers.", at_least=1, at_most=99)
+    kafka_port: int = setting(9092, "Kafka port of the first broker; broker i takes this plus i.")
+    bookie_port: int = setting(3181, "Port of the first bookie; bookie i takes this plus i.")
+    admin_port: int = setting(
+        9640,
+        "HTTP port of the first broker; broker i takes this plus i, bookie i this plus 100 + i.",
+    )
+    zookeeper_port: int = setting(2181, "Port of the ZooKeeper server that is started.")
+    zookeeper: str | None = setting(
+        None, "HOST:PORT[,...] of ZooKeeper servers that run already; then none is started."
+    )
+    no_restart: bool = setting(False, "Report a process that dies, but do not start it again.")
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    def port_uses(self) -> list[PortUse]:
+        """Return every port that this cluster will listen on."""
+        uses = []
+        if self.zookeeper is None:
+            uses.append(PortUse(self.zookeeper_port, "ZooKeeper", "--zookeeper-port"))
+        for i in range(self.bookies):
+            uses.append(PortUse(self.bookie_port + i, f"bookie-{i}", "--bookie-port"))
+            admin_port = self.admin_port + _BOOKIE_ADMIN_STEP + i
+            uses.append(PortUse(admin_port, f"the admin server of bookie-{i}", "--admin-port"))
+        for i in range(self.brokers):
+            uses.append(PortUse(self.kafka_port + i, f"broker-{i}", "--kafka-port"))
+            uses.append(
+                PortUse(self.admin_port + i, f"the admin server of broker-{i}", "--admin-port")
+            )
+        return uses
+
+
+class Programs(NamedTuple):
+    """How a bookie and a broker are run; `--config FILE` is appended."""
+
+    bookie: tuple[str, ...] = (sys.executable, "-m", "bookie")
+    broker: tuple[str, ...] = (sys.executable, "-m", "broker")
+
+
+class Reporter(Protocol):
+    """Where progress and bad news go."""
+
+    def begin(self, what: str) -> None:
+        """A step starts: "starting ZooKeeper"."""
+
+    def done(self, what: str) -> None:
+        """The step is over: "ZooKeeper answers at 127.0.0.1:2181 (1.3 s)"."""
+
+    def warn(self, text: str, lines: Sequence[str] = ()) -> None:
+        """Something went wrong; `lines` are the last that the process wrote."""
+
+
+class LocalCluster:
+    """The supervisor. `start`, then leave it running, then `stop`; stop also after a failure."""
+
+    def __init__(self, config: LocalConfig, reporter: Reporter, programs: Programs) -> None:
+        self._config = config
+        self._reporter = reporter
+        self._programs = programs
+        self._lock = DataLock(config.data)
+        self._zookeeper_hosts = config.zookeeper or f"{_HOST}:{config.zookeeper_port}"
+        self._zookeeper: list[Child] = []
+        self._bookies: list[Child] = []
+        self._brokers: list[Child] = []
+        self._watchers: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start everything; return when the cluster serves. Raises CannotStart and others of
+        QuireError; then `stop` cleans up."""
+        self._lock.acquire()
+        check_disk(self._config.data)
+        check_ports(self._config.port_uses())
+        await self._start_zookeeper()
+        store = ZooKeeperStore(self._zookeeper_hosts)
+        await store.start()
+        try:
+            rng = random.SystemRandom()
+            await init_bookkeeper(store, rng=rng)
+            await init_quire(store, rng=rng)
+            await self._start_bookies(store)
+        finally:
+            await store.close()
+        await self._start_brokers()
+        self._write_state()
+        self._watchers = [
+            asyncio.create_task(self._keep(child), name=f"keep-{child.name}")
+            for child in self._children()
+        ]
+
+    async def stop(self) -> None:
+        """Stop brokers, then bookies, then ZooKeeper; nothing of ours runs afterwards."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        for what, group in (
+            ("brokers", self._brokers),
+            ("bookies", self._bookies),
+            ("ZooKeeper", self._zookeeper),
+        ):
+            if any(child.running for child in group):
+                self._reporter.begin(f"stopping {what}")
+                ends = await asyncio.gather(*(child.stop(STOP_TIMEOUT_S) for child in group))
+                for child, in_time in zip(group, ends, strict=True):
+                    if not in_time:
+                        self._reporter.warn(f"{child.name} did not stop in time and was killed")
+        if self._lock.held:
+            self._state_path.unlink(missing_ok=True)
+            self._lock.release()
+
+    def kill(self) -> None:
+        """Kill everything at once: what an impatient second Ctrl-C asks for."""
+        for child in self._children():
+            child.send(signal.SIGKILL)
+
+    def describe(self) -> dict[str, object]:
+        """Return the endpoints and process ids, as `quire up --json` prints them."""
+        config = self._config
+        return {
+            "bootstrap_servers": ",".join(
+                f"{_HOST}:{config.kafka_port + i}" for i in range(config.brokers)
+            ),
+            "zookeeper": self._zookeeper_hosts,
+            "brokers": [
+                {
+                    "id": i,
+                    "pid": child.pid,
+                    "kafka": config.kafka_port + i,
+                    "admin": config.admin_port + i,
+                }
+                for i, child in enumerate(self._brokers)
+            ],
+            "bookies": [
+                {
+                    "id": self._bookie_id(i),
+                    "pid": child.pid,
+                    "port": config.bookie_port + i,
+                    "admin": config.admin_port + _BOOKIE_ADMIN_STEP + i,
+                }
+                for i, child in enumerate(self._bookies)
+            ],
+            "zookeeper_pid": self._zookeeper[0].pid if self._zookeeper else None,
+            "pid": os.getpid(),
+            "data": str(config.data.resolve()),
+        }
+
+    @property
+    def _state_path(self) -> Path:
+        return self._config.data / "cluster.json"
+
+    def _write_state(self) -> None:
+        scratch = self._state_path.with_suffix(".new")
+        scratch.write_text(json.dumps(self.describe()) + "\n")
+        scratch.replace(self._state_path)
+
+    def _children(self) -> list[Child]:
+        return [*self._zookeeper, *self._bookies, *self._brokers]
+
+    def _bookie_id(self, i: int) -> BookieId:
+        return BookieId(f"{_HOST}:{self._config.bookie_port + i}")
+
+    async def _start_zookeeper(self) -> None:
+        config = self._config
+        if config.zookeeper is not None:
+            self._reporter.begin(f"looking for ZooKeeper at {config.zookeeper}")
+            return
+        self._reporter.begin("starting ZooKeeper")
+        began_s = time.monotonic()
+        server = zookeeper.make_server(
+            find_java(),
+            folder=config.data / "zookeeper",
+            log_path=config.data / "zookeeper.log",
+            port=config.zookeeper_port,
+        )
+        self._zookeeper.append(server)
+        await server.start()
+        await self._until(server, lambda: zookeeper.answers(_HOST, config.zookeeper_port))
+        took_s = time.monotonic() - began_s
+        self._reporter.done(f"ZooKeeper answers at {self._zookeeper_hosts} ({took_s:.1f} s)")
+
+    async def _start_bookies(self, store: ZooKeeperStore) -> None:
+        config = self._config
+        self._reporter.begin(f"starting {_count(config.bookies, 'bookie')}")
+        began_s = time.monotonic()
+        stale = [await self._registration(store, i) for i in range(config.bookies)]
+        for i in range(config.bookies):
+            settings = bookie_settings(
+                port=config.bookie_port + i,
+                admin_port=config.admin_port + _BOOKIE_ADMIN_STEP + i,
+                data_dir=config.data / f"bookie-{i}",
+                zookeeper=self._zookeeper_hosts.split(","),
+            )
+            self._bookies.append(self._node(f"bookie-{i}", self._programs.bookie, settings))
+        for child in self._bookies:
+            await child.start()
+
+        async def is_registered(i: int) -> bool:
+            # A registration left by a crash is not ours: it has the owner seen before the start.
+            owner = await self._registration(store, i)
+            return owner not in (0, stale[i]) and await probes.accepts(
+                _HOST, config.bookie_port + i
+            )
+
+        for i, child in enumerate(self._bookies):
+            await self._until(child, partial(is_registered, i))
+        took_s = time.monotonic() - began_s
+        self._reporter.done(f"{_count(config.bookies, 'bookie')} registered ({took_s:.1f} s)")
+
+    async def _registration(self, store: ZooKeeperStore, i: int) -> int:
+        """Return the session that registered a bookie, 0 if none did."""
+        node = await store.exists(paths.available_bookie(self._bookie_id(i)))
+        return node.ephemeral_owner if node is not None else 0
+
+    async def _start_brokers(self) -> None:
+        config = self._config
+        self._reporter.begin(f"starting {_count(config.brokers, 'broker')}")
+        began_s = time.monotonic()
+        for i in range(config.brokers):
+            settings = broker_settings(
+                node_id=i,
+                port=config.kafka_port + i,
+                admin_port=config.admin_port + i,
+                zookeeper=self._zookeeper_hosts.split(","),
+                bookie_count=config.bookies,
+            )
+            self._brokers.append(self._node(f"broker-{i}", self._programs.broker, settings))
+        for child in self._brokers:
+            await child.start()
+        for i, child in enumerate(self._brokers):
+            await self._until(child, partial(probes.kafka_answers, _HOST, config.kafka_port + i))
+        took_s = time.monotonic() - began_s
+        self._reporter.done(f"{_count(config.brokers, 'broker')} serving ({took_s:.1f} s)")
+
+    def _node(self, name: str, program: tuple[str, ...], settings: dict[str, Value]) -> Child:
+        file = self._config.data / f"{name}.toml"
+        write_toml(file, settings)
+        root = str(Path(__file__).resolve().parent.parent)
+        known = os.environ.get("PYTHONPATH")
+        return Child(
+            name,
+            [*program, "--config", str(file.resolve())],
+            log_path=self._config.data / f"{name}.log",
+            environ={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{known}" if known else root},
+        )
+
+    async def _until(self, child: Child, ready: Callable[[], Awaitable[bool]]) -> None:
+        """Poll until a starting process serves. Raises CannotStart when it ends or takes ages."""
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not await ready():
+            if not child.running:
+                how = await child.wait()
+                self._reporter.warn(f"{child.name} said:", child.last_lines())
+                raise CannotStart(
+                    f"{child.name} ended while it started ({how}): its log is {child.log_path}"
+                )
+            if time.monotonic() > deadline_s:
+                raise CannotStart(
+                    f"{child.name} did not get ready within {START_TIMEOUT_S:g} s:"
+                    f" see {child.log_path}"
+                )
+            await asyncio.sleep(_POLL_S)
+
+    async def _keep(self, child: Child) -> None:
+        """Report every death of a process; start it again, later each time if it keeps dying."""
+        deaths = 0
+        while True:
+            began_s = time.monotonic()
+            pid, how = child.pid, await child.wait()
+            self._reporter.warn(
+                f"{child.name} (pid {pid}) died: {how}; its last lines in {child.log_path}:",
+                child.last_lines(),
+            )
+            if self._config.no_restart:
+                return
+            deaths = 0 if time.monotonic() - began_s > STABLE_AFTER_S else deaths
+            delay_s = RESTART_DELAYS_S[min(deaths, len(RESTART_DELAYS_S) - 1)]
+            deaths += 1
+            await asyncio.sleep(delay_s)
+            await child.start()
+            self._write_state()
+            self._reporter.done(f"{child.name} started again (pid {child.pid})")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

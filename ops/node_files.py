@@ -1,0 +1,52 @@
+"""The settings files that a local cluster writes for its bookies and brokers.
+
+Only what differs from the programs' defaults is written; the environment (`QUIRE_BOOKIE_...`,
+`QUIRE_BROKER_...`) reaches the programs too and wins over the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Value = str | int | list[str]
+
+
+def bookie_settings(
+    *, port: int, admin_port: int, data_dir: Path, zookeeper: Sequence[str]
+) -> dict[str, Value]:
+    """Return the settings of one bookie of a local cluster."""
+    return {
+        "port": port,
+        "admin_port": admin_port,
+        "data_dir": str(data_dir.resolve()),
+        "zookeeper": list(zookeeper),
+    }
+
+
+def broker_settings(
+    *, node_id: int, port: int, admin_port: int, zookeeper: Sequence[str], bookie_count: int
+) -> dict[str, Value]:
+    """Return the settings of one broker of a local cluster.
+
+    With fewer than three bookies, new topics have as many copies as there are bookies. Few
+    offsets partitions and no wait for further group members make a first consumer start at once.
+    """
+    return {
+        "node_id": node_id,
+        "port": port,
+        "admin_port": admin_port,
+        "zookeeper": list(zookeeper),
+        "default_replication_factor": min(3, bookie_count),
+        "default_min_insync_replicas": min(2, bookie_count),
+        "offsets_topic_partitions": 8,
+        "group_initial_rebalance_delay_ms": 0,
+    }
+
+
+def write_toml(path: Path, settings: Mapping[str, Value]) -> None:
+    """Write a flat TOML file; JSON's strings and lists are TOML's too."""
+    lines = ["# Written by `quire up` at every start."]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
