@@ -34,7 +34,7 @@ KILL_AT: Final = 0.4
 """Acknowledged share of all records at which the kill comes."""
 
 _TICK_S: Final = 0.1
-_LEADERS_TIMEOUT_S: Final = 60.0
+_LEADER_POLLS_MAX: Final = 600
 _STANDSTILL_TIMEOUT_S: Final = 60.0
 
 
@@ -45,11 +45,17 @@ class DemoError(QuireError):
 class Cluster(Protocol):
     """The running cluster, as far as the story needs it."""
 
-    bootstrap_servers: str
-    brokers: Mapping[int, int]
-    """Process id by broker id."""
-    bookies: Mapping[str, int]
-    """Process id by bookie id."""
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all brokers."""
+
+    @property
+    def brokers(self) -> Mapping[int, int]:
+        """Process id by broker id."""
+
+    @property
+    def bookies(self) -> Mapping[str, int]:
+        """Process id by bookie id."""
 
 
 class Story:
@@ -158,12 +164,13 @@ class Story:
         self._show(members)
 
     async def _end_offsets(self, servers: str) -> dict[int, int]:
-        async with asyncio.timeout(_LEADERS_TIMEOUT_S), TopicAdmin(servers) as topics:
-            while True:
+        async with TopicAdmin(servers) as topics:
+            for _ in range(_LEADER_POLLS_MAX):
                 ends = _end_offsets(await topics.describe(TOPIC))
                 if ends is not None:
                     return ends
                 await asyncio.sleep(_TICK_S)
+        raise DemoError("a partition has no leader: the log's end cannot be told")
 
     def _report(self, total_s: float) -> Report:
         publication = self._publication

@@ -1,0 +1,278 @@
+"""`quire ledger`: look at ledgers, straight from ZooKeeper and the bookies."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import click
+
+from client.errors import LedgerError, NoSuchLedger, QuireError
+from client.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from client.ledger.bookie_directory import BookieDirectory
+from client.ledger.client import LedgerClient
+from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+from client.metadata.zookeeper import ZooKeeperStore
+from ops.cli.console import count, json_option, print_json, print_table, run, say, size
+from ops.ledger_map import LedgerPlace, find, places
+
+_ZOOKEEPER = "localhost:2181"
+_TAIL_TIMEOUT_S = 5.0
+
+zookeeper_option = click.option(
+    "--zookeeper",
+    "hosts",
+    metavar="HOST:PORT[,...]",
+    envvar="QUIRE_ZOOKEEPER",
+    default=_ZOOKEEPER,
+    show_default=True,
+    show_envvar=True,
+    help="Where the ZooKeeper servers are.",
+)
+
+
+@click.group()
+def ledger() -> None:
+    """Look at the ledgers below the topics.
+
+    A topic partition is a row of ledgers: finite logs, each replicated over several bookies and
+    sealed for ever once closed. The last one of a partition is open, its broker writes to it.
+
+    \b
+    Example:
+      quire ledger list
+      quire ledger describe 7
+    """
+
+
+@ledger.command(name="list")
+@click.option("--topic", "topic_name", metavar="NAME", help="Only the ledgers of this topic.")
+@json_option
+@zookeeper_option
+def list_ledgers(topic_name: str | None, as_json: bool, hosts: str) -> None:
+    """List the ledgers of all topics.
+
+    \b
+    Example:
+      quire ledger list --topic orders
+    """
+
+    async def work() -> None:
+        async with _open_store(hosts) as store:
+            found = [p async for p in places(store) if topic_name in (None, p.topic)]
+        if as_json:
+            print_json([_place_as_json(place) for place in found])
+        elif found:
+            print_table(
+                ["LEDGER", "TOPIC", "PARTITION", "FIRST OFFSET", "LAST OFFSET", "EPOCH"],
+                [
+                    [
+                        p.segment.ledger_id,
+                        p.topic,
+                        p.partition,
+                        p.segment.base_offset,
+                        p.segment.facts.last_offset if p.segment.facts else None,
+                        p.segment.leader_epoch,
+                    ]
+                    for p in found
+                ],
+            )
+        else:
+            say("There are no ledgers. A topic's first one is made when a broker opens it.")
+
+    run(work())
+
+
+@ledger.command()
+@click.argument("ledger_id", metavar="ID", type=click.IntRange(min=0))
+@json_option
+@zookeeper_option
+def describe(ledger_id: int, as_json: bool, hosts: str) -> None:
+    """Show the ledger ID: its state, its copies, and the partition it belongs to.
+
+    Looking disturbs nothing: an open ledger stays open for its writer, and its last entry is
+    then the last one that is confirmed now.
+
+    \b
+    Example:
+      quire ledger describe 7
+    """
+
+    async def work() -> None:
+        async with _open_store(hosts) as store:
+            description = await _describe(store, LedgerId(ledger_id))
+        if as_json:
+            print_json(_as_json(description))
+        else:
+            _print(description)
+
+    run(work())
+
+
+class _Description(NamedTuple):
+    ledger_id: LedgerId
+    metadata: LedgerMetadata
+    last_entry: EntryId | None
+    """Last confirmed entry; None if too few bookies could tell."""
+    place: LedgerPlace | None
+    bookies: dict[BookieId, str]
+    """State of every bookie of its fragments: up, read-only or down."""
+
+
+class _WallClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+@asynccontextmanager
+async def _open_store(hosts: str) -> AsyncIterator[MetadataStore]:
+    store = ZooKeeperStore(hosts)
+    try:
+        await store.start()
+        yield store
+    finally:
+        await store.close()
+
+
+async def _describe(store: MetadataStore, ledger_id: LedgerId) -> _Description:
+    async with LedgerClient(store, rng=random.SystemRandom(), clock=_WallClock()) as ledgers:
+        try:
+            metadata = await ledgers.describe(ledger_id)
+        except NoSuchLedger as error:
+            raise QuireError(
+                f"there is no ledger {ledger_id}: `quire ledger list` shows those of all topics"
+            ) from error
+        last_entry = await _last_entry(ledgers, ledger_id, metadata)
+    directory = BookieDirectory(store, paths.LEDGERS_ROOT)
+    await directory.start()
+    directory.close()
+    bookies = {
+        bookie: _state(directory, bookie)
+        for fragment in metadata.fragments
+        for bookie in fragment.ensemble
+    }
+    return _Description(ledger_id, metadata, last_entry, await find(store, ledger_id), bookies)
+
+
+async def _last_entry(
+    ledgers: LedgerClient, ledger_id: LedgerId, metadata: LedgerMetadata
+) -> EntryId | None:
+    if metadata.is_closed:
+        return metadata.last_entry
+    try:
+        async with asyncio.timeout(_TAIL_TIMEOUT_S):
+            return (await ledgers.open(ledger_id, password=None)).last_entry
+    except (LedgerError, TimeoutError):
+        return None
+
+
+def _state(directory: BookieDirectory, bookie: BookieId) -> str:
+    if bookie in directory.writable:
+        return "up"
+    return "read-only" if bookie in directory.readonly else "down"
+
+
+def _print(d: _Description) -> None:
+    metadata = d.metadata
+    print_table(
+        ["LEDGER", str(d.ledger_id)],
+        [
+            ["state", metadata.state.name.replace("_", " ").lower()],
+            ["entries", _entries(d)],
+            ["belongs to", _belongs_to(d.place)],
+            [
+                "copies",
+                f"{metadata.write_quorum} of each entry, {metadata.ack_quorum} safe before it "
+                f"counts, over {count(metadata.ensemble_size, 'bookie')} at a time",
+            ],
+            ["digest", metadata.digest_type.name if metadata.digest_type else "unknown"],
+            ["created", _created(metadata)],
+        ],
+    )
+    print()
+    print_table(["FROM ENTRY", "TO ENTRY", "BOOKIES"], _fragment_rows(d))
+
+
+def _entries(d: _Description) -> str:
+    if d.last_entry is None:
+        return "unknown: too few bookies answer"
+    entries = count(d.last_entry + 1, "entry").replace("entrys", "entries")
+    if d.metadata.is_closed:
+        return f"{entries}, {size(d.metadata.length)}"
+    return f"{entries} confirmed so far"
+
+
+def _belongs_to(place: LedgerPlace | None) -> str:
+    if place is None:
+        return "no topic"
+    return (
+        f"topic {place.topic}, partition {place.partition}, "
+        f"segment {place.index + 1} of {place.segment_count}"
+    )
+
+
+def _created(metadata: LedgerMetadata) -> str:
+    if metadata.ctime_ms is None:
+        return "unknown"
+    created = datetime.fromtimestamp(metadata.ctime_ms / 1000, UTC)
+    return f"{created:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _fragment_rows(d: _Description) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for fragment, last_entry in zip(d.metadata.fragments, _last_entries(d), strict=True):
+        bookies = (
+            bookie if d.bookies[bookie] == "up" else f"{bookie} ({d.bookies[bookie]})"
+            for bookie in fragment.ensemble
+        )
+        rows.append([fragment.first_entry, last_entry, ", ".join(bookies)])
+    return rows
+
+
+def _last_entries(d: _Description) -> Sequence[EntryId | None]:
+    """Return where each fragment ends; None where nothing is known or there is no entry."""
+    fragments = d.metadata.fragments
+    ends: list[EntryId | None] = [EntryId(f.first_entry - 1) for f in fragments[1:]]
+    last = d.last_entry
+    return [*ends, None if last is None or last < fragments[-1].first_entry else last]
+
+
+def _as_json(d: _Description) -> dict[str, object]:
+    metadata = d.metadata
+    return {
+        "ledger": d.ledger_id,
+        "state": metadata.state.name,
+        "last_entry": d.last_entry if d.last_entry != NO_ENTRY else None,
+        "length": metadata.length if metadata.is_closed else None,
+        "ensemble_size": metadata.ensemble_size,
+        "write_quorum": metadata.write_quorum,
+        "ack_quorum": metadata.ack_quorum,
+        "digest": metadata.digest_type.name if metadata.digest_type else None,
+        "created_ms": metadata.ctime_ms,
+        "fragments": [
+            {"first_entry": f.first_entry, "last_entry": last, "bookies": list(f.ensemble)}
+            for f, last in zip(metadata.fragments, _last_entries(d), strict=True)
+        ],
+        "bookies": dict(d.bookies),
+        "partition": None if d.place is None else _place_as_json(d.place),
+    }
+
+
+def _place_as_json(place: LedgerPlace) -> dict[str, object]:
+    segment = place.segment
+    return {
+        "ledger": segment.ledger_id,
+        "topic": place.topic,
+        "partition": place.partition,
+        "segment": place.index,
+        "base_offset": segment.base_offset,
+        "last_offset": segment.facts.last_offset if segment.facts else None,
+        "leader_epoch": segment.leader_epoch,
+    }
