@@ -237,6 +237,10 @@ class Takeover:
         """A step failed. A ledger that may be listed is left alone; a sweep decides later."""
         return self._resign(reason)
 
+    def is_current(self, version: int) -> bool:
+        """Whether the list that this takeover works on is still the one with that version."""
+        return version == self._version
+
     def describe(self) -> str:
         """One stable line for logs and transcripts."""
         return f"state={self.state.value} version={self._version} ledger={self._ledger_id}"

@@ -1,0 +1,58 @@
+"""How sure this broker may be that its metadata session lives.
+
+This file is the only home of that judgement. Fencing keeps a zombie from writing, but nothing
+keeps it from answering reads with yesterday's end of the log. So a broker answers as a leader
+only while the metadata store has answered it within two thirds of the session timeout, by the
+event loop's clock and counted from when the question left. A process that was stopped finds its
+lease expired before it has read anything from a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from client.errors import MetadataError
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+
+_LOG = logging.getLogger(__name__)
+
+_LEASE_SHARE: Final = 2 / 3
+_QUESTIONS_PER_TIMEOUT: Final = 6
+
+
+class SessionLease:
+    """A deadline that every answered question moves on."""
+
+    def __init__(self, session_timeout_s: float) -> None:
+        self.session_timeout_s = session_timeout_s
+        self._valid_until_s = float("-inf")
+
+    def is_valid(self, now_s: float) -> bool:
+        """Whether we may speak for the partitions we lead."""
+        return now_s < self._valid_until_s
+
+    def renew(self, asked_s: float) -> None:
+        """The store answered a question that left at `asked_s`."""
+        self._valid_until_s = max(
+            self._valid_until_s, asked_s + _LEASE_SHARE * self.session_timeout_s
+        )
+
+    def end(self) -> None:
+        """The session is gone."""
+        self._valid_until_s = float("-inf")
+
+    async def keep(self, store: MetadataStore) -> None:
+        """Ask the store again and again, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            asked_s = loop.time()
+            try:
+                await store.exists(paths.BROKERS)
+            except MetadataError as error:
+                _LOG.warning("lease.unanswered error=%r", error)
+            else:
+                self.renew(asked_s)
+            await asyncio.sleep(self.session_timeout_s / _QUESTIONS_PER_TIMEOUT)

@@ -1,0 +1,100 @@
+"""One ledger of a partition, open for reading: a reader, and what is known of places in it.
+
+This file is the only home of the decision which entries to read for an offset or a timestamp.
+A ledger that this broker writes comes with indexes that grow as it writes. Any other one is
+closed: its last snapshot lists the snapshots before it, so one or a few reads give an index of
+the whole ledger; every search and every read then adds the places it comes across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.core.entry_format import first_offset
+from broker.core.log_limits import LogLimits
+from broker.core.offset_index import OffsetSearch, SparseIndex
+from broker.core.producer_state import ProducerState
+from broker.core.replay import LedgerReplay, LedgerTail
+from broker.errors import LogReadFailed
+from broker.ledgers import Reader
+from client.errors import LedgerError
+from client.ids import EntryId, Offset
+from client.wire.bookkeeper.entry import Entry
+
+_ENTRY_BYTES_GUESS: Final = 16 * 1024
+
+
+async def replay_ledger(reader: Reader, producers: ProducerState, now_ms: int) -> LedgerTail:
+    """Replay the end of a closed ledger that has entries. Raises LedgerError, LogCorrupt."""
+    replay = LedgerReplay(reader.last_entry, reader.length, producers, now_ms)
+    while (run := replay.wanted()) is not None:
+        entries = await reader.read(*run)
+        replay.on_entries(run[0], [entry.payload for entry in entries])
+    return replay.finish()
+
+
+class LedgerView:
+    """Searches and reads one ledger."""
+
+    def __init__(
+        self, reader: Reader, offsets: SparseIndex, timestamps: SparseIndex, limits: LogLimits
+    ) -> None:
+        self.reader = reader
+        self._offsets = offsets
+        self._timestamps = timestamps
+        self._limits = limits
+
+    @classmethod
+    async def of_closed(cls, reader: Reader, limits: LogLimits) -> LedgerView:
+        """Make a view of a closed ledger; its snapshots become its index."""
+        offsets, timestamps = SparseIndex(), SparseIndex()
+        if reader.last_entry >= 0:
+            try:
+                tail = await replay_ledger(reader, ProducerState(), 0)
+            except LedgerError as error:
+                raise LogReadFailed(f"ledger {reader.ledger_id}: {error!r}") from error
+            for point in tail.points:
+                offsets.add(point.offset, point.entry_id)
+                timestamps.add(point.max_timestamp_before, point.entry_id)
+        return cls(reader, offsets, timestamps, limits)
+
+    async def find(self, offset: Offset) -> tuple[EntryId, int]:
+        """Return (entry, span): the entry that holds `offset` is within `span` from that one."""
+        last = self.reader.last_entry
+        low = self._offsets.at_or_before(offset)
+        high = self._offsets.after(offset)
+        search = OffsetSearch(
+            offset,
+            EntryId(0) if low is None else low,
+            EntryId(last + 1) if high is None else min(high, EntryId(last + 1)),
+        )
+        while search.span > self._limits.search_span_entries:
+            probe = search.probe()
+            (entry,) = await self.read(probe, probe)
+            self.learn(entry)
+            search.on_entry(probe, first_offset(entry.payload))
+        return search.low, search.span
+
+    def before_timestamp(self, timestamp_ms: int) -> EntryId:
+        """Return an entry at or before the first one that reaches the timestamp."""
+        return self._timestamps.at_or_before(timestamp_ms - 1) or EntryId(0)
+
+    def run_length(self, size_max: int) -> int:
+        """Guess how many entries make up `size_max` bytes; at least one."""
+        count = self.reader.last_entry + 1
+        average = self.reader.length // count if count else 0
+        return min(
+            self._limits.read_entries_max, 1 + size_max // max(1, average or _ENTRY_BYTES_GUESS)
+        )
+
+    def learn(self, entry: Entry) -> None:
+        """Remember where an entry is, for searches to come."""
+        self._offsets.add(first_offset(entry.payload), entry.entry_id)
+
+    async def read(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
+        """Read an inclusive range. Raises LogReadFailed."""
+        try:
+            return await self.reader.read(first, last)
+        except LedgerError as error:
+            raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error

@@ -1,0 +1,182 @@
+"""The read path of a partition: from an offset, or a timestamp, to whole batches.
+
+This file is the only home of reads that the tail cache cannot serve. It walks the segment list,
+opens ledgers as they are needed, and keeps a few of them open. Nothing at or above the bound it
+is given, the high watermark at the time of the call, is ever returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from broker.core.active_segment import ActiveSegment
+from broker.core.entry_format import batch_headers, is_internal
+from broker.core.segments import Segment, SegmentList
+from broker.errors import LogCorrupt, LogReadFailed
+from broker.ledger_views import LedgerView
+from broker.ledgers import Writer
+from broker.log_services import LogServices
+from broker.tail_cache import Fetched
+from client.errors import LedgerError, RemoteProtocolError
+from client.ids import EntryId, LedgerId, Offset
+from client.wire.bookkeeper.entry import Entry
+from client.wire.kafka.record_builder import records
+from client.wire.kafka.records import BatchHeader, Buffer
+
+_SCAN_BYTES: Final = 1024 * 1024
+
+
+class LogReader:
+    """Reads one partition's log as `segments` lists it at each moment."""
+
+    def __init__(self, services: LogServices, segments: Callable[[], SegmentList]) -> None:
+        self._services = services
+        self._segments = segments
+        self._views: dict[LedgerId, LedgerView] = {}
+        """Least recently used first."""
+        self._own: dict[LedgerId, LedgerView] = {}
+        """Ledgers this leader writes."""
+
+    def add_own(self, writer: Writer, active: ActiveSegment) -> None:
+        """A ledger that this leader writes: read it through its writer, search its own index."""
+        self._own[writer.ledger_id] = LedgerView(
+            writer.reader(), active.offsets, active.timestamps, self._services.limits
+        )
+
+    def on_sealed(self, ledger_id: LedgerId) -> None:
+        """A ledger of ours is closed: it is one of many now, kept open while it is used."""
+        view = self._own.pop(ledger_id, None)
+        if view is not None:
+            self._views[ledger_id] = view
+
+    def forget(self, ledger_ids: list[LedgerId]) -> None:
+        """Ledgers that left the list."""
+        for ledger_id in ledger_ids:
+            self._own.pop(ledger_id, None)
+            self._views.pop(ledger_id, None)
+
+    async def read(
+        self, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
+    ) -> Fetched:
+        """Return whole batches from the one that holds `offset` on, all of them below `limit`.
+
+        At most `size_max` bytes, except that `at_least_one` batch comes whatever its size.
+        Raises LogReadFailed, LogCorrupt.
+        """
+        listed = self._segments()
+        if offset >= limit:
+            return Fetched([], offset, 0)
+        view = await self._view(listed.segments[listed.locate(offset)])
+        return await self._read_ledger(view, offset, limit, size_max, at_least_one=at_least_one)
+
+    async def find_timestamp(
+        self, timestamp_ms: int, log_start: Offset, limit: Offset, active: ActiveSegment
+    ) -> tuple[Offset, int] | None:
+        """Return (offset, timestamp) of the first record in range that is not older.
+
+        Raises LogReadFailed, LogCorrupt.
+        """
+        if log_start >= limit:
+            return None
+        listed = self._segments()
+        for segment in listed.segments[listed.locate(log_start) :]:
+            if segment.facts is not None:
+                newest: float = segment.facts.max_timestamp_ms
+            elif segment.ledger_id == active.ledger_id:
+                newest = active.max_timestamp_ms
+            else:
+                newest = float("inf")
+            if newest < timestamp_ms:
+                continue
+            view = await self._view(segment)
+            found = await self._scan(view, timestamp_ms, log_start, limit)
+            if found is not None:
+                return found
+        return None
+
+    async def _view(self, segment: Segment) -> LedgerView:
+        view = self._own.get(segment.ledger_id)
+        if view is not None:
+            return view
+        view = self._views.pop(segment.ledger_id, None)
+        if view is None:
+            try:
+                reader = await self._services.ledgers.open(segment.ledger_id)
+            except LedgerError as error:
+                raise LogReadFailed(f"ledger {segment.ledger_id}: {error!r}") from error
+            view = await LedgerView.of_closed(reader, self._services.limits)
+        self._views[segment.ledger_id] = view
+        while len(self._views) > self._services.limits.readers_max:
+            del self._views[next(iter(self._views))]
+        return view
+
+    async def _read_ledger(
+        self, view: LedgerView, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
+    ) -> Fetched:
+        last = view.reader.last_entry
+        entry_id, span = await view.find(offset)
+        count = span - 1 + view.run_length(size_max)
+        buffers: list[Buffer] = []
+        size = 0
+        reached = offset
+        while entry_id <= last and not buffers:
+            until = EntryId(min(last, entry_id + count - 1))
+            for entry in await view.read(entry_id, until):
+                for batch, header in _batches(entry):
+                    if header.next_offset <= offset:
+                        continue
+                    too_large = size + header.size > size_max and (buffers or not at_least_one)
+                    if header.next_offset > limit or too_large:
+                        view.learn(entry)
+                        return Fetched(buffers, reached, size)
+                    buffers.append(batch)
+                    size += header.size
+                    reached = header.next_offset
+            entry_id = EntryId(until + 1)
+        if not buffers:
+            raise LogCorrupt(f"ledger {view.reader.ledger_id} has no batch at offset {offset}")
+        return Fetched(buffers, reached, size)
+
+    async def _scan(
+        self, view: LedgerView, timestamp_ms: int, log_start: Offset, limit: Offset
+    ) -> tuple[Offset, int] | None:
+        """Go through the batches from the last place that is certainly before the timestamp."""
+        entry_id = view.before_timestamp(timestamp_ms)
+        count = view.run_length(_SCAN_BYTES)
+        while entry_id <= view.reader.last_entry:
+            until = EntryId(min(view.reader.last_entry, entry_id + count - 1))
+            for entry in await view.read(entry_id, until):
+                for batch, header in _batches(entry):
+                    if header.next_offset > limit:
+                        return None
+                    if header.max_timestamp < timestamp_ms or header.next_offset <= log_start:
+                        continue
+                    found = _search_batch(batch, header, timestamp_ms, log_start)
+                    if found is not None:
+                        return found
+            entry_id = EntryId(until + 1)
+        return None
+
+
+def _batches(entry: Entry) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """Walk the batches of an entry; an internal entry has none."""
+    if is_internal(entry.payload):
+        return
+    for at, header in batch_headers(entry.payload):
+        yield entry.payload[at : at + header.size], header
+
+
+def _search_batch(
+    batch: memoryview, header: BatchHeader, timestamp_ms: int, log_start: Offset
+) -> tuple[Offset, int] | None:
+    """Return the first record that is not older; the broker opens a batch here and nowhere else."""
+    if header.has_log_append_time:
+        return max(header.base_offset, log_start), header.max_timestamp
+    try:
+        for record in records(batch):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= log_start:
+                return record.offset, record.timestamp_ms
+    except RemoteProtocolError as error:
+        raise LogCorrupt(f"records at offset {header.base_offset}: {error}") from error
+    return None

@@ -1,0 +1,244 @@
+"""Changes of the segment list while leading: roll, trim, close.
+
+This file is the only home of the leader's compare-and-sets and of the order of steps around
+them. One change at a time; each begins from the version that the last one left. A change that
+finds another version ends the leadership: somebody else has taken over.
+
+    roll   create the next ledger -> list it -> hold appends until the previous ledger has
+           confirmed all it was sent -> switch -> close the previous ledger -> list its facts.
+           Until the switch appends go on in the previous ledger. The next roll begins after
+           the last step, so that never more than the last two listed ledgers are open.
+    trim   list without the oldest segments -> delete their ledgers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.core.log_limits import SegmentLimits
+from broker.core.retention import expired_count, trimmed_start
+from broker.core.segments import SegmentFacts, SegmentList
+from broker.core.topology import TopicInfo
+from broker.errors import BrokerError, LeadershipLost, NotEnoughReplicas, NotLeader
+from broker.ledgers import Writer
+from broker.log_reader import LogReader
+from broker.log_services import LogServices
+from broker.opening import Opened, create_ledger
+from broker.segment_node import SegmentNode
+from broker.write_path import WritePath
+from client.errors import ConnectionLoss, LedgerError, MetadataError, NoSuchLedger
+from client.ids import Offset
+
+_LOG = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+"""How long a failed roll, or the closing of a rolled ledger, waits before it is tried again."""
+
+
+class SegmentChanges:
+    """The segment list of a led partition, and the only way to change it."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        topic: TopicInfo,
+        index: int,
+        opened: Opened,
+        write: WritePath,
+        resign: Callable[[str], None],
+    ) -> None:
+        """`resign` ends the leadership at once."""
+        self.segments: SegmentList = opened.segments
+        self.reader = LogReader(services, lambda: self.segments)
+        self.reader.add_own(opened.writer, write.active)
+        self._version = opened.version
+        self._services = services
+        self._topic = topic
+        self._index = index
+        self._write = write
+        self._resign = resign
+        self._node = SegmentNode(services.store, topic, index)
+        self._lock = asyncio.Lock()
+        self._ended = False
+        self._roll_task: asyncio.Task[None] | None = None
+        self._roll_not_before_s = float("-inf")
+
+    @property
+    def sealed_bytes(self) -> int:
+        """Bytes in sealed segments."""
+        return sum(item.facts.size_bytes for item in self.segments.segments if item.facts)
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """Largest timestamp in sealed segments; -1: none."""
+        facts = [item.facts for item in self.segments.segments if item.facts is not None]
+        return max((item.max_timestamp_ms for item in facts), default=-1)
+
+    def roll_soon(self) -> None:
+        """Roll in the background, unless that is happening already or has just failed."""
+        loop = asyncio.get_running_loop()
+        if self._ended or self._roll_task is not None or loop.time() < self._roll_not_before_s:
+            return
+        self._roll_task = loop.create_task(self._roll_in_background(), name="roll")
+
+    async def roll(self) -> None:
+        """Continue the log in a new ledger.
+
+        Raises NotEnoughReplicas (the log goes on in the present one), NotLeader, LeadershipLost.
+        """
+        async with self._lock:
+            writer = await self._list_next_ledger()
+            try:
+                self._write.finish_segment()
+                previous = self._write.hold(writer.ledger_id)
+                self.reader.add_own(writer, self._write.active)
+                await self._write.drained()
+                previous_writer = self._write.switch(writer)
+            except LedgerError as error:
+                raise self._lost(f"add failed while rolling: {error!r}") from error
+            await self._seal(previous_writer, previous.facts())
+
+    async def trim(self, log_start: Offset) -> None:
+        """Move the log start up, and drop the segments below it. Raises NotLeader."""
+        async with self._lock:
+            start = max(log_start, self._write.offsets.log_start)
+            ends = [item.end_offset for item in self.segments.segments[:-1]]
+            count = 0
+            if self._write.has_own_snapshot:
+                count = sum(1 for end in ends if end is not None and end <= start)
+            if count or start > self._write.offsets.log_start:
+                await self._trim(count, start)
+
+    async def trim_expired(self, limits: SegmentLimits, now_ms: int) -> None:
+        """Drop the segments that retention allows to go; not now, if a change is under way.
+
+        Raises NotLeader.
+        """
+        if self._lock.locked():
+            return
+        async with self._lock:
+            if not self._write.has_own_snapshot:
+                return
+            count = expired_count(
+                self.segments, limits, active_bytes=self._write.active.size_bytes, now_ms=now_ms
+            )
+            if count:
+                await self._trim(count, trimmed_start(self.segments, count))
+
+    async def confirm(self) -> None:
+        """Ask the metadata store whether we still lead. Raises NotLeader if not, or unknown."""
+        try:
+            found, _ = await self._node.read_back()
+        except MetadataError as error:
+            raise NotLeader(f"leadership is in doubt: {error!r}") from error
+        if found.leader_epoch != self.segments.leader_epoch:
+            raise self._lost("another leader opened the partition")
+
+    async def close(self) -> None:
+        """End in peace: everything accepted confirmed, a last snapshot, the ledger closed.
+
+        Raises LedgerError, MetadataError, BrokerError; then the next leader recovers.
+        """
+        async with self._lock:
+            self._require_leading()
+            self._write.finish_segment()
+            await self._write.drained()
+            await self._write.writer.close()
+
+    def end(self) -> None:
+        """Leadership is over: nothing changes the list from here any more."""
+        self._ended = True
+        if self._roll_task is not None and self._roll_task is not asyncio.current_task():
+            self._roll_task.cancel()
+
+    async def wait_ended(self) -> None:
+        """Wait for the background roll to be over."""
+        task = self._roll_task
+        if task is not None and task is not asyncio.current_task():
+            await asyncio.wait([task])
+
+    async def _roll_in_background(self) -> None:
+        try:
+            await self.roll()
+        except BrokerError as error:
+            _LOG.warning("roll.failed %s error=%r", self._name, error)
+            self._roll_not_before_s = asyncio.get_running_loop().time() + _RETRY_S
+        finally:
+            self._roll_task = None
+
+    async def _list_next_ledger(self) -> Writer:
+        self._require_leading()
+        epoch = self.segments.leader_epoch
+        try:
+            writer = await create_ledger(self._services, self._topic, self._index, epoch)
+        except (LedgerError, MetadataError) as error:
+            raise NotEnoughReplicas(f"{self._name}: no next ledger: {error!r}") from error
+        now_ms = self._services.clock.now_ms()
+        try:
+            await self._change(self.segments.rolled(writer.ledger_id, now_ms))
+        except BaseException:
+            writer.abandon()
+            raise
+        _LOG.info("roll.listed %s ledger=%d", self._name, writer.ledger_id)
+        return writer
+
+    async def _seal(self, previous: Writer, facts: SegmentFacts) -> None:
+        """Close the previous ledger, however long it takes, and list what is known of it."""
+        self.segments = self.segments.sealed(facts)
+        while True:
+            self._require_leading()
+            try:
+                await previous.close()
+                break
+            except ConnectionLoss as error:
+                _LOG.warning("roll.close_failed %s error=%r", self._name, error)
+            except (LedgerError, MetadataError) as error:
+                raise self._lost(f"ledger {previous.ledger_id} not ours: {error!r}") from error
+            await asyncio.sleep(_RETRY_S)
+        await self._change(self.segments)
+        self.reader.on_sealed(previous.ledger_id)
+        _LOG.info(
+            "roll.sealed %s ledger=%d last_offset=%d bytes=%d",
+            self._name,
+            previous.ledger_id,
+            facts.last_offset,
+            facts.size_bytes,
+        )
+
+    async def _trim(self, count: int, log_start: Offset) -> None:
+        dropped = [item.ledger_id for item in self.segments.segments[:count]]
+        await self._change(self.segments.trimmed(count, log_start))
+        self._write.offsets.on_trimmed(log_start)
+        self.reader.forget(dropped)
+        _LOG.info("trim %s log_start=%d ledgers=%s", self._name, log_start, dropped)
+        for ledger_id in dropped:
+            try:
+                await self._services.ledgers.delete(ledger_id)
+            except NoSuchLedger:
+                continue
+            except (LedgerError, MetadataError) as error:
+                _LOG.warning("trim.orphan %s ledger=%d error=%r", self._name, ledger_id, error)
+
+    async def _change(self, segments: SegmentList) -> None:
+        """Make the change, or end the leadership. Raises LeadershipLost."""
+        self._require_leading()
+        try:
+            self._version = await self._node.change(segments, self._version)
+        except MetadataError as error:
+            raise self._lost(f"the segment list is not ours: {error!r}") from error
+        self.segments = segments
+
+    def _require_leading(self) -> None:
+        if self._ended:
+            raise NotLeader(f"{self._name} is not led here any more")
+
+    def _lost(self, reason: str) -> LeadershipLost:
+        self._resign(reason)
+        return LeadershipLost(f"{self._name}: {reason}")
+
+    @property
+    def _name(self) -> str:
+        return f"partition={self._topic.name}-{self._index}"
