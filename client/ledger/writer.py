@@ -23,6 +23,7 @@ from client.errors import (
     LedgerError,
     LedgerFenced,
     MetadataError,
+    Outcome,
     WriteFailed,
 )
 from client.ids import BookieId, EntryId, LedgerId
@@ -235,7 +236,7 @@ class LedgerWriter:
                     self._change_task.add_done_callback(_surface_bug)
                 case Failed(first, last, error):
                     self._on_failed(error)
-                    self._report(_Report(first, last, error))
+                    self._report(_Report(first, last, _of_pending(error)))
 
     def _report(self, report: _Report) -> None:
         """Call `on_done` of a run of adds; when called from inside one, after the runs before."""
@@ -402,6 +403,19 @@ class _OwnView:
     async def reload(self) -> bool:
         """No: whoever changes the ensemble tells this writer's metadata."""
         return False
+
+
+def _of_pending(error: LedgerError) -> LedgerError:
+    """Return what adds that were sent are told when `error` ends the writer.
+
+    Whatever the reason, some bookies may have stored them, and recovery may keep them: their
+    outcome is unknown, also where that of the failed step (no replacement found) is certain.
+    """
+    if error.outcome is Outcome.UNKNOWN:
+        return error
+    unknown = WriteFailed(f"the writer ended: {error!r}")
+    unknown.__cause__ = error
+    return unknown
 
 
 def _failed(task: asyncio.Task[None]) -> bool:
