@@ -46,6 +46,10 @@ class World(Protocol):
         """Make a host's disk slower by a factor (1 is normal)."""
         ...
 
+    def calm_disk(self, host: Host) -> None:
+        """Make a host's disk normal and without heavy tails."""
+        ...
+
 
 class Nemesis:
     """Makes faults in one schedule."""
@@ -89,14 +93,15 @@ class Nemesis:
                 volume.capacity_bytes = 1 << 40
                 volume.flip_read_p = 0.0
                 volume.fail_syncs = 0
-                world.slow_down(host, 1.0)
+                world.calm_disk(host)
             process = host.process
             if process is not None and process.alive and process.paused:
                 self._resume(process)
             if not host.running:
                 world.boot(host)
         world.net.heal_all()
-        world.store.thaw()
+        world.net.calm_down()
+        world.store.calm_down()
         world.store.links_changed()
 
     # ---------------------------------------------------------------- choosing

@@ -12,7 +12,7 @@ import asyncio
 import math
 import socket
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.hosts import PROCESS, Host, Process
@@ -226,6 +226,8 @@ class SimNet:
             if syn.end is not None:
                 self.send_reset(syn.end)
             raise
+        if end.dead or end.is_closing():
+            raise ConnectionResetError(104, "connection reset by peer")
         protocol = factory()
         end.set_protocol(protocol)
         connected = self.loop.create_future()
@@ -348,6 +350,13 @@ class SimNet:
         """Mend every link."""
         self._cuts.clear()
         self.release_held()
+
+    def calm_down(self) -> None:
+        """From now on, no delay has a heavy tail."""
+        self.options = replace(self.options, tail_p=0.0, slow_p=0.0)
+        slowest_s = 4 * self.options.latency_s
+        for end in self._connections.values():
+            end.pipe.delay_base_s = min(end.pipe.delay_base_s, slowest_s)
 
     def release_held(self) -> None:
         """Schedule retransmission of everything that no longer has a cut in its way."""

@@ -9,7 +9,7 @@ requests and lost answers, and lets servers lag.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from client.metadata.memory import Fault, MemoryCluster, MemoryStore, Operation
@@ -146,6 +146,11 @@ class SimMetadata:
         """Let every server catch up."""
         for store in self._stores:
             self.cluster.thaw(store)
+
+    def calm_down(self) -> None:
+        """From now on, no request or answer is lost or very late."""
+        self.options = replace(self.options, tail_p=0.0, lose_request_p=0.0, lose_reply_p=0.0)
+        self.thaw()
 
     def expire(self, process: Process) -> None:
         """End a process' sessions at the server."""

@@ -73,7 +73,6 @@ class SimTransport(asyncio.Transport):
         "_outbox_size",
         "_paused_reading",
         "_paused_writing",
-        "_pipe",
         "_protocol",
         "_pump_queued",
         "_received_size",
@@ -84,6 +83,7 @@ class SimTransport(asyncio.Transport):
         "net",
         "number",
         "peer",
+        "pipe",
         "process",
         "remote",
         "tap",
@@ -115,7 +115,7 @@ class SimTransport(asyncio.Transport):
         """The kernel no longer knows this end (killed process, lost power, aborted)."""
         self.tap: Tap | None = None
         """Hears what this end's process is given and what it writes."""
-        self._pipe = Pipe(self)
+        self.pipe = Pipe(self)
         self._protocol: Any = None
         self._events: deque[tuple[str, Any]] = deque()
         self._handle = Handle(self._pump, (), process.context, process)
@@ -216,7 +216,7 @@ class SimTransport(asyncio.Transport):
             return
         self._eof_written = True
         if not self._outbox:
-            self._pipe.send_flag("fin")
+            self.pipe.send_flag("fin")
 
     def close(self) -> None:
         if self._closing or self._lost:
@@ -242,7 +242,7 @@ class SimTransport(asyncio.Transport):
 
     def _transmit(self, data: Buffer) -> None:
         self._unread += len(data)
-        self._pipe.send(data)
+        self.pipe.send(data)
 
     def _room_again(self) -> None:
         """Kernel: the peer has read something; move waiting bytes onto the wire."""
@@ -264,7 +264,7 @@ class SimTransport(asyncio.Transport):
             if self._closing:
                 self._finish_close(None)
             elif self._eof_written:
-                self._pipe.send_flag("fin")
+                self.pipe.send_flag("fin")
 
     # ---------------------------------------------------------------- the kernel's side
 
@@ -291,7 +291,7 @@ class SimTransport(asyncio.Transport):
         self.dead = True
         self._outbox.clear()
         self._outbox_size = 0
-        self._pipe.clear()
+        self.pipe.clear()
         self._push("lost", error)
 
     def die(self, *, power_loss: bool) -> None:
@@ -303,10 +303,10 @@ class SimTransport(asyncio.Transport):
         self._outbox_size = 0
         self._events.clear()
         if power_loss:
-            self._pipe.lose_some()
+            self.pipe.lose_some()
         else:
             reset = self._received_size or self.net.random() < 0.5
-            self._pipe.send_flag("rst" if reset else "fin")
+            self.pipe.send_flag("rst" if reset else "fin")
 
     def _notice_loss(self) -> None:
         """A write into a broken connection tells a protocol that has paused reading."""
@@ -318,7 +318,7 @@ class SimTransport(asyncio.Transport):
     # ---------------------------------------------------------------- closing
 
     def _finish_close(self, error: Exception | None) -> None:
-        self._pipe.send_flag("fin")
+        self.pipe.send_flag("fin")
         if not self._lost:
             self._push("lost", error)
 
@@ -328,7 +328,7 @@ class SimTransport(asyncio.Transport):
         self._closing = True
         self._outbox.clear()
         self._outbox_size = 0
-        self._pipe.send_flag("rst")
+        self.pipe.send_flag("rst")
         self.dead = True
         self._push("lost", error)
 
@@ -412,7 +412,7 @@ class SimTransport(asyncio.Transport):
     def _on_eof(self, _: None) -> None:
         if self._closing or self._lost:
             return
-        if not self._protocol.eof_received():
+        if self._protocol is None or not self._protocol.eof_received():
             self.close()
 
     def _on_resume(self, _: None) -> None:
@@ -427,4 +427,5 @@ class SimTransport(asyncio.Transport):
         self._closing = True
         self._events.clear()
         self.net.forget(self)
-        self._protocol.connection_lost(error)
+        if self._protocol is not None:
+            self._protocol.connection_lost(error)

@@ -74,6 +74,14 @@ class SimFile:
         if self.volume.rng.random() < 0.5:
             self._revert()
 
+    def uncache(self) -> None:
+        """Drop clean pages: what a failed sync left in the cache only is gone."""
+        content = bytearray(self.durable)
+        for write in self.dirty:
+            _apply(content, write)
+        self.volume.used_bytes += len(content) - len(self.cached)
+        self.cached = content
+
     def power_lost(self) -> None:
         """Keep what the platter has."""
         rng, dirty = self.volume.rng, self.dirty
@@ -185,6 +193,13 @@ class Volume:
     def sync_names(self) -> None:
         """Make all name changes durable (a directory's fsync)."""
         self._undo_names.clear()
+
+    def take_sync_failure(self) -> bool:
+        """Whether the sync under way fails; a planned failure is used up."""
+        if self.fail_syncs > 0:
+            self.fail_syncs -= 1
+            return True
+        return False
 
     def damaged(self, data: bytes) -> bytes:
         """Flip one bit of what a read returns, with the probability now in force."""

@@ -1,0 +1,64 @@
+"""Runs a batch of schedules in this process, with everything around them kept deterministic.
+
+The garbage collector is off inside a schedule, because a collection would run destructors at a
+moment that depends on memory; it runs between schedules. Tripwires are armed, warnings of
+coroutines that a simulated crash left behind are silenced.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation import ledger_world, mutants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.result import Result
+
+WORLDS: dict[str, Callable[..., Result]] = {
+    "ledger": ledger_world.run_schedule,
+}
+_COLLECT_EVERY = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Schedules to run in one go."""
+
+    world: str
+    seeds: range
+    mutant: str = ""
+    log: bool = False
+
+
+def run(job: Job) -> list[Result]:
+    """Run all schedules of a job, in order, stopping at the first violation of each."""
+    run_schedule = WORLDS[job.world]
+    results = []
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    logging.disable(logging.NOTSET if job.log else logging.WARNING)
+    gc.disable()
+    try:
+        with warnings.catch_warnings(), mutants.planted(job.mutant):
+            warnings.simplefilter("ignore")
+            for number, seed in enumerate(job.seeds):
+                start_s = time.process_time()
+                result = run_schedule(seed, log=job.log)
+                result.cpu_s = time.process_time() - start_s
+                results.append(result)
+                if number % _COLLECT_EVERY == _COLLECT_EVERY - 1:
+                    gc.collect()
+    finally:
+        gc.enable()
+        gc.collect()
+        logging.disable(logging.NOTSET)
+        sys.unraisablehook = hook
+    return results
