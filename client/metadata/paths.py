@@ -10,6 +10,7 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
     /quire/partitions/<topic id>/<n>             JSON segment list; its CAS commits every takeover
     /quire/partitions/<topic id>/<n>/owner       ephemeral, JSON {broker, incarnation}
     /quire/producer_ids                          next block of producer ids, by CAS
+    /quire/deleted/<topic id>                    tombstone of a topic whose ledgers still go
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ BROKERS: Final = f"{QUIRE_ROOT}/brokers"
 TOPICS: Final = f"{QUIRE_ROOT}/topics"
 PARTITIONS: Final = f"{QUIRE_ROOT}/partitions"
 PRODUCER_IDS: Final = f"{QUIRE_ROOT}/producer_ids"
+DELETED: Final = f"{QUIRE_ROOT}/deleted"
 
 _SHORT_LEDGER_ID_MAX: Final = 2**31 - 1
 
@@ -53,6 +55,11 @@ def partition(topic_id: str, index: int) -> str:
 def partition_owner(topic_id: str, index: int) -> str:
     """Ephemeral of the broker that leads a partition."""
     return f"{PARTITIONS}/{topic_id}/{index}/owner"
+
+
+def deleted_topic(topic_id: str) -> str:
+    """Tombstone of a deleted topic; it goes when the last ledger is gone."""
+    return f"{DELETED}/{topic_id}"
 
 
 def layout(root: str = LEDGERS_ROOT) -> str:
