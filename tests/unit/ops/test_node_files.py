@@ -1,0 +1,34 @@
+"""What `quire up` writes for its nodes is what the programs read."""
+
+from pathlib import Path
+
+from broker.config import BrokerConfig
+from client.config import load
+from ops.node_files import broker_settings, write_toml
+
+
+def test_a_broker_reads_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "broker-1.toml"
+    write_toml(
+        file,
+        broker_settings(
+            node_id=1, port=9093, admin_port=9641, zookeeper=["a:1", "b:2"], bookie_count=2
+        ),
+    )
+    config = load(BrokerConfig, toml_path=file, env_prefix="QUIRE_BROKER_", environ={})
+    assert (config.node_id, config.port, config.admin_port) == (1, 9093, 9641)
+    assert config.zookeeper == ("a:1", "b:2")
+    assert (config.default_replication_factor, config.default_min_insync_replicas) == (2, 2)
+
+
+def test_a_single_bookie_means_single_copies(tmp_path: Path) -> None:
+    settings = broker_settings(node_id=0, port=1, admin_port=2, zookeeper=["z:1"], bookie_count=1)
+    assert settings["default_replication_factor"] == 1
+    assert settings["default_min_insync_replicas"] == 1
+
+
+def test_awkward_text_survives(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    write_toml(file, {"rack": 'a"b\\c é', "node_id": 3})
+    config = load(BrokerConfig, toml_path=file, env_prefix="Q_", environ={})
+    assert (config.rack, config.node_id) == ('a"b\\c é', 3)
