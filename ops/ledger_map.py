@@ -23,7 +23,7 @@ class LedgerPlace(NamedTuple):
     topic: str
     partition: int
     segment: Segment
-    index: int
+    position: int
     """Its place in the partition's segment list, from 0."""
     segment_count: int
 
@@ -45,8 +45,8 @@ async def places(store: MetadataStore) -> AsyncIterator[LedgerPlace]:
             except NoNode:
                 continue  # nobody has opened it yet
             segments = decode_segments(node.data).segments
-            for index, segment in enumerate(segments):
-                yield LedgerPlace(name, partition, segment, index, len(segments))
+            for position, segment in enumerate(segments):
+                yield LedgerPlace(name, partition, segment, position, len(segments))
 
 
 async def find(store: MetadataStore, ledger_id: LedgerId) -> LedgerPlace | None:

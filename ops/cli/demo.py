@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 import click
 
+from client.errors import QuireError
 from ops.cli.console import EXIT_FAILED, json_option, print_json, run
 from ops.demo import sources
 from ops.demo.cluster import BOOKIE_COUNT, BROKER_COUNT, OwnCluster
@@ -43,9 +45,17 @@ def demo(source: Path | None, as_json: bool) -> None:
     reports: list[Report] = []
 
     async def work() -> None:
-        with tempfile.TemporaryDirectory(prefix="quire-demo-") as scratch:
-            reports.append(await _tell(folder, display, Path(scratch)))
+        scratch = Path(tempfile.mkdtemp(prefix="quire-demo-"))
+        try:
+            reports.append(await _tell(folder, display, scratch))
+        except QuireError:
+            display.say(f"the logs are kept in {scratch}")
+            raise
         display.report(reports[0])
+        if reports[0].verdict.good:
+            shutil.rmtree(scratch)
+        else:
+            display.say(f"the logs and all data are kept in {scratch}")
         if as_json:
             print_json(reports[0].as_json())
 

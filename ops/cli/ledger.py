@@ -214,7 +214,7 @@ def _belongs_to(place: LedgerPlace | None) -> str:
         return "no topic"
     return (
         f"topic {place.topic}, partition {place.partition}, "
-        f"segment {place.index + 1} of {place.segment_count}"
+        f"segment {place.position + 1} of {place.segment_count}"
     )
 
 
@@ -271,7 +271,7 @@ def _place_as_json(place: LedgerPlace) -> dict[str, object]:
         "ledger": segment.ledger_id,
         "topic": place.topic,
         "partition": place.partition,
-        "segment": place.index,
+        "segment": place.position,
         "base_offset": segment.base_offset,
         "last_offset": segment.facts.last_offset if segment.facts else None,
         "leader_epoch": segment.leader_epoch,
