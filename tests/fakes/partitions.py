@@ -34,7 +34,7 @@ class FakeLog:
             topic_id=uuid.UUID(int=1),
             partition_count=1,
             replication_factor=1,
-            config=TopicConfig.of({}),
+            config=TopicConfig.parse({}),
             internal=True,
         )
         self.index = index
@@ -135,7 +135,7 @@ class FakePartition:
                 self._waits.append((above, call))
 
     def lose(self, surviving: int = 0) -> None:
-        """Lose the leadership; the first `surviving` pending appends are in the log all the same."""
+        """Lose the leadership; `surviving` pending appends, the oldest, stay in the log."""
         self.is_open = False
         pending, self._pending = self._pending, []
         for append, batch in pending[:surviving]:

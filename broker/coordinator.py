@@ -1,0 +1,438 @@
+"""The coordinator of the groups of one partition: carries out what `broker.core.group_shard` asks.
+
+This file is the only home of a coordinator's life around its core:
+
+    LOADING ──log read to its end──▶ ACTIVE ──log failed──▶ LOADING
+       │                               │
+       └────── leadership lost ────────┴──────▶ CLOSED        (or FAILED: the log is damaged)
+
+A handler's request becomes a call of the shard; its effects are carried out in order: replies
+resolve the waiting call, appends go to the log, and when an append is durable its records are
+replayed and the shard goes on. Nothing is answered from state that is not durable, so a second
+coordinator that reads the same log takes over in mid-sentence. One timer serves all deadlines.
+
+Whoever asks while the log is being read gets CoordinatorLoading, with Kafka's two exceptions:
+heartbeats are waved through, and a Sync is told to rejoin, because old clients know no other
+answer. A broker that is not sure of its metadata session does not answer questions about state,
+which may be somebody else's by now; it still keeps its members' sessions alive.
+
+The log is bounded. After enough bytes a copy of all live state is appended behind the rest,
+group by group, and when it is durable what lies before is deleted. A crash in between leaves a
+longer log and nothing else.
+
+Sources: Kafka's CoordinatorRuntime; KIP-848 on why coordinators replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from broker.core.group_offsets import GroupOffsets, TopicPartition
+from broker.core.group_shard import GroupShard, Outcomes
+from broker.core.group_types import (
+    Append,
+    Commit,
+    GroupConfig,
+    GroupDescription,
+    GroupState,
+    Heartbeat,
+    Join,
+    JoinReply,
+    Leaving,
+    Now,
+    OffsetToCommit,
+    Reply,
+    ShardEffects,
+    Sync,
+    SyncReply,
+    Token,
+)
+from broker.errors import (
+    BrokerError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    GroupError,
+    LeadershipError,
+    LogError,
+    NotCoordinator,
+    RebalanceInProgress,
+)
+from broker.group_log import GroupLog
+from client.errors import QuireError
+from client.ids import Clock
+
+if TYPE_CHECKING:
+    from broker.partition import Partition
+
+_LOG = logging.getLogger(__name__)
+
+COPY_BYTES_MIN: Final = 16 * 1024 * 1024
+"""Log growth after which live state is copied. Lower: shorter loads, more writing."""
+
+COPY_GROWTH: Final = 4
+"""The log also has to outgrow the last copy by this factor, so that copying stays cheap."""
+
+_COPY_IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
+_RETRY_S_MIN: Final = 0.1
+_RETRY_S_MAX: Final = 5.0
+
+
+class Phase(enum.Enum):
+    """Where a coordinator stands."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+class Coordinator:
+    """Serves the groups of one led partition, from `start` to `close`."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        config: GroupConfig,
+        *,
+        clock: Clock,
+        new_member_id: Callable[[str], str],
+        copy_bytes_min: int = COPY_BYTES_MIN,
+    ) -> None:
+        """Prepare; `start` begins to read the log."""
+        self.partition = partition
+        self.phase = Phase.LOADING
+        self._config = config
+        self._clock = clock
+        self._new_member_id = new_member_id
+        self._copy_bytes_min = copy_bytes_min
+        self._copied_bytes = 0
+        self._shard = GroupShard(config, new_member_id)
+        self._log = GroupLog(partition, self._on_log_failed)
+        self._calls: dict[Token, asyncio.Future[object]] = {}
+        self._last_token = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._copying: asyncio.Task[None] | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to read the log."""
+        self._loading = asyncio.get_running_loop().create_task(
+            self._load(), name=f"load {self._name}"
+        )
+
+    def close(self) -> None:
+        """Stop serving: everything that waits is told to look for another coordinator."""
+        if self.phase is Phase.CLOSED:
+            return
+        self.phase = Phase.CLOSED
+        for task in (self._loading, self._copying):
+            if task is not None:
+                task.cancel()
+        self._give_up(NotCoordinator(f"{self._name} is no longer coordinated here"))
+        _LOG.info("coordinator.closed partition=%s", self._name)
+
+    # --- membership ---------------------------------------------------------------------------
+
+    async def join(self, request: Join) -> JoinReply:
+        """Carry out a JoinGroup; waits for the rebalance. Raises BrokerError."""
+        reply = await self._ask(lambda token, now: self._shard.join(request, token, now))
+        assert isinstance(reply, JoinReply)
+        return reply
+
+    async def sync(self, request: Sync) -> SyncReply:
+        """Carry out a SyncGroup; waits for the assignment. Raises BrokerError."""
+        if self.phase is Phase.LOADING:
+            raise RebalanceInProgress("the coordinator lost the rebalance that was under way")
+        reply = await self._ask(lambda token, now: self._shard.sync(request, token, now))
+        assert isinstance(reply, SyncReply)
+        return reply
+
+    def heartbeat(self, request: Heartbeat) -> None:
+        """Renew a member's session. Raises BrokerError."""
+        if self.phase is Phase.LOADING:
+            return
+        self._check()
+        error = self._shard.heartbeat(request, self._now())
+        self._arm()
+        self._check_leading()
+        if error is not None:
+            raise error
+
+    def leave(self, group_id: str, leaving: Sequence[Leaving]) -> Outcomes:
+        """Remove members. Returns an outcome for each. Raises BrokerError."""
+        self._check()
+        outcomes, effects = self._shard.leave(group_id, leaving, self._now())
+        self._perform(effects)
+        return outcomes
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    async def commit(
+        self, commit: Commit, offsets: Sequence[OffsetToCommit], *, retention_ms: int = -1
+    ) -> Outcomes:
+        """Commit offsets; durable on return. Returns an outcome for each. Raises BrokerError."""
+        return await self._ask_outcomes(
+            lambda token, now: self._shard.commit(
+                commit, offsets, token, now, retention_ms=retention_ms
+            )
+        )
+
+    def committed(self, group_id: str) -> GroupOffsets:
+        """Return a group's offsets, to be read at once. Raises BrokerError."""
+        self._check()
+        self._check_leading()
+        return self._shard.committed(group_id)
+
+    async def delete_offsets(self, group_id: str, keys: Sequence[TopicPartition]) -> Outcomes:
+        """Remove offsets. Returns an outcome for each. Raises BrokerError."""
+        return await self._ask_outcomes(
+            lambda token, _: self._shard.delete_offsets(group_id, keys, token)
+        )
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove the offsets of a topic that is gone, if this coordinator serves at present."""
+        if self.phase is Phase.ACTIVE:
+            self._perform(self._shard.delete_topic(topic))
+
+    # --- groups -------------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """Describe a group, None if there is none. Raises BrokerError."""
+        self._check()
+        self._check_leading()
+        return self._shard.describe(group_id)
+
+    def descriptions(self) -> list[GroupDescription]:
+        """Describe all groups. Raises BrokerError."""
+        self._check()
+        self._check_leading()
+        return self._shard.descriptions()
+
+    async def delete_groups(self, group_ids: Sequence[str]) -> Outcomes:
+        """Delete groups. Returns an outcome for each. Raises BrokerError."""
+        return await self._ask_outcomes(
+            lambda token, now: self._shard.delete_groups(group_ids, token, now)
+        )
+
+    def state_counts(self) -> dict[GroupState, int]:
+        """Count groups by state, for metrics."""
+        return self._shard.state_counts()
+
+    def group_offsets(self) -> list[tuple[str, GroupOffsets]]:
+        """Return (group id, durable offsets) of every group, for lag metrics."""
+        return [(one, self._shard.committed(one)) for one in self._shard.group_ids()]
+
+    def committed_topics(self) -> set[str]:
+        """Return the topics of which any group keeps offsets."""
+        return {key.topic for _, offsets in self.group_offsets() for key, _ in offsets}
+
+    # --- asking the shard ---------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return f"{self.partition.topic.name}-{self.partition.index}"
+
+    def _now(self) -> Now:
+        return Now(asyncio.get_running_loop().time(), self._clock.now_ms())
+
+    def _check(self) -> None:
+        if self.phase is Phase.LOADING:
+            raise CoordinatorLoading(self._name)
+        if self.phase is Phase.FAILED:
+            raise CoordinatorNotAvailable(f"the log of {self._name} cannot be read")
+        if self.phase is Phase.CLOSED:
+            raise NotCoordinator(self._name)
+
+    def _check_leading(self) -> None:
+        try:
+            self.partition.check_leading()
+        except LeadershipError as error:
+            raise NotCoordinator(str(error)) from error
+
+    async def _ask_outcomes(self, start: Callable[[Token, Now], ShardEffects]) -> Outcomes:
+        reply = await self._ask(start)
+        assert isinstance(reply, tuple)
+        return reply
+
+    async def _ask(self, start: Callable[[Token, Now], ShardEffects]) -> object:
+        self._check()
+        self._last_token += 1
+        token = Token(self._last_token)
+        effects = start(token, self._now())
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._calls[token] = future
+        self._perform(effects)
+        try:
+            return await future
+        finally:
+            self._calls.pop(token, None)
+
+    # --- carrying out -------------------------------------------------------------------------
+
+    def _perform(self, effects: ShardEffects) -> None:
+        shard = self._shard
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self._answer(effect)
+            elif not isinstance(effect, Append):
+                _LOG.info(
+                    "%s group=%s generation=%d members=%d reason=%s",
+                    effect.name, effect.group_id, effect.generation, effect.member_count,
+                    effect.reason,
+                )  # fmt: skip
+            elif shard is self._shard:  # or the log failed on the way, and the shard went with it
+                self._append(effect)
+        self._arm()
+
+    def _answer(self, reply: Reply) -> None:
+        future = self._calls.get(reply.token)
+        if future is None or future.done():
+            return  # whoever asked is gone
+        if isinstance(reply.result, BrokerError):
+            future.set_exception(reply.result)
+        else:
+            future.set_result(reply.result)
+
+    def _append(self, effect: Append) -> None:
+        shard = self._shard
+        now = self._now()
+        try:
+            self._log.append(effect.records, now.ms, lambda: self._on_durable(effect))
+        except BrokerError as error:
+            if shard is self._shard:
+                refusal = _as_group_error(error)
+                self._perform(shard.on_store_failed(effect.ticket, refusal, now))
+            return
+        self._copy_if_due()
+
+    def _on_durable(self, effect: Append) -> None:
+        for record in effect.records:
+            self._shard.replay(record)
+        self._perform(self._shard.on_stored(effect.ticket, self._now()))
+
+    def _arm(self) -> None:
+        at_s = self._shard.next_deadline() if self.phase is Phase.ACTIVE else None
+        if self._timer is not None:
+            if at_s is not None and self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if at_s is not None:
+            self._timer = asyncio.get_running_loop().call_at(at_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._perform(self._shard.on_deadline(self._now()))
+
+    def _on_log_failed(self, error: BrokerError) -> None:
+        """The log's end is unknown: forget everything and read it again, if we still lead it."""
+        if self.phase is not Phase.ACTIVE:
+            return
+        _LOG.warning("coordinator.log_failed partition=%s error=%r", self._name, error)
+        self.phase = Phase.LOADING
+        if self._copying is not None:
+            self._copying.cancel()
+        self._give_up(NotCoordinator(str(error)))
+        self.start()
+
+    def _give_up(self, error: GroupError) -> None:
+        shard, self._shard = self._shard, GroupShard(self._config, self._new_member_id)
+        self._log.close(error)
+        self._perform(shard.unload(error))
+        for future in self._calls.values():
+            if not future.done():
+                future.set_exception(error)
+
+    # --- loading ------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        pause_s = _RETRY_S_MIN
+        while True:
+            try:
+                await self._read_log()
+            except QuireError as error:
+                # A leadership in doubt may be confirmed again; if it is lost, `close` ends this.
+                if not error.retriable:
+                    _LOG.exception("coordinator.load_failed partition=%s", self._name)
+                    self.phase = Phase.FAILED
+                    return
+                _LOG.warning("coordinator.load_retried partition=%s error=%r", self._name, error)
+            else:
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _RETRY_S_MAX)
+
+    async def _read_log(self) -> None:
+        shard = GroupShard(self._config, self._new_member_id)
+        log = GroupLog(self.partition, self._on_log_failed)
+        started_s = asyncio.get_running_loop().time()
+        count = 0
+        async for found in log.read():
+            for record in found:
+                shard.replay(record)
+            count += len(found)
+            await asyncio.sleep(0)  # other partitions of this broker want to be served meanwhile
+        self._shard, self._log = shard, log
+        self.phase = Phase.ACTIVE
+        now = self._now()
+        _LOG.info(
+            "coordinator.active partition=%s records=%d bytes=%d groups=%d seconds=%.3f",
+            self._name, count, log.bytes_since_copy, len(shard.group_ids()), now.s - started_s,
+        )  # fmt: skip
+        self._perform(shard.loaded(now))
+        self._copy_if_due()
+
+    # --- bounding the log ---------------------------------------------------------------------
+
+    def _copy_if_due(self) -> None:
+        due = max(self._copy_bytes_min, COPY_GROWTH * self._copied_bytes)
+        if self._log.bytes_since_copy >= due and self._copying is None:
+            self._copying = asyncio.get_running_loop().create_task(
+                self._copy(), name=f"copy {self._name}"
+            )
+            self._copying.add_done_callback(self._on_copied)
+
+    def _on_copied(self, task: asyncio.Task[None]) -> None:
+        self._copying = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error  # a bug: the loop's exception handler reports it
+
+    async def _copy(self) -> None:
+        log, shard = self._log, self._shard
+        log.bytes_since_copy = 0
+        try:
+            # In a segment of its own, the copy lets everything before it go as whole ledgers.
+            await self.partition.roll()
+            await log.applied(log.sent_offset)
+            start = log.applied_offset
+            before = log.bytes_since_copy
+            for group_id in shard.group_ids():
+                # From the shard's answer to the append nothing may happen in between.
+                records = shard.snapshot(group_id)
+                if records:
+                    log.append(records, self._clock.now_ms(), lambda: None)
+                if log.in_flight_bytes >= _COPY_IN_FLIGHT_BYTES:
+                    await log.applied(log.sent_offset)
+            copied = log.bytes_since_copy - before
+            await log.applied(log.sent_offset)
+            await self.partition.delete_records(start)
+        except (BrokerError, QuireError) as error:
+            _LOG.warning("coordinator.copy_failed partition=%s error=%r", self._name, error)
+            return
+        self._copied_bytes = copied
+        _LOG.info("coordinator.copied partition=%s bytes=%d start=%d", self._name, copied, start)
+
+
+def _as_group_error(error: BrokerError) -> BrokerError:
+    """Say what a refused append means to a group's client."""
+    if isinstance(error, LeadershipError):
+        return NotCoordinator(str(error))
+    if isinstance(error, LogError):
+        return CoordinatorNotAvailable(str(error))
+    return error
