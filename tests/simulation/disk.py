@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LONGEST_S = 3.0
+"""No operation takes longer, so that a healed disk is soon a quick one."""
+
 
 class DiskTimes:
     """Delays of one host's disk; `factor` slows everything down."""
@@ -42,7 +45,7 @@ class DiskTimes:
         delay = -mean_s * math.log(1.0 - self._random())
         if options.tail_p and self._random() < options.tail_p:
             delay -= options.tail_s * math.log(1.0 - self._random())
-        return delay * self.factor
+        return min(delay * self.factor, _LONGEST_S)
 
 
 class SimDisk:

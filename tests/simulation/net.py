@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.simulation.loop import SimLoop
 
 _EPHEMERAL_PORTS_FROM = 40_000
+_CALM_WINDOW_BYTES = 256 * 1024
 _LOCAL_NAMES = frozenset({None, "", "0.0.0.0", "127.0.0.1", "localhost", "::"})
 
 
@@ -352,8 +353,10 @@ class SimNet:
         self.release_held()
 
     def calm_down(self) -> None:
-        """From now on, no delay has a heavy tail."""
-        self.options = replace(self.options, tail_p=0.0, slow_p=0.0)
+        """From now on, no delay has a heavy tail and no window is tiny."""
+        self.options = replace(
+            self.options, tail_p=0.0, slow_p=0.0, window_bytes=_CALM_WINDOW_BYTES
+        )
         slowest_s = 4 * self.options.latency_s
         for end in self._connections.values():
             end.pipe.delay_base_s = min(end.pipe.delay_base_s, slowest_s)
