@@ -44,15 +44,17 @@ class SessionLease:
         """The session is gone."""
         self._valid_until_s = float("-inf")
 
+    async def ask(self, store: MetadataStore) -> None:
+        """Ask the store once. Raises MetadataError."""
+        asked_s = asyncio.get_running_loop().time()
+        await store.exists(paths.BROKERS)
+        self.renew(asked_s)
+
     async def keep(self, store: MetadataStore) -> None:
-        """Ask the store again and again, until cancelled."""
-        loop = asyncio.get_running_loop()
+        """Ask again and again, until cancelled."""
         while True:
-            asked_s = loop.time()
+            await asyncio.sleep(self.session_timeout_s / _QUESTIONS_PER_TIMEOUT)
             try:
-                await store.exists(paths.BROKERS)
+                await self.ask(store)
             except MetadataError as error:
                 _LOG.warning("lease.unanswered error=%r", error)
-            else:
-                self.renew(asked_s)
-            await asyncio.sleep(self.session_timeout_s / _QUESTIONS_PER_TIMEOUT)

@@ -7,7 +7,7 @@ nothing: which step follows which is the core's business.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, NamedTuple, assert_never
 
 from broker.core.producer_state import ProducerState
@@ -80,13 +80,13 @@ class Opening:
         services: LogServices,
         topic: TopicInfo,
         index: int,
-        claim: Callable[[], Awaitable[bool]],
+        is_claimed: Callable[[], bool],
     ) -> None:
-        """`claim` gets hold of the owner ephemeral; false: it is not to be had."""
+        """`is_claimed`: whether we hold the owner ephemeral and are still wanted."""
         self._services = services
         self._topic = topic
         self._index = index
-        self._claim = claim
+        self._is_claimed = is_claimed
         self._node = SegmentNode(services.store, topic, index)
         self._takeover = Takeover()
         self._readers: dict[LedgerId, Reader] = {}
@@ -138,9 +138,9 @@ class Opening:
         takeover = self._takeover
         match step:
             case Claim():
-                if await self._claim():
+                if self._is_claimed():
                     return takeover.on_claimed()
-                return takeover.on_failed("another broker owns it")
+                return takeover.on_failed("not wanted any more")
             case ReadList():
                 return takeover.on_list(*await self._node.read())
             case Recover(ledger_id):

@@ -126,6 +126,7 @@ class Partition:
         self._log_append_time = config.log_append_time
         self._batch_limits = BatchLimits(
             batch_bytes_max=config.max_message_bytes,
+            entry_bytes_max=self._services.limits.entry_bytes_max,
             segment_bytes=config.segment_bytes,
             timestamp_before_max_ms=config.timestamp_before_max_ms,
             timestamp_after_max_ms=config.timestamp_after_max_ms,

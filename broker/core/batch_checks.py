@@ -46,6 +46,8 @@ class BatchLimits:
     """What a topic allows; sizes are whole batches with their header."""
 
     batch_bytes_max: int = 1_048_588
+    entry_bytes_max: int = 5_000_000
+    """What fits into a ledger entry, whatever the topic says."""
     segment_bytes: int = 1 << 30
     timestamp_before_max_ms: int = (1 << 63) - 1
     timestamp_after_max_ms: int = 3_600_000
@@ -72,12 +74,13 @@ def check_batch(
         raise InvalidRecord(f"record batch claims {size} bytes of {len(batch)}")
     if size > limits.segment_bytes:
         raise BatchTooLarge(f"record batch of {size} bytes, a segment has {limits.segment_bytes}")
+    size_max = limits.entry_bytes_max
+    if from_client:
+        size_max = min(size_max, limits.batch_bytes_max)
+    if size > size_max:
+        raise MessageTooLarge(f"record batch of {size} bytes, {size_max} are allowed")
     count = header.record_count
     if from_client:
-        if size > limits.batch_bytes_max:
-            raise MessageTooLarge(
-                f"record batch of {size} bytes, {limits.batch_bytes_max} are allowed"
-            )
         if crc_of(batch) != header.crc:
             raise CorruptBatch("record batch fails its CRC")
         _check_client_fields(header, limits, now_ms)

@@ -38,6 +38,9 @@ class LogLimits:
     index_interval_bytes: int = 64 * 1024
     """Distance of places in the sparse index of the segment being written."""
 
+    entry_bytes_max: int = 5_000_000
+    """Largest batch or snapshot: bookies take frames of 5 MiB (`nettyMaxFrameSizeBytes`)."""
+
     in_flight_bytes_max: int = 256 * 1024 * 1024
     """Appends wait for bookies up to this much in one partition, then are refused."""
 

@@ -57,7 +57,7 @@ class State(enum.Enum):
 
 
 class Claim(NamedTuple):
-    """Get hold of the owner ephemeral: a suggestion, so that few brokers duel."""
+    """Hold the owner ephemeral: a suggestion, so that few brokers duel."""
 
 
 class ReadList(NamedTuple):

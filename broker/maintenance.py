@@ -1,0 +1,48 @@
+"""What time alone makes due in the partitions led here: retention, rolls by age, expiry.
+
+This file is the only home of that clockwork; what is due is decided by the partition's cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from broker.errors import BrokerError
+from broker.partitions import Partitions
+from client.ids import Clock
+
+_LOG = logging.getLogger(__name__)
+
+
+class Maintenance:
+    """One task that visits every led partition once per interval."""
+
+    def __init__(self, partitions: Partitions, clock: Clock, *, interval_s: float) -> None:
+        self._partitions = partitions
+        self._clock = clock
+        self._interval_s = interval_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin the rounds."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="maintenance")
+
+    async def close(self) -> None:
+        """Stop, in the middle of a round if need be."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def visit_all(self) -> None:
+        """Make one round."""
+        for partition in self._partitions:
+            try:
+                await partition.maintain(self._clock.now_ms())
+            except BrokerError as error:
+                _LOG.warning("maintenance.failed partition=%s error=%r", partition.name, error)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            await self.visit_all()

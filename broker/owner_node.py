@@ -1,0 +1,100 @@
+"""The owner ephemeral of a partition: who holds it, and getting hold of it.
+
+This file is the only home of that election. It is a suggestion: it keeps two brokers from
+duelling over a partition, but it proves nothing, and so it may be broken. An ephemeral whose
+broker is not registered any more, or is registered with another incarnation, belongs to a
+process that is gone; it is deleted at once instead of waiting for its session to time out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.core.topology import TopicInfo
+from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
+from client.ids import BrokerId
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+
+_LOG = logging.getLogger(__name__)
+
+
+class Owner(NamedTuple):
+    """One run of a broker process."""
+
+    broker: BrokerId
+    incarnation: str
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return json.dumps({"broker": self.broker, "incarnation": self.incarnation}).encode()
+
+
+def decode_owner(data: bytes) -> Owner | None:
+    """Read the node's bytes; None: nobody we can make sense of."""
+    try:
+        fields = json.loads(data)
+        return Owner(BrokerId(int(fields["broker"])), str(fields["incarnation"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class OwnerNode:
+    """One partition's owner ephemeral, seen by one broker."""
+
+    def __init__(self, store: MetadataStore, topic: TopicInfo, index: int, me: Owner) -> None:
+        self._store = store
+        self._me = me
+        self.path = paths.partition_owner(topic.id_text, index)
+
+    async def claim(
+        self, wake: asyncio.Event, is_alive: Callable[[Owner], bool], is_wanted: Callable[[], bool]
+    ) -> bool:
+        """Get hold of the node, waiting while a live broker holds it; false: not wanted any more.
+
+        `wake` makes it look again; whoever changes what the two questions answer sets it.
+        Raises MetadataError.
+        """
+        while is_wanted():
+            wake.clear()
+            if await self._try(wake, is_alive):
+                return True
+            await wake.wait()
+        return False
+
+    async def release(self) -> None:
+        """Let go of the node, if it is ours. Raises MetadataError."""
+        try:
+            node = await self._store.get(self.path)
+            if decode_owner(node.data) == self._me:
+                await self._store.delete(self.path, node.version)
+        except (NoNode, VersionConflict):
+            return
+
+    async def _try(self, wake: asyncio.Event, is_alive: Callable[[Owner], bool]) -> bool:
+        """Return whether the node is ours; if not, a live broker has it and a watch is set."""
+        while True:
+            try:
+                await self._store.create(
+                    self.path, self._me.encode(), ephemeral=True, make_parents=True
+                )
+                return True
+            except NodeExists:
+                pass
+            except ConnectionLoss:
+                continue  # it may be there now: the next attempt tells
+            try:
+                node = await self._store.get(self.path, wake.set)
+                holder = decode_owner(node.data)
+                if holder == self._me and node.ephemeral_owner == self._store.session_id:
+                    return True
+                if holder is not None and holder != self._me and is_alive(holder):
+                    return False
+                _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
+                await self._store.delete(self.path, node.version)
+            except (NoNode, VersionConflict, ConnectionLoss):
+                continue

@@ -1,0 +1,273 @@
+"""Which partitions this broker leads: taking them over, handing them on.
+
+This file is the only home of that decision's execution. The cluster's plan says who is wanted;
+for each partition that wants us one task, a seat, goes through
+
+    claim the owner ephemeral -> take over -> lead -> close -> release
+
+and starts over with a growing, jittered pause when a takeover is lost or leadership ends early,
+as long as we are wanted. When the plan changes its mind the seat closes its partition in peace
+and lets go of the ephemeral; the next broker waits for that. Safety does not depend on any of
+this: the takeover's fencing and compare-and-set decide who writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+from uuid import UUID
+
+from broker.core.topology import BrokerInfo, TopicInfo
+from broker.errors import BrokerError, LogCorrupt
+from broker.log_services import LogServices
+from broker.opening import Opening
+from broker.owner_node import Owner, OwnerNode
+from broker.partition import Partition
+from broker.partitions import Partitions
+from client.errors import LedgerError, MetadataError
+from client.ids import BrokerId
+from client.metadata.store import SessionState
+
+_LOG = logging.getLogger(__name__)
+
+_PAUSE_MIN_S: Final = 0.05
+_PAUSE_MAX_S: Final = 5.0
+_CORRUPT_PAUSE_S: Final = 60.0
+_OPENINGS_MAX: Final = 32
+"""Takeovers under way at once: each reads back a few megabytes."""
+
+
+class ClusterPlan(Protocol):
+    """The part of the cluster's view that ownership follows."""
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+    topics: Mapping[str, TopicInfo]
+
+    def wanted_owner(self, topic: TopicInfo, index: int) -> BrokerId | None:
+        """Return which live broker should lead a partition."""
+        ...
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call after any change."""
+        ...
+
+
+Observer = Callable[[Partition], None]
+
+
+class Ownership:
+    """Follows the plan for this broker."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        cluster: ClusterPlan,
+        partitions: Partitions,
+        me: Owner,
+        *,
+        close_timeout_s: float = 10.0,
+    ) -> None:
+        self._services = services
+        self._cluster = cluster
+        self._partitions = partitions
+        self._me = me
+        self._close_timeout_s = close_timeout_s
+        self._seats: dict[tuple[UUID, int], _Seat] = {}
+        self._observers: list[tuple[Observer, Observer]] = []
+        self._openings = asyncio.Semaphore(_OPENINGS_MAX)
+        self._closing = False
+        self._lease_task: asyncio.Task[None] | None = None
+
+    def add_observer(self, on_opened: Observer, on_closed: Observer) -> None:
+        """Tell of every partition that is led from now on, and of the end of its leadership.
+
+        `on_closed` comes when the partition is not to be used any more; what was appended
+        before may still be confirmed if the end is a graceful one.
+        """
+        self._observers.append((on_opened, on_closed))
+
+    async def start(self) -> None:
+        """Begin to follow the plan. Raises MetadataError."""
+        self._services.store.add_session_listener(self._on_session)
+        lease = self._services.lease
+        await lease.ask(self._services.store)
+        self._lease_task = asyncio.get_running_loop().create_task(
+            lease.keep(self._services.store), name="lease"
+        )
+        self._cluster.add_listener(self._follow_plan)
+        self._follow_plan()
+
+    async def close(self) -> None:
+        """Hand over every partition in peace. Call it while the broker is still registered.
+
+        Others begin to take over when the registration goes; by then nothing is left that they
+        would have to fence.
+        """
+        self._closing = True
+        self._follow_plan()
+        tasks = [seat.task for seat in self._seats.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._close_timeout_s + _PAUSE_MAX_S)
+            for task in [task for task in tasks if task in late]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if self._lease_task is not None:
+            self._lease_task.cancel()
+            await asyncio.gather(self._lease_task, return_exceptions=True)
+
+    def _follow_plan(self) -> None:
+        """Give every partition that wants us a seat; tell the others that they are not wanted."""
+        wanted: dict[tuple[UUID, int], TopicInfo] = {}
+        if not self._closing:
+            for topic in self._cluster.topics.values():
+                for index in range(topic.partition_count):
+                    if self._cluster.wanted_owner(topic, index) == self._me.broker:
+                        wanted[topic.topic_id, index] = topic
+        for key, seat in self._seats.items():
+            seat.set_wanted(wanted.get(key))
+        for key, topic in wanted.items():
+            if key not in self._seats:
+                self._seats[key] = _Seat(self, topic, key[1])
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self._services.lease.end()
+            for partition in self._partitions:
+                partition.resign("the metadata session expired")
+
+    def _is_alive(self, owner: Owner) -> bool:
+        broker = self._cluster.brokers.get(owner.broker)
+        return broker is not None and broker.incarnation == owner.incarnation
+
+    def _on_opened(self, partition: Partition) -> None:
+        self._partitions.add(partition)
+        for on_opened, _ in self._observers:
+            on_opened(partition)
+
+    def _on_closed(self, partition: Partition) -> None:
+        self._partitions.remove(partition)
+        for _, on_closed in self._observers:
+            on_closed(partition)
+
+    def _on_vacated(self, seat: _Seat) -> None:
+        """A seat's task is over; if the plan wants us again by now, it gets a new one."""
+        if self._seats.get(seat.key) is seat:
+            del self._seats[seat.key]
+        if seat.topic is not None and not self._closing:
+            self._follow_plan()
+
+
+class _Seat:
+    """One partition that wants, or wanted, this broker; owns its task."""
+
+    def __init__(self, ownership: Ownership, topic: TopicInfo, index: int) -> None:
+        self.key = (topic.topic_id, index)
+        self.topic: TopicInfo | None = topic
+        """The topic as it is now; None: not wanted here any more."""
+        self._ownership = ownership
+        self._first_topic = topic
+        self._index = index
+        self._wake = asyncio.Event()
+        """Set when `topic` changed, leadership ended, or the owner node did."""
+        self._partition: Partition | None = None
+        self.task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"seat {topic.name}-{index}"
+        )
+
+    def set_wanted(self, topic: TopicInfo | None) -> None:
+        """The plan was looked at again."""
+        self.topic = topic
+        if topic is not None and self._partition is not None and self._partition.topic != topic:
+            self._partition.configure(topic)
+        self._wake.set()
+
+    def _is_wanted(self) -> bool:
+        return self.topic is not None
+
+    async def _run(self) -> None:
+        ownership = self._ownership
+        services = ownership._services
+        owner = OwnerNode(services.store, self._first_topic, self._index, ownership._me)
+        failures = 0
+        try:
+            while self.topic is not None:
+                partition = await self._open(owner, self.topic)
+                if partition is None:
+                    failures += 1
+                    await self._pause(failures)
+                    continue
+                failures = 0
+                await self._lead(partition)
+            await self._release(owner)
+        except Exception:
+            # A bug in a seat must not stay silent, nor take the other partitions with it.
+            _LOG.exception("seat.failed topic=%s partition=%d", self._first_topic.name, self._index)
+            await self._wait(_PAUSE_MAX_S)
+        finally:
+            if self._partition is not None:
+                self._partition.resign("seat ended")
+            ownership._partitions.opening(*self.key, is_opening=False)
+            ownership._on_vacated(self)
+
+    async def _open(self, owner: OwnerNode, topic: TopicInfo) -> Partition | None:
+        """Make one attempt to lead; None: it failed, or we are not wanted any more."""
+        ownership = self._ownership
+        services = ownership._services
+        try:
+            if not await owner.claim(self._wake, ownership._is_alive, self._is_wanted):
+                return None
+            ownership._partitions.opening(*self.key, is_opening=True)
+            async with ownership._openings:
+                opened = await Opening(services, topic, self._index, self._is_wanted).run()
+        except LogCorrupt as error:
+            _LOG.error(
+                "takeover.corrupt topic=%s partition=%d error=%s", topic.name, self._index, error
+            )
+            await self._wait(_CORRUPT_PAUSE_S)
+            return None
+        except (BrokerError, LedgerError, MetadataError) as error:
+            _LOG.warning(
+                "takeover.lost topic=%s partition=%d error=%r", topic.name, self._index, error
+            )
+            return None
+        return Partition(services, self.topic or topic, self._index, opened)
+
+    async def _lead(self, partition: Partition) -> None:
+        """Lead until we are not wanted any more or leadership ends by itself."""
+        ownership = self._ownership
+        partition.on_ended = self._wake.set
+        self._partition = partition
+        ownership._partitions.opening(*self.key, is_opening=False)
+        if partition.is_open:
+            ownership._on_opened(partition)
+            while self.topic is not None and partition.is_open:
+                await self._wake.wait()
+                self._wake.clear()
+            ownership._on_closed(partition)
+        await partition.close(ownership._close_timeout_s)
+        self._partition = None
+
+    async def _release(self, owner: OwnerNode) -> None:
+        try:
+            await owner.release()
+        except MetadataError as error:
+            _LOG.warning("owner.not_released path=%s error=%r", owner.path, error)
+
+    async def _pause(self, failures: int) -> None:
+        """Wait longer after each failure, with jitter, so that duelling brokers part."""
+        longest = min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2 ** min(failures, 16))
+        await self._wait(longest * (0.5 + self._ownership._services.rng.random() / 2))
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait, but not on when we are not wanted any more."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + seconds
+        while self.topic is not None and loop.time() < deadline_s:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                return

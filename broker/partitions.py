@@ -1,0 +1,82 @@
+"""The partitions that this broker leads, or is about to lead.
+
+This file is the only home of the question "do we lead it?". Requests come here by topic name and
+partition index; `ownership.py` keeps the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+from uuid import UUID
+
+from broker.core.topology import TopicInfo
+from broker.errors import LeaderNotAvailable, NotLeader, UnknownTopicOrPartition
+from broker.partition import Partition
+from client.ids import BrokerId
+
+
+class ClusterTopics(Protocol):
+    """The part of the cluster's view that the registry asks."""
+
+    def topic(self, name: str) -> TopicInfo:
+        """Return a topic. Raises UnknownTopicOrPartition."""
+        ...
+
+    def wanted_owner(self, topic: TopicInfo, index: int) -> BrokerId | None:
+        """Return which live broker should lead a partition."""
+        ...
+
+
+class Partitions:
+    """Led partitions by topic name and index."""
+
+    def __init__(self, cluster: ClusterTopics) -> None:
+        self._cluster = cluster
+        self._led: dict[tuple[str, int], Partition] = {}
+        self._opening: dict[tuple[UUID, int], None] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._led.values()))
+
+    def __len__(self) -> int:
+        return len(self._led)
+
+    def leader(self, topic: str, index: int) -> Partition:
+        """Return the partition that we lead.
+
+        Raises UnknownTopicOrPartition, LeaderNotAvailable (we are opening it), NotLeader (with
+        who should lead it).
+        """
+        partition = self._led.get((topic, index))
+        if partition is not None and partition.is_open:
+            return partition
+        info = self._cluster.topic(topic)
+        if not 0 <= index < info.partition_count:
+            raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {index}")
+        wanted = self._cluster.wanted_owner(info, index)
+        if (info.topic_id, index) in self._opening:
+            raise LeaderNotAvailable(f"{topic}-{index} is being opened", leader=wanted)
+        raise NotLeader(f"{topic}-{index} is not led here", leader=wanted)
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """Return the partition if we lead it."""
+        partition = self._led.get((topic, index))
+        return partition if partition is not None and partition.is_open else None
+
+    def opening(self, topic_id: UUID, index: int, *, is_opening: bool) -> None:
+        """Note whether we are about to lead a partition. For `ownership.py` only."""
+        if is_opening:
+            self._opening[topic_id, index] = None
+        else:
+            self._opening.pop((topic_id, index), None)
+
+    def add(self, partition: Partition) -> None:
+        """Enter a partition that we lead now. For `ownership.py` only."""
+        self._led[partition.topic.name, partition.index] = partition
+
+    def remove(self, partition: Partition) -> None:
+        """Remove a partition that we led. For `ownership.py` only."""
+        key = (partition.topic.name, partition.index)
+        if self._led.get(key) is partition:
+            del self._led[key]

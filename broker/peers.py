@@ -1,0 +1,154 @@
+"""Noticing that another broker's process is gone, sooner than its session times out.
+
+This file is the only home of that. One idle TCP connection to each registered peer: when a
+process dies its host resets its connections at once. If a connection breaks and the very next
+attempt is refused, nobody listens there any more, and the peer's registration is deleted, so
+that every broker plans without it right away. A wrong guess costs a takeover, nothing else: the
+fencing makes early takeovers safe, and a broker that misses its registration renews it.
+
+Anything less clear (no answer, no route, first contact refused) is left to the session timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from broker.core.topology import BrokerInfo
+from broker.errors import LogCorrupt
+from client.errors import MetadataError, NoNode, VersionConflict
+from client.ids import BrokerId
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+
+_LOG = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S: Final = 3.0
+_PAUSE_MIN_S: Final = 0.2
+_PAUSE_MAX_S: Final = 10.0
+
+
+class ClusterBrokers(Protocol):
+    """The part of the cluster's view that the watch follows."""
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call after any change."""
+        ...
+
+
+class Peers:
+    """One watch per registered broker other than this one."""
+
+    def __init__(self, store: MetadataStore, cluster: ClusterBrokers, me: BrokerId) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._me = me
+        self._watches: dict[tuple[BrokerId, str], asyncio.Task[None]] = {}
+        self._closing = False
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._cluster.add_listener(self._follow)
+        self._follow()
+
+    async def close(self) -> None:
+        """Stop watching."""
+        self._closing = True
+        tasks = list(self._watches.values())
+        self._watches.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _follow(self) -> None:
+        if self._closing:
+            return
+        present = {
+            (info.id, info.incarnation): info
+            for info in self._cluster.brokers.values()
+            if info.id != self._me
+        }
+        for key in [key for key in self._watches if key not in present]:
+            self._watches.pop(key).cancel()
+        for key, info in present.items():
+            if key not in self._watches:
+                self._watches[key] = asyncio.get_running_loop().create_task(
+                    self._watch(info), name=f"peer {info.id}"
+                )
+
+    async def _watch(self, peer: BrokerInfo) -> None:
+        """Hold a connection to the peer until its process is gone."""
+        pause_s = _PAUSE_MIN_S
+        was_connected = False
+        while True:
+            try:
+                connection = await _connect(peer)
+            except ConnectionRefusedError:
+                if was_connected and await self._declare_gone(peer):
+                    return
+            except (OSError, TimeoutError):
+                was_connected = False
+            else:
+                was_connected = True
+                pause_s = _PAUSE_MIN_S
+                try:
+                    await connection.lost
+                finally:
+                    connection.close()
+                continue
+            await asyncio.sleep(pause_s)
+            pause_s = min(_PAUSE_MAX_S, 2 * pause_s)
+
+    async def _declare_gone(self, peer: BrokerInfo) -> bool:
+        """Delete the registration if it is still that incarnation's; false: try again."""
+        path = paths.broker(peer.id)
+        try:
+            node = await self._store.get(path)
+            if BrokerInfo.decode(peer.id, node.data).incarnation != peer.incarnation:
+                return True
+            await self._store.delete(path, node.version)
+        except (NoNode, VersionConflict, LogCorrupt):
+            return True
+        except MetadataError as error:
+            _LOG.warning("peer.not_removed broker=%d error=%r", peer.id, error)
+            return False
+        _LOG.warning(
+            "peer.gone broker=%d incarnation=%s address=%s:%d",
+            peer.id,
+            peer.incarnation,
+            peer.host,
+            peer.port,
+        )
+        return True
+
+
+class _Connection(asyncio.Protocol):
+    """An idle connection; `lost` is done when it breaks."""
+
+    def __init__(self) -> None:
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def _connect(peer: BrokerInfo) -> _Connection:
+    """Connect to a peer. Raises ConnectionRefusedError if nobody listens, else OSError."""
+    async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+        _, connection = await asyncio.get_running_loop().create_connection(
+            _Connection, peer.host, peer.port
+        )
+    return connection
