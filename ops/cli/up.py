@@ -24,6 +24,8 @@ from ops.local import LocalCluster, LocalConfig, Programs
 
 PROGRAMS: Final = Programs()
 _ENV_PREFIX: Final = "QUIRE_UP_"
+_IMPATIENCE_S: Final = 1.0
+"""A second signal within this time is the same one, sent to us and to our process group."""
 
 
 @click.command()
@@ -67,16 +69,21 @@ async def _serve(config: LocalConfig, as_json: bool) -> None:
 
 
 def _stop_on_signals(cluster: LocalCluster) -> asyncio.Event:
-    """Return an event that the first signal sets; a second one kills all processes at once."""
+    """Return an event that the first signal sets; a later one kills all processes at once."""
+    loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+    first_s = 0.0
 
     def on_signal() -> None:
-        if stop.is_set():
+        nonlocal first_s
+        if not stop.is_set():
+            first_s = loop.time()
+            stop.set()
+        elif loop.time() - first_s > _IMPATIENCE_S:
             cluster.kill()
-        stop.set()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_signal)
     return stop
 
 

