@@ -78,7 +78,7 @@ def consume(
     \b
     Examples:
       quire consume greetings --from-beginning
-      quire consume users --group audit --key-separator : --max 10
+      quire consume users --from-beginning --group audit --max 10
     """
 
     async def work() -> None:

@@ -71,7 +71,7 @@ def quire() -> None:
 def main() -> None:
     """Entry point of the `quire` command: errors are one sentence, never a traceback."""
     try:
-        quire()
+        quire(prog_name="quire")
     except QuireError as error:
         console.fail(console.sentence(error))
     except BrokenPipeError:

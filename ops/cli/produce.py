@@ -70,7 +70,7 @@ def produce(
     \b
     Examples:
       echo hello | quire produce greetings
-      quire produce --key-separator : users passwd.txt
+      quire produce users passwd.txt --key-separator :
     """
     publication = _Publication(topic, partition)
 

@@ -19,7 +19,6 @@ BOOKIE_COUNT: Final = 3
 _START_TIMEOUT_S: Final = 120.0
 _STOP_TIMEOUT_S: Final = 60.0
 _ADMIN_PORT_COUNT: Final = 100 + BOOKIE_COUNT
-_QUIRE: Final = "from ops.cli.main import main; main()"
 
 
 class ClusterError(QuireError):
@@ -57,7 +56,7 @@ class OwnCluster:
     async def _start(self) -> None:
         with self._log_path.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", _QUIRE, "up", "--json", *self._arguments()),
+                *(sys.executable, "-m", "ops.cli.main", "up", "--json", *self._arguments()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

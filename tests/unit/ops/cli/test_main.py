@@ -46,7 +46,7 @@ def test_a_mistyped_command_gets_a_suggestion() -> None:
 def test_our_errors_are_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails() -> None:
+    def fails(**_: object) -> None:
         raise ConfigError("port must be a number")
 
     monkeypatch.setattr(main_module, "quire", fails)
