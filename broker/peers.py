@@ -28,6 +28,8 @@ _LOG = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S: Final = 3.0
 _PAUSE_MIN_S: Final = 0.2
 _PAUSE_MAX_S: Final = 10.0
+_STEADY_S: Final = 0.1
+"""A connection that breaks sooner than that is not tried again at once."""
 
 
 class ClusterBrokers(Protocol):
@@ -82,6 +84,7 @@ class Peers:
 
     async def _watch(self, peer: BrokerInfo) -> None:
         """Hold a connection to the peer until its process is gone."""
+        loop = asyncio.get_running_loop()
         pause_s = _PAUSE_MIN_S
         was_connected = False
         while True:
@@ -94,12 +97,14 @@ class Peers:
                 was_connected = False
             else:
                 was_connected = True
-                pause_s = _PAUSE_MIN_S
+                since_s = loop.time()
                 try:
                     await connection.lost
                 finally:
                     connection.close()
-                continue
+                if loop.time() - since_s >= _STEADY_S:
+                    pause_s = _PAUSE_MIN_S
+                    continue
             await asyncio.sleep(pause_s)
             pause_s = min(_PAUSE_MAX_S, 2 * pause_s)
 
