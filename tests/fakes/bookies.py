@@ -229,6 +229,7 @@ class FakeBookies:
     def holders(self, ledger_id: LedgerId, entry_id: EntryId) -> list[str]:
         """Return the bookies that have an entry."""
         return [
-            name for name, bookie in self._bookies.items()
+            name
+            for name, bookie in self._bookies.items()
             if entry_id in bookie.entry_ids(ledger_id)
         ]

@@ -275,7 +275,7 @@ class Adds:
             assert not (add.acked | add.awaited) & ~mask
             if entry_id <= self.lac:
                 assert add.awaited, "an add that is confirmed and answered is forgotten"
-            else:
+            elif self.state is AddsState.OPEN:
                 assert not mask & ~(add.acked | add.awaited | failed), "an add nobody will store"
         if self.state is AddsState.OPEN and (head := self._pending.get(self.lac + 1)):
             assert not self._has_quorum(head), "an add that could be confirmed waits"
