@@ -11,10 +11,9 @@ resolve the waiting call, appends go to the log, and when an append is durable i
 replayed and the shard goes on. Nothing is answered from state that is not durable, so a second
 coordinator that reads the same log takes over in mid-sentence. One timer serves all deadlines.
 
-Whoever asks while the log is being read gets CoordinatorLoading, with Kafka's two exceptions:
-heartbeats are waved through, and a Sync is told to rejoin, because old clients know no other
-answer. A broker that is not sure of its metadata session does not answer questions about state,
-which may be somebody else's by now; it still keeps its members' sessions alive.
+Whoever asks while the log is being read gets CoordinatorLoading. A broker that is not sure of
+its metadata session does not answer questions about state, which may be somebody else's by now;
+it still keeps its members' sessions alive.
 
 The log is bounded. After enough bytes a copy of all live state is appended behind the rest,
 group by group, and when it is durable what lies before is deleted. A crash in between leaves a
@@ -59,7 +58,6 @@ from broker.errors import (
     LeadershipError,
     LogError,
     NotCoordinator,
-    RebalanceInProgress,
 )
 from broker.group_log import GroupLog
 from client.errors import QuireError
@@ -147,16 +145,12 @@ class Coordinator:
 
     async def sync(self, request: Sync) -> SyncReply:
         """Carry out a SyncGroup; waits for the assignment. Raises BrokerError."""
-        if self.phase is Phase.LOADING:
-            raise RebalanceInProgress("the coordinator lost the rebalance that was under way")
         reply = await self._ask(lambda token, now: self._shard.sync(request, token, now))
         assert isinstance(reply, SyncReply)
         return reply
 
     def heartbeat(self, request: Heartbeat) -> None:
         """Renew a member's session. Raises BrokerError."""
-        if self.phase is Phase.LOADING:
-            return
         self._check()
         error = self._shard.heartbeat(request, self._now())
         self._arm()
@@ -195,10 +189,13 @@ class Coordinator:
             lambda token, _: self._shard.delete_offsets(group_id, keys, token)
         )
 
-    def delete_topic(self, topic: str) -> None:
-        """Remove the offsets of a topic that is gone, if this coordinator serves at present."""
+    def delete_topic(self, topic: str, *, before_ms: int | None = None) -> None:
+        """Remove offsets of a topic, if this coordinator serves at present.
+
+        All of them; with `before_ms` those that were committed earlier.
+        """
         if self.phase is Phase.ACTIVE:
-            self._perform(self._shard.delete_topic(topic))
+            self._perform(self._shard.delete_topic(topic, before_ms=before_ms))
 
     # --- groups -------------------------------------------------------------------------------
 
@@ -228,9 +225,14 @@ class Coordinator:
         """Return (group id, durable offsets) of every group, for lag metrics."""
         return [(one, self._shard.committed(one)) for one in self._shard.group_ids()]
 
-    def committed_topics(self) -> set[str]:
-        """Return the topics of which any group keeps offsets."""
-        return {key.topic for _, offsets in self.group_offsets() for key, _ in offsets}
+    def oldest_commits(self) -> dict[str, int]:
+        """Return the topics of which any group keeps offsets: name -> time of the oldest, ms."""
+        oldest: dict[str, int] = {}
+        for _, offsets in self.group_offsets():
+            for key, committed in offsets:
+                commit_ms = oldest.get(key.topic, committed.commit_ms)
+                oldest[key.topic] = min(commit_ms, committed.commit_ms)
+        return oldest
 
     # --- asking the shard ---------------------------------------------------------------------
 

@@ -93,6 +93,13 @@ class GroupOffsets:
         """Whether the log holds, or may hold, something newer than the table."""
         return key in self._in_flight
 
+    def is_older(self, key: TopicPartition, before_ms: int) -> bool:
+        """Whether the newest that is known of a partition was committed before that time."""
+        committed = self.get(key.topic, key.partition)
+        return (
+            committed is not None and committed.commit_ms < before_ms and key not in self._in_flight
+        )
+
     def keys(self, topic: str | None = None) -> list[TopicPartition]:
         """Return what is committed or on its way, of one topic or of all."""
         known = dict.fromkeys(key for key, _ in self)

@@ -56,6 +56,7 @@ from broker.core.offset_records import (
     GroupEntry,
     OffsetEntry,
     decode,
+    fits,
     group_record,
     offset_record,
 )
@@ -64,6 +65,8 @@ from broker.errors import (
     GroupError,
     GroupIdNotFound,
     GroupSubscribedToTopic,
+    InvalidGroupId,
+    InvalidRequest,
     NonEmptyGroup,
     OffsetMetadataTooLarge,
     UnknownMember,
@@ -166,7 +169,8 @@ class GroupShard:
     # --- membership ---------------------------------------------------------------------------
 
     def join(self, request: Join, token: Token, now: Now) -> ShardEffects:
-        """Take a JoinGroup. Raises GroupError."""
+        """Take a JoinGroup. Raises GroupError, InvalidRequest."""
+        _check_texts(request)
         if request.member_id != NO_MEMBER and request.group_id not in self._groups:
             raise UnknownMember(request.member_id)
         group = self._group_of(request.group_id)
@@ -220,6 +224,8 @@ class GroupShard:
             self._note(commit.group_id)
         elif commit.generation > NO_GENERATION:
             raise GroupIdNotFound(commit.group_id)
+        elif not fits(commit.group_id):
+            raise InvalidGroupId("the group id is too long")
         expire_ms = now.ms + retention_ms if retention_ms >= 0 else -1
         limit = self._config.offset_metadata_bytes_max
         outcomes: list[BrokerError | None] = []
@@ -266,13 +272,15 @@ class GroupShard:
         ]
         return self._remove({group_id: gone}, (), token, outcomes)
 
-    def delete_topic(self, topic: str) -> ShardEffects:
-        """Remove all offsets of a topic that does not exist any more."""
-        gone = {
-            group_id: keys
-            for group_id, offsets in self._offsets.items()
-            if (keys := offsets.keys(topic))
-        }
+    def delete_topic(self, topic: str, *, before_ms: int | None = None) -> ShardEffects:
+        """Remove a topic's offsets: all, or with `before_ms` those committed earlier."""
+        gone: dict[str, list[TopicPartition]] = {}
+        for group_id, offsets in self._offsets.items():
+            keys = offsets.keys(topic)
+            if before_ms is not None:
+                keys = [key for key in keys if offsets.is_older(key, before_ms)]
+            if keys:
+                gone[group_id] = keys
         return self._remove(gone, (), None, ()) if gone else ()
 
     # --- groups -------------------------------------------------------------------------------
@@ -477,3 +485,12 @@ class GroupShard:
                 group.mark_dead(now)
                 dead.append(group_id)
         return self._remove(keys, tuple(dead), None, ())
+
+
+def _check_texts(request: Join) -> None:
+    """Refuse what no record could hold; newer versions of JoinGroup know no such limit."""
+    texts = (request.instance_id or "", request.client_id, request.protocol_type)
+    if not fits(request.group_id):
+        raise InvalidGroupId("the group id is too long")
+    if not all(fits(text) for text in (*texts, *(name for name, _ in request.protocols))):
+        raise InvalidRequest("a name is too long")

@@ -65,8 +65,8 @@ class GroupConfig:
             raise ConfigError("0 < session_timeout_min_ms <= session_timeout_max_ms must hold")
         if self.initial_rebalance_delay_ms < 0 or self.new_member_join_timeout_ms <= 0:
             raise ConfigError("rebalance delays must not be negative")
-        if self.group_size_max < 1 or self.offset_metadata_bytes_max < 0:
-            raise ConfigError("group_size_max >= 1 and offset_metadata_bytes_max >= 0 must hold")
+        if self.group_size_max < 1 or not 0 <= self.offset_metadata_bytes_max <= 0x7FFF:
+            raise ConfigError("group_size_max >= 1, 0 <= offset_metadata_bytes_max <= 32767")
         if self.offsets_retention_ms <= 0 or self.offsets_check_interval_ms <= 0:
             raise ConfigError("offset retention and its check interval must be positive")
 

@@ -40,6 +40,11 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 
 
+STRING_BYTES_MAX: Final = 0x7FFF
+NAME_BYTES_MAX: Final = STRING_BYTES_MAX - 64
+"""Longest name taken from a request: member ids are such a name and a suffix."""
+
+
 class CorruptCoordinatorRecord(RemoteProtocolError):
     """A record of the coordinator's log does not follow its layout."""
 
@@ -103,11 +108,16 @@ def decode(key: bytes, value: bytes | None) -> Entry:
     return UnknownEntry(version)
 
 
+def fits(name: str) -> bool:
+    """Whether records can hold a name, and member ids made of it."""
+    return len(name) <= NAME_BYTES_MAX and len(name.encode()) <= NAME_BYTES_MAX
+
+
 def _string(text: str | None) -> bytes:
     if text is None:
         return b"\xff\xff"
     data = text.encode()
-    if len(data) > 0x7FFF:
+    if len(data) > STRING_BYTES_MAX:
         raise CorruptCoordinatorRecord(f"string of {len(data)} bytes does not fit a record")
     return _INT16.pack(len(data)) + data
 
