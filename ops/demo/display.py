@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from ops.demo.report import Report
@@ -39,7 +39,7 @@ class Display:
         self._progress = Progress(
             TextColumn("         {task.description:<13}"),
             BarColumn(bar_width=None),
-            MofNCompleteColumn(),
+            TextColumn("{task.completed:>9,.0f} of {task.total:,.0f}"),
             console=self._console,
             transient=True,
             refresh_per_second=8,
@@ -73,4 +73,6 @@ class Display:
         self._console.print(table)
         self._console.print()
         style = "bold green" if report.verdict.good else "bold red"
-        self._console.print(report.conclusion(), style=style)
+        self._console.print(
+            report.conclusion(), style=style, soft_wrap=not self._console.is_terminal
+        )

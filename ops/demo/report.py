@@ -76,9 +76,9 @@ class Report:
                 f"longest pause of the {killed} partitions that lost their broker",
             ),
             (
-                "",
+                "pause elsewhere",
                 f"{self.other_gap_s:.2f} s",
-                f"longest pause of the other {len(self.gaps_s) - killed}",
+                f"longest one of the other {len(self.gaps_s) - killed} partitions",
             ),
             (
                 "speed",

@@ -10,6 +10,7 @@ can say goodbye. The broker is the one that leads most partitions of the topic.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections import Counter
@@ -83,6 +84,9 @@ class Story:
         """
         loop = asyncio.get_running_loop()
         started_s = loop.time()
+        # Otherwise the collector stops us, to look at a million lines, and that looks like a
+        # pause of the service.
+        gc.freeze()
         servers = cluster.bootstrap_servers
         async with TopicAdmin(servers) as topics:
             await topics.create(TOPIC, partition_count=PARTITION_COUNT)
