@@ -1,0 +1,49 @@
+"""Who should lead what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import UUID
+
+import pytest
+
+from broker.core.assignment import wanted_owners
+from client.ids import BrokerId
+
+TOPIC = UUID(int=0x1234_5678)
+
+
+def brokers(*ids: int) -> list[BrokerId]:
+    return [BrokerId(broker) for broker in ids]
+
+
+def test_nobody_without_brokers() -> None:
+    assert wanted_owners(TOPIC, 4, []) == ()
+
+
+def test_the_order_in_which_brokers_are_given_does_not_matter() -> None:
+    plan = wanted_owners(TOPIC, 12, brokers(1, 2, 3))
+    assert plan == wanted_owners(TOPIC, 12, brokers(3, 1, 2))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 12, 50])
+@pytest.mark.parametrize("live", [1, 2, 3, 5])
+def test_no_broker_gets_more_than_its_share(count: int, live: int) -> None:
+    plan = wanted_owners(TOPIC, count, brokers(*range(live)))
+    assert len(plan) == count
+    assert max(Counter(plan).values()) <= -(-count // live)
+
+
+def test_topics_with_one_partition_are_spread() -> None:
+    owners = Counter(
+        wanted_owners(UUID(int=number), 1, brokers(1, 2, 3))[0] for number in range(300)
+    )
+    assert min(owners.values()) > 60
+
+
+def test_most_partitions_stay_when_a_broker_goes() -> None:
+    before = wanted_owners(TOPIC, 60, brokers(1, 2, 3, 4))
+    after = wanted_owners(TOPIC, 60, brokers(1, 2, 4))
+    moved = sum(old != new for old, new in zip(before, after, strict=True) if old != 3)
+    assert moved <= 15
+    assert 3 not in after
