@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from client.errors import (
@@ -23,10 +23,10 @@ from client.errors import (
     LedgerError,
     LedgerFenced,
     MetadataError,
-    Outcome,
     WriteFailed,
 )
 from client.ids import BookieId, EntryId, LedgerId
+from client.ledger.add_reports import AddReports, OnDone
 from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookies import Bookie, BookieSet
 from client.ledger.config import LedgerClientConfig
@@ -52,9 +52,6 @@ from client.wire.bookkeeper.messages import (
 )
 
 log = logging.getLogger(__name__)
-
-OnDone = Callable[[EntryId, LedgerError | None], None]
-"""Called with the entry id and None once confirmed, otherwise with what went wrong."""
 
 _FRAME_OVERHEAD: Final = 8 + MASTER_KEY_BYTES
 """Bytes of an add's frame besides the entry: length, header word, master key."""
@@ -86,10 +83,7 @@ class LedgerWriter:
         self._adds = Adds(metadata.last_fragment.ensemble, metadata.schedule, self._seal)
         self._members: list[_Member] = []
         self._seat(metadata.last_fragment.ensemble)
-        self._callbacks: deque[OnDone] = deque()
-        """One per add that was not reported yet, in entry order."""
-        self._reports: deque[_Report] = deque()
-        self._is_reporting = False
+        self._reports = AddReports(self._loop)
         self._waiters: deque[asyncio.Future[None]] = deque()
         """Calls of `append` that wait for room, and `close` that waits for the last add."""
         self._change_task: asyncio.Task[None] | None = None
@@ -150,7 +144,7 @@ class LedgerWriter:
         if size + self._codec.overhead + _FRAME_OVERHEAD > self._config.frame_bytes_max:
             raise IncorrectParameter(f"an entry of {size} bytes does not fit in a frame")
         effects = self._adds.add(payload, size, self._loop.time())
-        self._callbacks.append(on_done)
+        self._reports.expect(on_done)
         entry_id = self._adds.last_add_pushed
         self._perform(effects)
         return entry_id
@@ -229,37 +223,16 @@ class LedgerWriter:
                     for index in indices:
                         member = self._members[index]
                         member.bookie.request(request, member.on_answer, size)
-                case Confirmed(first, last):
-                    self._report(_Report(first, last, None))
+                case Confirmed():
+                    self._wake()
+                    self._reports.tell(effect)
                 case ChangeEnsemble(failed):
                     self._change_task = self._loop.create_task(self._change_ensemble(failed))
                     self._change_task.add_done_callback(_surface_bug)
-                case Failed(first, last, error):
-                    self._on_failed(error)
-                    self._report(_Report(first, last, _of_pending(error)))
-
-    def _report(self, report: _Report) -> None:
-        """Call `on_done` of a run of adds; when called from inside one, after the runs before."""
-        self._reports.append(report)
-        if not self._is_reporting:
-            self._run_reports()
-
-    def _run_reports(self) -> None:
-        self._is_reporting = True
-        try:
-            while self._reports:
-                report = self._reports[0]
-                while report.next <= report.last:
-                    entry_id = report.next
-                    report.next = EntryId(entry_id + 1)
-                    self._callbacks.popleft()(entry_id, report.error)
-                self._reports.popleft()
-        finally:
-            self._is_reporting = False
-            if self._reports:
-                # A callback raised. That is its owner's bug, but not the other adds'.
-                self._loop.call_soon(self._run_reports)
-        self._wake()
+                case Failed():
+                    self._on_failed(effect.error)
+                    self._wake()
+                    self._reports.tell(effect)
 
     def _on_failed(self, error: LedgerError) -> None:
         self._stop_listening()
@@ -368,17 +341,6 @@ class _Member:
             writer._wake()
 
 
-class _Report:
-    """A run of adds whose `on_done` is due. `next` moves so that a raise skips nobody."""
-
-    __slots__ = ("error", "last", "next")
-
-    def __init__(self, first: EntryId, last: EntryId, error: LedgerError | None) -> None:
-        self.next = first
-        self.last = last
-        self.error = error
-
-
 class _OwnView:
     """The writer's own view of its ledger: always fresh."""
 
@@ -403,19 +365,6 @@ class _OwnView:
     async def reload(self) -> bool:
         """No: whoever changes the ensemble tells this writer's metadata."""
         return False
-
-
-def _of_pending(error: LedgerError) -> LedgerError:
-    """Return what adds that were sent are told when `error` ends the writer.
-
-    Whatever the reason, some bookies may have stored them, and recovery may keep them: their
-    outcome is unknown, also where that of the failed step (no replacement found) is certain.
-    """
-    if error.outcome is Outcome.UNKNOWN:
-        return error
-    unknown = WriteFailed(f"the writer ended: {error!r}")
-    unknown.__cause__ = error
-    return unknown
 
 
 def _failed(task: asyncio.Task[None]) -> bool:
