@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config import BrokerConfig
+from broker.deadlines import Deadlines
 from broker.metrics import Metrics
+from broker.read_budget import ReadBudget
 from client.ids import Clock, Rng
 
 if TYPE_CHECKING:
     from broker.cluster import Cluster
-    from broker.coordinator import Groups
+    from broker.groups import Groups
     from broker.partitions import Partitions
     from broker.producer_ids import ProducerIds
 
@@ -50,6 +52,8 @@ class Services:
     groups: Groups
     producer_ids: ProducerIds
     metrics: Metrics
+    deadlines: Deadlines
+    reading: ReadBudget
     clock: Clock
     rng: Rng
     served: Mapping[int, tuple[int, int]]

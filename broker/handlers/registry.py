@@ -8,17 +8,41 @@ from typing import Final
 
 from broker.dispatch import Handler
 from broker.handlers import (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
     fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 
 _MODULES: Final[Sequence[ModuleType]] = (
-    produce,
-    fetch,
-    metadata,
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    fetch,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
 )
 
 

@@ -1,0 +1,60 @@
+"""Many coarse deadlines on one timer.
+
+This file is the only home of timeouts that nearly never come true: a Produce request gets one,
+and its acks arrive long before. Arming a loop timer for each would cost more than the rest of
+the bookkeeping; instead all are looked at a few times a second, so a deadline may come late by
+one interval.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+INTERVAL_S: Final = 0.25
+
+
+class Deadlines:
+    """Calls that come after a deadline unless cancelled."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[float, Callable[[], None]]] = {}
+        self._tickets = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, deadline_s: float, call: Callable[[], None]) -> int:
+        """Call once loop time has passed the deadline; return a ticket for `cancel`."""
+        self._tickets += 1
+        self._waiting[self._tickets] = (deadline_s, call)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._look)
+        return self._tickets
+
+    def cancel(self, ticket: int) -> None:
+        """Forget a deadline; one that has come is no error."""
+        self._waiting.pop(ticket, None)
+
+    def close(self) -> None:
+        """Forget all of them."""
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        due = [
+            (ticket, call)
+            for ticket, (deadline_s, call) in self._waiting.items()
+            if deadline_s <= now_s
+        ]
+        for ticket, call in due:
+            # An earlier call of this round may have cancelled it.
+            if self._waiting.pop(ticket, None) is not None:
+                call()
+        self._timer = loop.call_later(INTERVAL_S, self._look) if self._waiting else None

@@ -1,0 +1,158 @@
+"""Metadata (3), versions 0-12: who is there and who leads what.
+
+Behaviour: a null list of topics (an empty one in version 0) means all topics. A topic that is
+named, unknown and validly named is created if this broker and the request allow it, and the
+answer has it with its leaders. Before a named topic is called unknown, the metadata store is
+asked: another broker may have just made it. The leader of a partition is its wanted owner; while
+that one still opens the partition, data requests are refused with NOT_LEADER_OR_FOLLOWER and
+clients come back. Leader epochs are the ones in the partitions' segment lists, never invented.
+
+Deviations from Kafka: `replicas` and `isr` name the leader and further live brokers, as many as
+the replication factor and the cluster allow, because clients and tools expect broker ids there;
+the copies really are on bookies. Any broker takes admin requests; the controller is the live
+broker with the lowest id. Authorized operations are not computed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from broker.core.topic_rules import check_name
+from broker.core.topology import TopicInfo
+from broker.endpoints import endpoint_for
+from broker.errors import TopicExists
+from broker.faults import Code, code_of
+from broker.services import Call, Services
+from client.errors import MetadataError, QuireError
+from client.ids import BrokerId
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+log = logging.getLogger(__name__)
+
+KEY: Final = ApiKey.METADATA
+VERSIONS: Final = (0, 12)
+
+_NULL_IS_ALL_FROM: Final = 1
+_NO_LEADER: Final = -1
+_LOOKUPS_MAX: Final = 32
+"""Unknown names per request that are worth a question to the metadata store."""
+
+Fields = dict[str, Any]
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Describe brokers and the topics asked for."""
+    asked = field(request, "topics")
+    cluster = services.cluster
+    missing: list[Fields] = []
+    if asked is None or (not asked and call.version < _NULL_IS_ALL_FROM):
+        topics = list(cluster.topics.values())
+    else:
+        may_create = services.config.auto_create_topics and field(
+            request, "allow_auto_topic_creation", True
+        )
+        topics = await _find(services, asked, missing, may_create=may_create)
+    await cluster.leader_epochs.load(topics)
+    return {
+        "brokers": _brokers(services, call),
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller_id(),
+        "topics": [*(_topic(services, topic) for topic in topics), *missing],
+    }
+
+
+def _brokers(services: Services, call: Call) -> list[Fields]:
+    brokers = []
+    for broker in services.cluster.brokers.values():
+        host, port = endpoint_for(services, broker, call.peer)
+        brokers.append({"node_id": broker.id, "host": host, "port": port, "rack": broker.rack})
+    return brokers
+
+
+async def _find(
+    services: Services, asked: Sequence[Any], missing: list[Fields], *, may_create: bool
+) -> list[TopicInfo]:
+    """Return the topics that exist, or do now; describe the others in `missing`."""
+    cluster = services.cluster
+    found: dict[UUID, TopicInfo] = {}
+    lookups = 0
+    for item in asked:
+        name, topic_id = field(item, "name"), field(item, "topic_id")
+        if name is None:
+            by_id = cluster.topic_by_id.get(topic_id)
+            if by_id is not None:
+                found[by_id.topic_id] = by_id
+            else:
+                missing.append(_refusal("", topic_id, Code.unknown_topic_id))
+            continue
+        topic = cluster.topics.get(name)
+        try:
+            if topic is None:
+                check_name(name)
+                lookups += 1
+                if may_create or lookups <= _LOOKUPS_MAX:
+                    topic = await _look_or_create(services, name, may_create)
+        except QuireError as error:
+            log.info("topic.not_created name=%r error=%s", name, error)
+            code = Code.leader_not_available if isinstance(error, MetadataError) else code_of(error)
+            missing.append(_refusal(name, None, code))
+            continue
+        if topic is not None:
+            found[topic.topic_id] = topic
+        else:
+            missing.append(_refusal(name, None, Code.unknown_topic_or_partition))
+    return list(found.values())
+
+
+async def _look_or_create(services: Services, name: str, may_create: bool) -> TopicInfo | None:
+    cluster = services.cluster
+    topic = await cluster.look_for_topic(name)
+    if topic is None and may_create:
+        try:
+            topic = await cluster.create_topic(name)
+        except TopicExists:
+            topic = await cluster.look_for_topic(name)
+    return topic
+
+
+def _refusal(name: str, topic_id: UUID | None, code: int) -> Fields:
+    return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": []}
+
+
+def _topic(services: Services, topic: TopicInfo) -> Fields:
+    return {
+        "error_code": Code.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
+        "partitions": [
+            _partition(services, topic, index) for index in range(topic.partition_count)
+        ],
+    }
+
+
+def _partition(services: Services, topic: TopicInfo, index: int) -> Fields:
+    cluster = services.cluster
+    leader = cluster.wanted_owner(topic, index)
+    replicas = _replicas(list(cluster.brokers), leader, topic.replication_factor)
+    return {
+        "error_code": Code.none if leader is not None else Code.leader_not_available,
+        "partition_index": index,
+        "leader_id": _NO_LEADER if leader is None else leader,
+        "leader_epoch": cluster.leader_epochs.get(topic, index),
+        "replica_nodes": replicas,
+        "isr_nodes": replicas,
+        "offline_replicas": [],
+    }
+
+
+def _replicas(live: list[BrokerId], leader: BrokerId | None, count: int) -> list[BrokerId]:
+    """Return the leader and the brokers after it, in a circle."""
+    if leader is None:
+        return []
+    at = live.index(leader)
+    return (live[at:] + live[:at])[:count]

@@ -1,0 +1,112 @@
+"""This broker's entry among the live ones.
+
+This file is the only home of the ephemeral registration: made at start, made again whenever it
+is gone while we live (our session expired, or a peer took us for dead and deleted it; fencing
+makes that guess safe). A broker that finds its node id taken decides whose it is:
+
+- same incarnation: ours, from a session that is gone;
+- same address: a dead predecessor's, because we listen there now;
+- anything else may be a live broker with the same node id by mistake: we wait for one session
+  timeout and a bit, in case it is only the dead predecessor's session running out, then give up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from broker.core.topology import BrokerInfo
+from broker.errors import LogCorrupt
+from client.errors import (
+    ConfigError,
+    ConnectionLoss,
+    MetadataError,
+    NodeExists,
+    NoNode,
+    VersionConflict,
+)
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.2
+_PATIENCE: Final = 1.5
+"""Session timeouts to wait for a node id that is taken."""
+
+
+class Registration:
+    """Keeps one ephemeral node in place."""
+
+    def __init__(self, store: MetadataStore, info: BrokerInfo, session_timeout_s: float) -> None:
+        self._store = store
+        self._info = info
+        self._path = paths.broker(info.id)
+        self._patience_s = _PATIENCE * session_timeout_s
+        self._look = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Register. Raises ConfigError if another live broker has the node id."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._patience_s
+        while not await self._ensure():
+            if loop.time() >= until_s:
+                raise ConfigError(f"node id {self._info.id} is taken by another live broker")
+            await asyncio.sleep(_RETRY_S)
+        log.info("broker.registered id=%d incarnation=%s", self._info.id, self._info.incarnation)
+        self._task = loop.create_task(self._keep(), name=self._path)
+
+    async def close(self) -> None:
+        """Stop, and leave the list of live brokers at once."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            node = await self._store.get(self._path)
+            if node.ephemeral_owner == self._store.session_id:
+                await self._store.delete(self._path, node.version)
+        except MetadataError as error:
+            log.info("broker.deregistration_failed error=%r", error)
+
+    async def _keep(self) -> None:
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            try:
+                registered = await self._ensure()
+            except MetadataError as error:
+                log.warning("broker.registration_failed error=%r", error)
+                registered = False
+            if not registered:
+                await asyncio.sleep(_RETRY_S)
+                self._look.set()
+
+    async def _ensure(self) -> bool:
+        """Make or check the node; leave a watch on it. False: somebody else has it."""
+        # Whether or not this comes through, the reading below tells whose it is.
+        with contextlib.suppress(NodeExists, ConnectionLoss):
+            await self._store.create(self._path, self._info.encode(), ephemeral=True)
+        try:
+            node = await self._store.get(self._path, self._look.set)
+        except NoNode:
+            return False
+        if node.ephemeral_owner == self._store.session_id:
+            return True
+        try:
+            other = BrokerInfo.decode(self._info.id, node.data)
+        except LogCorrupt as error:
+            log.error("broker.registration_unreadable error=%r", error)
+            return False
+        same_address = (other.host, other.port) == (self._info.host, self._info.port)
+        if other.incarnation == self._info.incarnation or same_address:
+            log.info("broker.registration_replaced id=%d was=%s", self._info.id, other.incarnation)
+            # If it moved by itself, the next attempt looks again.
+            with contextlib.suppress(NoNode, VersionConflict):
+                await self._store.delete(self._path, node.version)
+        else:
+            log.warning("broker.id_taken id=%d by=%s:%d", self._info.id, other.host, other.port)
+        return False
