@@ -9,14 +9,26 @@ venv=.venv
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
-is_new_enough() {
-    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+is_version() {  # is_version PYTHON CONDITION: a condition on v, the version
+    "$1" -c "import sys; v = sys.version_info; sys.exit(not ($2))" 2>/dev/null
 }
 
+is_new_enough() { is_version "$1" 'v >= (3, 11)'; }
+
+# plyvel (LevelDB) is published as a ready build for 3.11 and 3.12; later ones must compile it.
+is_ready_made() { is_version "$1" '(3, 11) <= v < (3, 13)'; }
+
 python=
-for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
-    if is_new_enough "$candidate"; then python=$candidate; break; fi
+for candidate in ${PYTHON:-} python3 python3.12 python3.11; do
+    if is_ready_made "$candidate" || [ "$candidate" = "${PYTHON:-}" ]; then
+        python=$candidate
+        break
+    fi
 done
+if [ -z "$python" ] || ! is_new_enough "$python"; then
+    python=
+    if is_new_enough python3; then python=python3; fi
+fi
 if [ -z "$python" ]; then
     found=$(python3 --version 2>&1 || echo "no python3 at all")
     fail "Quire needs Python 3.11 or newer, but here is $found: install one (Debian 12:" \
@@ -33,6 +45,20 @@ if [ ! -x $venv/bin/pip ]; then
         fail "$python cannot make virtual environments: install the venv module (Debian:" \
             "apt-get install python3-venv) and run this again"
     "$python" -m venv $venv || fail "could not make $venv, see above"
+fi
+
+if ! is_ready_made $venv/bin/python && ! $venv/bin/python -c 'import plyvel' 2>/dev/null; then
+    needed='g++ python3-dev libleveldb-dev'
+    if ! command -v g++ >/dev/null || [ ! -e /usr/include/leveldb/db.h ]; then
+        say "$($venv/bin/python --version) has to compile plyvel: installing $needed"
+        sudo=
+        if [ "$(id -u)" -ne 0 ]; then sudo=sudo; fi
+        command -v apt-get >/dev/null && command -v ${sudo:-true} >/dev/null ||
+            fail "plyvel must be compiled for this Python: install $needed, or take Python 3.12"
+        $sudo apt-get install -y -qq $needed >/dev/null 2>&1 ||
+            { $sudo apt-get update -qq && $sudo apt-get install -y -qq $needed >/dev/null; } ||
+            fail "could not install $needed: install them, or take Python 3.11 or 3.12"
+    fi
 fi
 
 pip_install() {

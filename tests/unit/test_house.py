@@ -1,0 +1,204 @@
+"""The house rules that a linter does not know: sizes, banned calls, docstrings, names.
+
+A budget may be raised here, in a commit that says why. The import directions are contracts in
+`pyproject.toml`.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("broker", "bookie", "client", "ops")
+FILE_LINES_MAX = 500
+TEST_FILE_LINES_MAX = 800
+FUNCTION_LINES_MAX = 60
+
+PRODUCTION = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+# What runs under the simulator: everything but the entry points, ops, and the three files that
+# stand between us and threads, the disk and ZooKeeper.
+SHELLS_ON_REAL_THINGS = {
+    "bookie/__main__.py",
+    "bookie/disk.py",
+    "bookie/index.py",
+    "broker/__main__.py",
+    "client/config.py",
+    "client/config_kinds.py",
+    "client/metadata/zookeeper.py",
+}
+OUTSIDE_THE_SIMULATOR = ("ops/", "client/pubsub/", "client/spark/")
+
+BANNED = {
+    "time.time": "loop.time() for intervals, an injected Clock for wall time",
+    "time.monotonic": "loop.time()",
+    "time.perf_counter": "loop.time()",
+    "time.sleep": "await asyncio.sleep()",
+    "datetime.now": "an injected Clock",
+    "datetime.utcnow": "an injected Clock",
+    "datetime.datetime.now": "an injected Clock",
+    "uuid.uuid1": "an injected Rng",
+    "uuid.uuid4": "an injected Rng",
+    "os.urandom": "an injected Rng",
+    "os.environ.get": "the config object",
+    "os.getenv": "the config object",
+    "asyncio.run": "an entry point",
+    "asyncio.get_event_loop": "asyncio.get_running_loop()",
+    "asyncio.to_thread": "the Disk interface",
+    "asyncio.as_completed": "gather: its order is the order of its arguments",
+    "asyncio.open_connection": "loop.create_connection with a Protocol",
+    "asyncio.start_server": "loop.create_server with a Protocol",
+    "print": "logging",
+    "breakpoint": "nothing",
+    "id": "an explicit key: addresses differ from run to run",
+}
+BANNED_MODULES = {
+    "random": "an injected Rng",
+    "secrets": "an injected Rng",
+    "threading": "one event loop",
+    "subprocess": "an entry point",
+    "socket": "loop.create_connection / loop.create_server",
+    "uvloop": "an entry point",
+}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def runs_in_simulation(path: Path) -> bool:
+    name = relative(path)
+    return name not in SHELLS_ON_REAL_THINGS and not name.startswith(OUTSIDE_THE_SIMULATOR)
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count lines without the signature and the docstring."""
+    body = function.body
+    if ast.get_docstring(function) is not None:
+        body = body[1:]
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("path", [*PRODUCTION, *TESTS], ids=relative)
+def test_files_are_short(path: Path) -> None:
+    count = len(path.read_text(encoding="utf-8").splitlines())
+    budget = TEST_FILE_LINES_MAX if path in TESTS else FILE_LINES_MAX
+    assert count <= budget, f"{count} lines: which two ideas does this file hold?"
+
+
+@pytest.mark.parametrize("path", PRODUCTION, ids=relative)
+def test_functions_are_short(path: Path) -> None:
+    long = {
+        f"{function.name} (line {function.lineno})": body_lines(function)
+        for function in functions(parse(path))
+        if body_lines(function) > FUNCTION_LINES_MAX
+    }
+    assert long == {}
+
+
+@pytest.mark.parametrize("path", [*PRODUCTION, *TESTS], ids=relative)
+def test_modules_say_what_they_are_for(path: Path) -> None:
+    if path.read_text(encoding="utf-8").strip():
+        assert ast.get_docstring(parse(path)), "a module opens with a docstring"
+
+
+@pytest.mark.parametrize("path", filter(runs_in_simulation, PRODUCTION), ids=relative)
+def test_protocol_code_gets_time_and_chance_from_outside(path: Path) -> None:
+    assert list(violations(parse(path))) == []
+
+
+def violations(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            if name in BANNED:
+                yield f"line {node.lineno}: {name}() is banned here, use {BANNED[name]}"
+            if name.endswith(".run_in_executor") and node.args:
+                first = node.args[0]
+                if isinstance(first, ast.Constant) and first.value is None:
+                    yield f"line {node.lineno}: run_in_executor(None, ...) uses a hidden pool"
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name in BANNED_MODULES:
+                    yield f"line {node.lineno}: {alias.name}: use {BANNED_MODULES[alias.name]}"
+        elif isinstance(node, ast.ImportFrom) and node.module in BANNED_MODULES:
+            yield f"line {node.lineno}: {node.module}: use {BANNED_MODULES[node.module]}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import random",
+        "from threading import Lock",
+        "import time\nnow = time.time()",
+        "import uuid\nuuid.uuid4()",
+        "print('x')",
+        "loop.run_in_executor(None, work)",
+        "for task in asyncio.as_completed(tasks): pass",
+    ],
+)
+def test_the_ban_finds_what_it_bans(code: str) -> None:
+    assert len(list(violations(ast.parse(code)))) == 1
+
+
+@pytest.mark.parametrize("path", PRODUCTION, ids=relative)
+def test_no_set_is_iterated(path: Path) -> None:
+    """The order of a set of strings or objects differs from run to run."""
+    loops = [
+        node for node in ast.walk(parse(path)) if isinstance(node, ast.For | ast.comprehension)
+    ]
+    sets = [
+        ast.unparse(loop.iter)
+        for loop in loops
+        if isinstance(loop.iter, ast.Set | ast.SetComp)
+        or (isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) in ("set", "frozenset"))
+    ]
+    assert sets == []
+
+
+@pytest.mark.parametrize("path", [*PRODUCTION, *TESTS], ids=relative)
+def test_nothing_is_left_undone(path: Path) -> None:
+    if path.name == "test_house.py":
+        return
+    marks = re.findall(
+        r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|mark\.(?:skip|xfail)|pytest\.skip\(",
+        path.read_text(encoding="utf-8"),
+    )
+    assert marks == []
+
+
+def test_folder_names_say_something() -> None:
+    vague = {"utils", "util", "common", "helpers", "helper", "manager", "base", "misc"}
+    found = [relative(path) for path in PRODUCTION if vague & {*path.parts, path.stem}]
+    assert found == []
+
+
+def test_package_inits_hold_no_logic() -> None:
+    for path in PRODUCTION:
+        if path.name == "__init__.py":
+            kinds = {type(node) for node in parse(path).body}
+            assert kinds <= {ast.Expr, ast.ImportFrom, ast.Import, ast.Assign, ast.AnnAssign}, path
+
+
+def test_every_program_has_its_documents() -> None:
+    documents = (
+        "client/ledger/PROTOCOL.md",
+        "bookie/FORMAT.md",
+        "broker/TAKEOVER.md",
+        "ops/README.md",
+    )
+    assert [name for name in documents if not (ROOT / name).is_file()] == []
