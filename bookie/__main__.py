@@ -1,0 +1,118 @@
+"""`python -m bookie`: one bookie in this process, on a real disk, ZooKeeper and uvloop.
+
+    python -m bookie --data-dir DIR [--config FILE] [--port PORT] [--zookeeper HOST:PORT] ...
+
+SIGTERM and SIGINT stop it gracefully. Exit code 0 after that, 2 when it could not start (one
+sentence says why), 1 when the disk failed under it. This file is the only place where the wall
+clock, the machine's randomness and the real event loop enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from typing import Any
+
+import uvloop
+
+from bookie.bookie import Bookie
+from bookie.config import BookieConfig
+from bookie.disk import RealDisk
+from bookie.errors import StorageError
+from bookie.index import Index, LevelIndex
+from client.config import load_program
+from client.errors import ConfigError, MetadataError
+from client.metadata.zookeeper import ZooKeeperStore
+
+logger = logging.getLogger("bookie")
+
+
+class _WallClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def main() -> int:
+    """Run until told to stop; return the exit code."""
+    if not __debug__:
+        sys.exit("bookie: do not run with -O, the assertions are part of the program")
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    try:
+        resolved = load_program(
+            BookieConfig, prog="python -m bookie", env_prefix="QUIRE_BOOKIE_", argv=sys.argv[1:]
+        )
+        return uvloop.run(_run(resolved.config))
+    except (ConfigError, StorageError, MetadataError) as error:
+        logger.error("bookie.cannot_start %s", error)
+    except OSError as error:
+        logger.error("bookie.cannot_start %s", error)
+    return 2
+
+
+def make_index(config: BookieConfig, wipe: bool) -> Index:
+    """Open the LevelDB index of a data directory."""
+    return LevelIndex(
+        config.data_dir / "index",
+        wipe=wipe,
+        write_buffer_bytes=config.index_write_buffer_bytes,
+        block_cache_bytes=config.index_cache_bytes,
+    )
+
+
+async def _run(config: BookieConfig) -> int:
+    loop = asyncio.get_running_loop()
+    told_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told_to_stop.set)
+    disk = RealDisk(
+        config.data_dir,
+        preallocate_bytes=config.log_preallocate_bytes,
+        free_bytes_min=config.free_bytes_min,
+        reader_threads=config.reader_threads,
+    )
+    store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
+    await store.start()
+    bookie = Bookie(
+        config,
+        store=store,
+        disk=disk,
+        index_factory=lambda wipe: make_index(config, wipe),
+        clock=_WallClock(),
+        rng=random.SystemRandom(),
+        loop=loop,
+    )
+    stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
+    starting: asyncio.Future[Any] = loop.create_task(bookie.start())
+    try:
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            logger.info("bookie.serving id=%s port=%d", bookie.bookie_id, bookie.port)
+            ended: list[asyncio.Future[Any]] = [bookie.failed, stopping]
+            await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            starting.cancel()
+        if bookie.failed.done():
+            # What is on the disk is unknown, and its threads may never return.
+            logger.error("bookie.failed %s", bookie.failed.exception())
+            logging.shutdown()
+            os._exit(1)
+        await bookie.stop()
+    finally:
+        stopping.cancel()
+        await store.close()
+    logger.info("bookie.stopped id=%s", bookie.bookie_id)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Every setting of a bookie, with its unit, its meaning and what happens when it is off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bookie.core.log_format import BODY_BYTES_MAX, FILE_BYTES_MAX
+from client.config import check_ranges, required, setting
+from client.errors import ConfigError
+from client.metadata.paths import LEDGERS_ROOT
+
+_KIB = 1024
+_MIB = 1024 * _KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BookieConfig:
+    """Settings of one bookie."""
+
+    data_dir: Path = required(
+        "Directory of the append log and its index; one disk, one bookie. Losing it loses the"
+        " bookie's copies, and its id cannot be used again."
+    )
+    host: str = setting("0.0.0.0", "Address to listen on.")  # noqa: S104  a server's default
+    port: int = setting(
+        3181, "TCP port of the BookKeeper protocol; 0 takes a free one.", at_least=0, at_most=65535
+    )
+    advertised_host: str | None = setting(
+        None, "Host that clients are told; by default `host`, or 127.0.0.1 for 0.0.0.0."
+    )
+    bookie_id: str | None = setting(
+        None, "Name in the cluster, for ever; by default advertised host:port."
+    )
+    admin_host: str = setting("127.0.0.1", "Address of the HTTP admin server.")
+    admin_port: int | None = setting(
+        None, "Port of the HTTP admin server, 0 for a free one; without it there is none."
+    )
+    zookeeper: tuple[str, ...] = setting(("127.0.0.1:2181",), "ZooKeeper servers, host:port.")
+    ledgers_root: str = setting(LEDGERS_ROOT, "Root of BookKeeper's tree in ZooKeeper.")
+    session_timeout_ms: int = setting(
+        10_000,
+        "ZooKeeper session timeout. Lower: a dead bookie is noticed sooner, a slow one is taken"
+        " for dead.",
+        at_least=1000,
+    )
+
+    frame_bytes_max: int = setting(
+        5 * _MIB,
+        "Largest request; BookKeeper clients use the same limit. A longer one closes its"
+        " connection.",
+        at_least=_KIB,
+        at_most=BODY_BYTES_MAX,
+    )
+    connections_max: int = setting(
+        4096, "Open client connections; further ones are closed.", at_least=1
+    )
+    requests_in_flight_max: int = setting(
+        10_000,
+        "Unanswered requests per connection before it is no longer read.",
+        at_least=1,
+    )
+    unsent_bytes_max: int = setting(
+        4 * _MIB,
+        "Answers a client has not read before its connection is no longer read.",
+        at_least=1,
+    )
+    pending_bytes_max: int = setting(
+        32 * _MIB,
+        "Bytes of adds not yet durable and indexed before no connection is read. Low: syncs are"
+        " shared by few adds; high: an add can wait for that much to be written.",
+        at_least=_KIB,
+    )
+    cache_bytes_max: int = setting(
+        64 * _MIB,
+        "Recent entries kept in memory for tailing readers.",
+        at_least=0,
+    )
+    log_file_bytes_max: int = setting(
+        512 * _MIB,
+        "Size at which another log file is begun. Low: many files; high: space of deleted"
+        " ledgers comes back late.",
+        at_least=64 * _KIB,
+        at_most=FILE_BYTES_MAX,
+    )
+    log_preallocate_bytes: int = setting(
+        16 * _MIB,
+        "Space allocated ahead of the log's end, so that a sync need not write metadata.",
+        at_least=0,
+    )
+    free_bytes_min: int = setting(
+        256 * _MIB,
+        "Free disk space below which adds are refused; the rest is for fences and the index.",
+        at_least=0,
+    )
+    disk_full_retry_ms: int = setting(
+        1000, "How long adds are refused after the disk was full.", at_least=1
+    )
+    checkpoint_bytes: int = setting(
+        128 * _MIB,
+        "Log bytes between checkpoints. High: a start replays more; low: the index is flushed"
+        " in small pieces.",
+        at_least=_KIB,
+    )
+    checkpoint_interval_ms: int = setting(
+        60_000, "Longest time between checkpoints while entries arrive.", at_least=1
+    )
+    index_write_buffer_bytes: int = setting(
+        16 * _MIB, "LevelDB memory table of the index.", at_least=64 * _KIB
+    )
+    index_cache_bytes: int = setting(64 * _MIB, "LevelDB block cache of the index.", at_least=0)
+    reader_threads: int = setting(
+        4, "Threads that read entries from the disk.", at_least=1, at_most=64
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if self.admin_port is not None and not 0 <= self.admin_port <= 65535:
+            raise ConfigError(f"admin_port must be between 0 and 65535, not {self.admin_port}")
+        if self.pending_bytes_max > FILE_BYTES_MAX // 4:
+            raise ConfigError(
+                f"pending_bytes_max ({self.pending_bytes_max}) must fit a log file with room:"
+                f" at most {FILE_BYTES_MAX // 4}"
+            )
+
+    def client_host(self) -> str:
+        """Return the host that clients are told."""
+        if self.advertised_host is not None:
+            return self.advertised_host
+        return "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host  # noqa: S104

@@ -1,0 +1,72 @@
+"""The checkpoint: from where a start has to replay the log, and what is known to be damaged.
+
+A small text file, replaced atomically: one line of JSON and one line with its CRC. Everything
+before `start` is in the index, durably; from there on the log is read again. `files` are the log
+files that must exist; `damage` lists byte ranges whose records could not be read when they were
+replayed, so nobody knows what they held. As long as it is not empty, the bookie answers "I
+cannot say" where it would otherwise say "no such entry". This file is the only home of that
+text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+import crc32c
+
+from bookie.core.append_log import LogPosition
+from bookie.errors import LogIncomplete
+
+FILE_NAME: Final = "CHECKPOINT"
+_VERSION: Final = 1
+
+
+class Damage(NamedTuple):
+    """Bytes `start` to `end` of a log file that once were durable records and are no more."""
+
+    number: int
+    start: int
+    end: int
+
+
+class Checkpoint(NamedTuple):
+    """Content of the checkpoint file."""
+
+    salt: int
+    """What the record CRCs of this bookie start from."""
+    start: LogPosition
+    group: int
+    """Lowest group number that is certainly unused before `start`."""
+    files: tuple[int, ...]
+    damage: tuple[Damage, ...] = ()
+
+    def encode(self) -> bytes:
+        """Return the file's content."""
+        fields = {
+            "version": _VERSION,
+            "salt": f"{self.salt:016x}",
+            "start": list(self.start),
+            "group": self.group,
+            "files": list(self.files),
+            "damage": [list(damage) for damage in self.damage],
+        }
+        line = json.dumps(fields).encode()
+        return line + b"\n%08x\n" % crc32c.crc32c(line)
+
+
+def decode_checkpoint(data: bytes) -> Checkpoint:
+    """Parse the file's content. Raises LogIncomplete when it is damaged or of another version."""
+    line, _, rest = data.partition(b"\n")
+    if rest != b"%08x\n" % crc32c.crc32c(line):
+        raise LogIncomplete(f"{FILE_NAME} is damaged: its CRC does not match")
+    fields = json.loads(line)
+    if fields["version"] != _VERSION:
+        raise LogIncomplete(f"{FILE_NAME} has version {fields['version']}, not {_VERSION}")
+    return Checkpoint(
+        int(fields["salt"], 16),
+        LogPosition(*fields["start"]),
+        fields["group"],
+        tuple(fields["files"]),
+        tuple(Damage(*damage) for damage in fields["damage"]),
+    )

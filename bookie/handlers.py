@@ -1,0 +1,330 @@
+"""What each BookKeeper operation means: request in, exactly one reply out, perhaps later.
+
+This file is the only home of the order of checks and of which status answers what; whether and
+when something is durable is the storage's business. Replies are made by callbacks, no task per
+request. See reference tables in README.md.
+
+    ADD          checks, log, answer after the sync
+    READ         with FENCING first fences, durably, whatever the read then finds
+    READ_LAC     explicit LAC packet and last entry, each if there is one
+    batch read   consecutive entries until one is missing or a limit is reached
+    long poll    waits for the last add confirmed to pass, then reads
+
+Deviations from Apache BookKeeper, all on the safe side: a fencing read waits for the fence's
+record also when the entry or the ledger is absent; READ_LAC with an explicit LAC and no entry
+answers OK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from bookie.core.availability import encode_availability
+from bookie.core.ledger_guard import Ledger
+from bookie.disk import Disk, Usage
+from bookie.long_poll import LongPoll
+from bookie.metrics import BookieMetrics
+from bookie.storage import Storage
+from client.ids import NO_ENTRY, Clock, EntryId
+from client.wire.bookkeeper import v3
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    AddResponse,
+    AuthRequest,
+    AuthResponse,
+    BatchReadRequest,
+    BatchReadResponse,
+    BookieInfoRequest,
+    BookieInfoResponse,
+    Buffer,
+    ErrorResponse,
+    ForceLedgerRequest,
+    ForceLedgerResponse,
+    ListEntriesRequest,
+    ListEntriesResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    StartTlsRequest,
+    Status,
+    UnknownRequest,
+    WriteLacRequest,
+    WriteLacResponse,
+)
+
+Reply = Callable[[Response], None]
+
+_AUTH_DISABLED: Final = "AuthDisabledPlugin"
+_BATCH_HEADER_BYTES: Final = 24 + 8 + 4
+_LENGTH_BYTES: Final = 4
+_LONG_POLL_MS_MAX: Final = 60_000
+
+
+class Handlers:
+    """All operations over one storage."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        disk: Disk,
+        *,
+        batch_bytes_max: int,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        metrics: BookieMetrics,
+    ) -> None:
+        self._storage = storage
+        self._reads = storage.reads
+        self._disk = disk
+        self._batch_bytes_max = batch_bytes_max
+        self._loop = loop
+        self._clock = clock
+        self._metrics = metrics
+        self._table: dict[type, Callable[[Any, Reply], None]] = {
+            AddRequest: self._add,
+            ReadRequest: self._read,
+            BatchReadRequest: self._batch_read,
+            ReadLacRequest: self._read_lac,
+            WriteLacRequest: self._write_lac,
+            ForceLedgerRequest: self._force,
+            BookieInfoRequest: self._bookie_info,
+            ListEntriesRequest: self._list_entries,
+            AuthRequest: self._auth,
+            StartTlsRequest: self._start_tls,
+            UnknownRequest: self._unknown,
+        }
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Serve one request; `reply` is called once, now or later."""
+        self._table[type(request)](request, reply)
+
+    def _add(self, request: AddRequest, reply: Reply) -> None:
+        self._storage.add(request, partial(self._added, request, reply))
+
+    def _added(self, request: AddRequest, reply: Reply, status: Status) -> None:
+        if status is not Status.OK:
+            self._metrics.refused_adds += 1
+        reply(AddResponse(status, request.ledger_id, request.entry_id))
+
+    def _read(self, request: ReadRequest, reply: Reply) -> None:
+        if request.fence:
+            self._fence(request, partial(self._read_fenced, request, reply))
+        elif request.piggyback and (request.previous_lac is None or request.entry_id != LAST_ENTRY):
+            reply(_refused(request, Status.BAD_REQUEST))
+        elif request.previous_lac is not None:
+            self._reads.with_ledger(request.ledger_id, partial(self._poll, request, reply))
+        else:
+            self._read_with_lac(request, reply, None)
+
+    def _fence(
+        self, request: ReadRequest | BatchReadRequest, on_done: Callable[[Status], None]
+    ) -> None:
+        self._metrics.fences += 1
+        if request.master_key is None:
+            on_done(Status.UNAUTHORIZED)
+        else:
+            self._storage.fence(request.ledger_id, request.master_key, on_done)
+
+    def _read_fenced(self, request: ReadRequest, reply: Reply, status: Status) -> None:
+        """The fence is durable, or was refused."""
+        if status is not Status.OK:
+            reply(_refused(request, status))
+            return
+
+        def on_read(status: Status, entry: Buffer | None) -> None:
+            reply(ReadResponse(status, request.ledger_id, request.entry_id, entry))
+
+        self._reads.read(request.ledger_id, request.entry_id, on_read)
+
+    def _read_with_lac(self, request: ReadRequest, reply: Reply, lac_update_ms: int | None) -> None:
+        """Plain read; an answer with an entry also tells the last add confirmed known here."""
+
+        def on_read(status: Status, entry: Buffer | None) -> None:
+            if status is not Status.OK:
+                reply(_refused(request, status))
+                return
+            self._reads.with_ledger(request.ledger_id, partial(on_ledger, entry))
+
+        def on_ledger(entry: Buffer | None, _status: Status, ledger: Ledger | None) -> None:
+            # An unreadable end of the ledger does not spoil an entry that was read.
+            lac = ledger.lac if ledger is not None else None
+            reply(
+                ReadResponse(
+                    Status.OK, request.ledger_id, request.entry_id, entry, lac, lac_update_ms
+                )
+            )
+
+        self._reads.read(request.ledger_id, request.entry_id, on_read)
+
+    def _poll(
+        self, request: ReadRequest, reply: Reply, status: Status, ledger: Ledger | None
+    ) -> None:
+        if ledger is None:
+            reply(_refused(request, status))
+            return
+        assert request.previous_lac is not None, "checked by the caller"
+        on_done = partial(self._polled, request, reply, ledger)
+        if request.timeout_ms is None or ledger.lac > request.previous_lac or ledger.fenced:
+            on_done(False)
+            return
+        timeout_ms = min(max(request.timeout_ms, 0), _LONG_POLL_MS_MAX)
+        LongPoll(ledger, request.previous_lac, timeout_ms / 1000, on_done, self._loop)
+
+    def _polled(self, request: ReadRequest, reply: Reply, ledger: Ledger, woken: bool) -> None:
+        """The wait is over; `woken` if a new last add confirmed ended it."""
+        assert request.previous_lac is not None, "a long poll has it"
+        lac_update_ms = self._clock.now_ms() if woken else None
+        if not request.piggyback:
+            self._read_with_lac(request, reply, lac_update_ms)
+            return
+        following = EntryId(request.previous_lac + 1)
+
+        def on_read(status: Status, entry: Buffer | None) -> None:
+            entry_id = following if status is Status.OK else NO_ENTRY
+            reply(
+                ReadResponse(
+                    Status.OK, request.ledger_id, entry_id, entry, ledger.lac, lac_update_ms
+                )
+            )
+
+        if ledger.lac > request.previous_lac:
+            self._reads.read(request.ledger_id, following, on_read)
+        else:
+            on_read(Status.NO_ENTRY, None)
+
+    def _batch_read(self, request: BatchReadRequest, reply: Reply) -> None:
+        if request.fence:
+            self._fence(request, partial(self._batch_read_fenced, request, reply))
+        else:
+            self._batch_read_fenced(request, reply, Status.OK)
+
+    def _batch_read_fenced(self, request: BatchReadRequest, reply: Reply, status: Status) -> None:
+        if status is Status.OK:
+            _BatchRead(request, reply, self._reads.read, self._batch_bytes_max).next()
+        else:
+            reply(_batch(request, status, []))
+
+    def _read_lac(self, request: ReadLacRequest, reply: Reply) -> None:
+        def on_ledger(status: Status, ledger: Ledger | None) -> None:
+            if ledger is None:
+                reply(ReadLacResponse(status, request.ledger_id))
+            else:
+                self._reads.read(request.ledger_id, LAST_ENTRY, partial(on_read, ledger))
+
+        def on_read(ledger: Ledger, status: Status, entry: Buffer | None) -> None:
+            packet = ledger.explicit_lac
+            if status is Status.NO_ENTRY and packet is not None:
+                status = Status.OK
+            kept = packet if status is Status.OK else None
+            reply(ReadLacResponse(status, request.ledger_id, kept, entry))
+
+        self._reads.with_ledger(request.ledger_id, on_ledger)
+
+    def _write_lac(self, request: WriteLacRequest, reply: Reply) -> None:
+        self._storage.write_lac(
+            request, lambda status: reply(WriteLacResponse(status, request.ledger_id))
+        )
+
+    def _force(self, request: ForceLedgerRequest, reply: Reply) -> None:
+        self._storage.force(
+            request.ledger_id,
+            lambda status: reply(ForceLedgerResponse(status, request.ledger_id)),
+        )
+
+    def _bookie_info(self, request: BookieInfoRequest, reply: Reply) -> None:
+        def on_done(done: asyncio.Future[Usage]) -> None:
+            if done.exception() is not None:
+                reply(BookieInfoResponse(Status.IO_ERROR))
+                return
+            total, free = done.result()
+            reply(
+                BookieInfoResponse(
+                    Status.OK,
+                    total if request.total_capacity else None,
+                    free if request.free_space else None,
+                )
+            )
+
+        self._disk.reader_job(self._disk.usage).add_done_callback(on_done)
+
+    def _list_entries(self, request: ListEntriesRequest, reply: Reply) -> None:
+        def on_ids(status: Status, entry_ids: list[EntryId]) -> None:
+            availability = encode_availability(entry_ids) if status is Status.OK else None
+            reply(ListEntriesResponse(status, request.ledger_id, availability))
+
+        self._reads.entry_ids(request.ledger_id, on_ids)
+
+    def _auth(self, _request: AuthRequest, reply: Reply) -> None:
+        reply(AuthResponse(_AUTH_DISABLED, b""))
+
+    def _start_tls(self, _request: StartTlsRequest, reply: Reply) -> None:
+        reply(ErrorResponse(v3.START_TLS, Status.BAD_REQUEST))
+
+    def _unknown(self, request: UnknownRequest, reply: Reply) -> None:
+        reply(ErrorResponse(*request))
+
+
+def _refused(request: ReadRequest, status: Status) -> ReadResponse:
+    return ReadResponse(status, request.ledger_id, request.entry_id)
+
+
+def _batch(request: BatchReadRequest, status: Status, entries: list[Buffer]) -> BatchReadResponse:
+    return BatchReadResponse(
+        status, request.ledger_id, request.first_entry_id, request.request_id, tuple(entries)
+    )
+
+
+class _BatchRead:
+    """One batch read on its way from entry to entry."""
+
+    def __init__(
+        self,
+        request: BatchReadRequest,
+        reply: Reply,
+        read: Callable[[Any, EntryId, Callable[[Status, Buffer | None], None]], None],
+        bytes_max: int,
+    ) -> None:
+        self._request = request
+        self._reply = reply
+        self._read = read
+        self._room = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
+        self._entries: list[Buffer] = []
+        self._is_stepping = False
+        self._next_is_due = False
+
+    def next(self) -> None:
+        """Read the next entry; hot entries in a loop, so that a long batch needs no deep stack."""
+        self._next_is_due = True
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        while self._next_is_due:
+            self._next_is_due = False
+            entry_id = EntryId(self._request.first_entry_id + len(self._entries))
+            self._read(self._request.ledger_id, entry_id, self._on_read)
+        self._is_stepping = False
+
+    def _on_read(self, status: Status, entry: Buffer | None) -> None:
+        if status is not Status.OK or entry is None:
+            # A later entry that is absent or unreadable only ends the batch.
+            self._finish(Status.OK if self._entries else status)
+            return
+        self._room -= len(entry) + _LENGTH_BYTES
+        if self._entries and self._room < 0:
+            self._finish(Status.OK)
+            return
+        self._entries.append(entry)
+        if self._room <= 0 or len(self._entries) == self._request.count_max:
+            self._finish(Status.OK)
+        else:
+            self.next()
+
+    def _finish(self, status: Status) -> None:
+        self._reply(_batch(self._request, status, self._entries))

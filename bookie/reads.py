@@ -1,0 +1,190 @@
+"""The read side of the storage: cache first, then index and log on reader threads.
+
+A hot read is answered within the call. Cold reads that arrive in one turn of the loop share
+reader jobs. What a ledger's end is (last entry, last add confirmed) is known in memory for
+ledgers born since the start, and looked up once for older ones. Looking into the cache before
+the index misses nothing: an entry leaves the cache only after the index has it.
+
+This file is the only home of the answers NO_LEDGER and NO_ENTRY. They are claims: with damage in
+the log, or an unreadable byte on the way, the answer is IO_ERROR instead, because a false "no
+such entry" makes a recovery cut off acknowledged entries (Apache BookKeeper issue 2908).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from bookie.core.entry_cache import EntryCache
+from bookie.core.ledger_guard import Ledger, LedgerTable
+from bookie.disk import Disk
+from bookie.entry_reader import EntryReader, Found, Tail
+from bookie.errors import StorageError
+from bookie.index import Index
+from bookie.metrics import BookieMetrics
+from client.ids import NO_ENTRY, EntryId, LedgerId
+from client.wire.bookkeeper.entry import peek_lac_packet
+from client.wire.bookkeeper.messages import LAST_ENTRY, Buffer, Status
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+OnRead = Callable[[Status, Buffer | None], None]
+OnLedger = Callable[[Status, Ledger | None], None]
+OnEntryIds = Callable[[Status, list[EntryId]], None]
+
+_READS_PER_JOB: Final = 32
+
+
+class Reads:
+    """Reads entries and ledger ends."""
+
+    def __init__(
+        self,
+        ledgers: LedgerTable,
+        cache: EntryCache,
+        disk: Disk,
+        index: Index,
+        *,
+        seed: int,
+        has_damage: bool,
+        loop: asyncio.AbstractEventLoop,
+        metrics: BookieMetrics,
+    ) -> None:
+        self._ledgers = ledgers
+        self._cache = cache
+        self._disk = disk
+        self._index = index
+        self._reader = EntryReader(disk, index, seed)
+        self._has_damage = has_damage
+        self._loop = loop
+        self._metrics = metrics
+        self._cold: list[tuple[LedgerId, EntryId, OnRead]] = []
+        self._loading: dict[LedgerId, list[OnLedger]] = {}
+        self._jobs: dict[asyncio.Future[Any], None] = {}
+
+    def read(self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead) -> None:
+        """Read one entry, or the last one (`LAST_ENTRY`), also if it is not durable yet.
+
+        `on_read` gets OK and the entry, NO_LEDGER or NO_ENTRY when that is certain, or IO_ERROR.
+        """
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            on_read(self._absent(Status.NO_LEDGER), None)
+        elif entry_id == LAST_ENTRY:
+            self.with_ledger(ledger_id, partial(self._read_last, on_read))
+        else:
+            self._read(ledger, entry_id, on_read)
+
+    def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
+        """Call `on_ledger` with OK and the ledger, its `last_entry` and `lac` being known."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            on_ledger(self._absent(Status.NO_LEDGER), None)
+        elif ledger.is_loaded:
+            on_ledger(Status.OK, ledger)
+        elif ledger_id in self._loading:
+            self._loading[ledger_id].append(on_ledger)
+        else:
+            self._loading[ledger_id] = [on_ledger]
+            job = self._submit(partial(self._reader.tail, ledger_id))
+            job.add_done_callback(partial(self._loaded, ledger))
+
+    def entry_ids(self, ledger_id: LedgerId, on_ids: OnEntryIds) -> None:
+        """Collect the ids of all entries of a ledger, ascending."""
+        if self._ledgers.get(ledger_id) is None:
+            on_ids(self._absent(Status.NO_LEDGER), [])
+            return
+        recent = self._cache.entry_ids(ledger_id)
+        job = self._submit(partial(self._index.entry_ids, ledger_id))
+
+        def on_done(done: asyncio.Future[list[EntryId]]) -> None:
+            error = done.exception()
+            if error is not None or self._has_damage:
+                logger.error("ledger.unreadable ledger=%d error=%s", ledger_id, error)
+                on_ids(Status.IO_ERROR, [])
+            else:
+                on_ids(Status.OK, sorted({*done.result(), *recent}))
+
+        job.add_done_callback(on_done)
+
+    async def drain(self) -> None:
+        """Wait until no reader job is on its way."""
+        while self._jobs:
+            await asyncio.wait(list(self._jobs))
+
+    def _submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        future = self._disk.reader_job(job)
+        self._jobs[future] = None
+        future.add_done_callback(self._jobs.pop)
+        return future
+
+    def _absent(self, status: Status) -> Status:
+        return Status.IO_ERROR if self._has_damage else status
+
+    def _read(self, ledger: Ledger, entry_id: EntryId, on_read: OnRead) -> None:
+        entry = self._cache.get(ledger.ledger_id, entry_id)
+        if entry is not None:
+            self._metrics.reads += 1
+            self._metrics.read_bytes += len(entry)
+            on_read(Status.OK, entry)
+        elif ledger.is_loaded and entry_id > ledger.last_entry:
+            on_read(self._absent(Status.NO_ENTRY), None)
+        else:
+            self._cold.append((ledger.ledger_id, entry_id, on_read))
+            if len(self._cold) == 1:
+                self._loop.call_soon(self._read_cold)
+
+    def _read_last(self, on_read: OnRead, status: Status, ledger: Ledger | None) -> None:
+        if ledger is None:
+            on_read(status, None)
+        elif ledger.last_entry == NO_ENTRY:
+            on_read(self._absent(Status.NO_ENTRY), None)
+        else:
+            self._read(ledger, ledger.last_entry, on_read)
+
+    def _read_cold(self) -> None:
+        """Send the reads collected in this turn of the loop to the reader threads."""
+        cold, self._cold = self._cold, []
+        self._metrics.cold_reads += len(cold)
+        for first in range(0, len(cold), _READS_PER_JOB):
+            some = cold[first : first + _READS_PER_JOB]
+            wanted = [(ledger_id, entry_id) for ledger_id, entry_id, _ in some]
+            job = self._submit(partial(self._reader.read_many, wanted))
+            job.add_done_callback(partial(self._cold_read, some))
+
+    def _cold_read(
+        self,
+        some: Sequence[tuple[LedgerId, EntryId, OnRead]],
+        job: asyncio.Future[list[Found]],
+    ) -> None:
+        for (ledger_id, entry_id, on_read), found in zip(some, job.result(), strict=True):
+            if isinstance(found, StorageError):
+                logger.error("entry.unreadable ledger=%d entry=%d %s", ledger_id, entry_id, found)
+                self._metrics.unreadable_entries += 1
+                on_read(Status.IO_ERROR, None)
+            elif found is None:
+                on_read(self._absent(Status.NO_ENTRY), None)
+            else:
+                self._metrics.reads += 1
+                self._metrics.read_bytes += len(found)
+                on_read(Status.OK, found)
+
+    def _loaded(self, ledger: Ledger, job: asyncio.Future[Tail]) -> None:
+        waiting = self._loading.pop(ledger.ledger_id)
+        error = job.exception()
+        if error is not None:
+            logger.error("ledger.unreadable ledger=%d error=%s", ledger.ledger_id, error)
+            for on_ledger in waiting:
+                on_ledger(Status.IO_ERROR, None)
+            return
+        tail = job.result()
+        explicit = ledger.explicit_lac
+        ledger.last_entry = max(ledger.last_entry, tail.last_entry)
+        ledger.lac = max(ledger.lac, tail.lac, peek_lac_packet(explicit) if explicit else NO_ENTRY)
+        ledger.is_loaded = True
+        for on_ledger in waiting:
+            on_ledger(Status.OK, ledger)

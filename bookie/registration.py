@@ -1,0 +1,176 @@
+"""A bookie's place in the metadata store: an ephemeral node that says where it serves.
+
+    available/<id>             takes entries
+    available/readonly/<id>    serves reads, fences and recovery writes only
+
+A node of an older session of ours (after a crash) is waited out, not deleted: until the server
+expires it, it points to us anyway. When the session expires the bookie registers again. Between
+the two states the new node is made before the old one is deleted, so that the bookie never seems
+gone. This file is the only home of those nodes and of BookieServiceInfo.
+
+Source: Apache BookKeeper `ZKRegistrationManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from client.errors import (
+    ConfigError,
+    ConnectionLoss,
+    MetadataError,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+)
+from client.ids import BookieId
+from client.metadata import paths
+from client.metadata.store import MetadataStore, SessionState
+from client.wire.bookkeeper import protobuf
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.5
+
+
+def service_info(host: str, port: int, admin_port: int | None) -> bytes:
+    """Return the data of the node: where the bookie serves what."""
+    info = protobuf.BookieServiceInfoFormat()
+    info.endpoints.add(id="bookie", port=port, host=host, protocol="bookie-rpc")
+    if admin_port is not None:
+        info.endpoints.add(id="httpserver", port=admin_port, host=host, protocol="http")
+    data: bytes = info.SerializeToString()
+    return data
+
+
+class Registration:
+    """Keeps one bookie registered."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        bookie_id: BookieId,
+        info: bytes,
+        *,
+        root: str,
+        takeover_timeout_s: float,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`takeover_timeout_s`: how long to wait for the node of an older session to go."""
+        self._store = store
+        self._bookie_id = bookie_id
+        self._info = info
+        self._root = root
+        self._takeover_timeout_s = takeover_timeout_s
+        self._loop = loop
+        self._task: asyncio.Task[None] | None = None
+        self._is_wanted = False
+        self.is_registered = False
+        self.is_read_only = False
+        store.add_session_listener(self._on_session)
+
+    async def register(self, *, read_only: bool) -> None:
+        """Create the node, however long the metadata store is away.
+
+        Raises ConfigError if the id stays taken by another session.
+        """
+        self.is_read_only = read_only
+        self._is_wanted = True
+        while not self.is_registered:
+            try:
+                await self._store_directories()
+                await self._claim(self._path)
+                self.is_registered = True
+            except (ConnectionLoss, SessionExpired) as error:
+                logger.warning("bookie.register_retry id=%s error=%r", self._bookie_id, error)
+                await asyncio.sleep(_RETRY_S)
+        logger.info("bookie.registered id=%s read_only=%s", self._bookie_id, read_only)
+
+    async def set_read_only(self, read_only: bool) -> None:
+        """Move to the other node, the new one first. Raises MetadataErrors."""
+        old = self._path
+        self.is_read_only = read_only
+        if self._path == old or not self.is_registered:
+            return
+        await self._claim(self._path)
+        await self._delete(old)
+        logger.info("bookie.registered id=%s read_only=%s", self._bookie_id, read_only)
+
+    async def close(self) -> None:
+        """Take the node away, if the metadata store can be reached; else it expires."""
+        self._is_wanted = False
+        if self._task is not None:
+            self._task.cancel()
+        if self.is_registered:
+            self.is_registered = False
+            try:
+                await self._delete(self._path)
+            except MetadataError as error:
+                logger.warning("bookie.not_deregistered id=%s error=%r", self._bookie_id, error)
+
+    @property
+    def _path(self) -> str:
+        if self.is_read_only:
+            return paths.readonly_bookie(self._bookie_id, self._root)
+        return paths.available_bookie(self._bookie_id, self._root)
+
+    async def _store_directories(self) -> None:
+        try:
+            await self._store.create(paths.readonly(self._root), make_parents=True)
+        except NodeExists:
+            return
+
+    async def _claim(self, path: str) -> None:
+        """Create `path` as our ephemeral, after an older session's node is gone."""
+        deadline_s = self._loop.time() + self._takeover_timeout_s
+        while True:
+            try:
+                await self._store.create(path, self._info, ephemeral=True, make_parents=True)
+                return
+            except NodeExists:
+                if await self._is_ours_or_gone(path, deadline_s):
+                    return
+
+    async def _is_ours_or_gone(self, path: str, deadline_s: float) -> bool:
+        """Look at the node in our way. True if our own session made it; else wait for its end."""
+        gone = asyncio.Event()
+        found = await self._store.exists(path, gone.set)
+        if found is None:
+            return False
+        if found.ephemeral_owner == self._store.session_id:
+            # An earlier create whose answer was lost.
+            return True
+        logger.info("bookie.waits_for_old_session path=%s", path)
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await gone.wait()
+        except TimeoutError:
+            raise ConfigError(
+                f"bookie id {self._bookie_id} is in use: {path} belongs to a living session"
+            ) from None
+        return False
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await self._store.delete(path)
+        except NoNode:
+            return
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and self._is_wanted:
+            logger.warning("bookie.session_expired id=%s", self._bookie_id)
+            self.is_registered = False
+            if self._task is None or self._task.done():
+                self._task = self._loop.create_task(self._register_again())
+
+    async def _register_again(self) -> None:
+        """Register under the new session; try until it works or somebody else has the id."""
+        while True:
+            try:
+                await self.register(read_only=self.is_read_only)
+                return
+            except (MetadataError, ConfigError) as error:
+                logger.warning("bookie.register_failed id=%s error=%r", self._bookie_id, error)
+            await asyncio.sleep(_RETRY_S)

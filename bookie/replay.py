@@ -1,0 +1,313 @@
+"""Start after a stop or a crash: read the log from the checkpoint on and bring the index up.
+
+    1  CHECKPOINT says where to begin, which files must exist, what is damaged already
+    2  open the index; if it cannot be opened, wipe it and begin at the first file instead
+    3  scan each file, put entries, keys, fences and explicit LACs into index and ledger table
+    4  damage in a file: remember the range for good, go on behind it
+    5  torn end of the last file: cut it off; nothing in it was ever answered for
+    6  sync what is left, flush the index, write the checkpoint: what was replayed stays
+
+A missing file is a refusal to start. With damage nobody knows which entries or fences were in
+it; the storage then answers "I cannot say" instead of "no such entry" and takes no ordinary
+adds. This file is the only home of that procedure; `core/log_scan.py` decides what is damage.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from bookie.core.append_log import AppendLog, LogPosition
+from bookie.core.checkpoint import FILE_NAME, Checkpoint, Damage, decode_checkpoint
+from bookie.core.ledger_guard import LedgerTable
+from bookie.core.log_format import (
+    FILE_HEADER_BYTES,
+    FileHeader,
+    Kind,
+    Location,
+    Record,
+    file_name,
+    file_number,
+    ids_of,
+    ledger_of,
+    seed_of,
+    unpack_file_header,
+    unpack_ledger,
+)
+from bookie.core.log_scan import Gap, LogScan
+from bookie.disk import Disk
+from bookie.errors import CorruptIndex, LogIncomplete
+from bookie.index import Index, IndexFactory, record_of
+from client.ids import EntryId, LedgerId, Rng
+
+logger = logging.getLogger(__name__)
+
+FIRST_FILE: Final = 1
+_FIRST_GROUP: Final = 1
+_BATCH_ENTRIES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A log ready to be appended to, and everything that was found in it."""
+
+    log: AppendLog
+    index: Index
+    ledgers: LedgerTable
+    checkpoint: Checkpoint
+    """As saved at the end of the replay."""
+
+
+def is_unused(disk: Disk) -> bool:
+    """Whether nothing was ever written to the log of this data directory."""
+    return not any(file_number(name) is not None for name in disk.names())
+
+
+def init_log(disk: Disk, rng: Rng) -> None:
+    """Prepare an empty data directory. Does nothing if that was done before."""
+    if disk.load(FILE_NAME) is None:
+        start = LogPosition(FIRST_FILE, FILE_HEADER_BYTES)
+        checkpoint = Checkpoint(rng.getrandbits(64), start, _FIRST_GROUP, ())
+        disk.save(FILE_NAME, checkpoint.encode())
+
+
+def replay(disk: Disk, index_factory: IndexFactory, *, log_file_bytes_max: int) -> Replayed:
+    """Make the bookie's storage consistent. Blocks; run it off the event loop.
+
+    Raises LogIncomplete, CorruptIndex (not even an empty index can be made) or OSError.
+    """
+    data = disk.load(FILE_NAME)
+    if data is None:
+        raise LogIncomplete(f"there is no {FILE_NAME}: the data directory is not complete")
+    checkpoint = decode_checkpoint(data)
+    numbers = _existing_files(disk, checkpoint)
+    durable = checkpoint.start
+    index = _open_index(index_factory, checkpoint)
+    if index is None:
+        checkpoint = checkpoint._replace(
+            start=LogPosition(min(numbers, default=FIRST_FILE), FILE_HEADER_BYTES),
+            group=_FIRST_GROUP,
+        )
+        # Before the index fills: a crash on the way must lead here again.
+        disk.save(FILE_NAME, checkpoint.encode())
+        index = index_factory(True)
+    try:
+        durable = max(durable, index.end() or durable)
+        newest = max(numbers, default=FIRST_FILE - 1)
+        if durable > LogPosition(newest + 1, FILE_HEADER_BYTES):
+            raise LogIncomplete(f"log file {newest + 1} is missing, but the index knows it")
+        return _Replay(disk, index, checkpoint, numbers, durable, log_file_bytes_max).run()
+    except BaseException:
+        index.close()
+        raise
+
+
+def _existing_files(disk: Disk, checkpoint: Checkpoint) -> list[int]:
+    """Return the numbers of the log files, ascending. Raises LogIncomplete if one is missing."""
+    found = {number for name in disk.names() if (number := file_number(name)) is not None}
+    last_known = max(checkpoint.files, default=FIRST_FILE - 1)
+    newest = max(found, default=last_known)
+    expected = [*checkpoint.files, *range(last_known + 1, newest + 1)]
+    missing = [number for number in expected if number not in found]
+    if missing:
+        raise LogIncomplete(
+            f"log file {missing[0]} is missing: without it, entries would seem not to exist"
+        )
+    return expected
+
+
+def _open_index(index_factory: IndexFactory, checkpoint: Checkpoint) -> Index | None:
+    """Return the index, None if it has to be rebuilt from the whole log."""
+    try:
+        index = index_factory(False)
+        end = index.end()
+        # One that knows less than the checkpoint says is another index, or an emptied one.
+        if end is not None and end >= checkpoint.start:
+            return index
+        if end is None and not checkpoint.files:
+            return index
+        index.close()
+        reason = f"it ends at {end}, the checkpoint is at {checkpoint.start}"
+    except CorruptIndex as error:
+        reason = str(error)
+    logger.error("index.rebuild reason=%r", reason)
+    return None
+
+
+class _Replay:
+    """State of one replay."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        index: Index,
+        checkpoint: Checkpoint,
+        numbers: list[int],
+        durable: LogPosition,
+        log_file_bytes_max: int,
+    ) -> None:
+        self._disk = disk
+        self._index = index
+        self._checkpoint = checkpoint
+        self._start = checkpoint.start
+        self._numbers = numbers
+        self._durable = durable
+        self._log_file_bytes_max = log_file_bytes_max
+        self._seed = seed_of(checkpoint.salt)
+        self._group = checkpoint.group
+        self._damage = list(checkpoint.damage)
+        self._ledgers = LedgerTable()
+        self._entries: list[tuple[LedgerId, EntryId, Location]] = []
+        self._changed: dict[LedgerId, None] = {}
+        self._record_count = 0
+
+    def run(self) -> Replayed:
+        for ledger_id, record in self._index.ledgers():
+            self._ledgers.restore(
+                ledger_id,
+                record.master_key,
+                fenced=record.fenced,
+                explicit_lac=record.explicit_lac,
+            )
+        for number in self._numbers:
+            if number >= self._start.number and number != self._numbers[-1]:
+                self._scan_complete(number)
+        log = self._scan_last()
+        end = LogPosition(log.number, log.position)
+        self._write_index(end)
+        self._index.flush()
+        checkpoint = self._checkpoint._replace(
+            start=end,
+            group=log.group,
+            files=tuple(self._numbers),
+            damage=tuple(sorted(set(self._damage))),
+        )
+        self._disk.save(FILE_NAME, checkpoint.encode())
+        logger.info(
+            "log.replayed files=%d records=%d ledgers=%d damaged_ranges=%d",
+            len(self._numbers),
+            self._record_count,
+            len(self._ledgers),
+            len(checkpoint.damage),
+        )
+        return Replayed(log, self._index, self._ledgers, checkpoint)
+
+    def _scan_complete(self, number: int) -> None:
+        """Scan a file that has a successor: all of it was durable."""
+        size = self._disk.size(file_name(number))
+        following = self._header(number + 1)
+        self._scan(number, size, durable=following.previous_size if following else size)
+
+    def _scan_last(self) -> AppendLog:
+        """Scan the newest file and return the log, ready to go on behind it."""
+        number = self._numbers[-1] if self._numbers else FIRST_FILE - 1
+        if number < self._start.number:
+            size = self._disk.size(file_name(number)) if self._numbers else 0
+            return self._resume(LogPosition(self._start.number, 0), creates_after=size)
+        name = file_name(number)
+        # What is read here goes into the index and must not vanish with the next crash.
+        self._disk.uncache(name)
+        size = self._disk.size(name)
+        self._disk.truncate(name, size)
+        damage_count = len(self._damage)
+        durable = self._durable.position if self._durable.number == number else 0
+        scan = self._scan(number, size, durable)
+        if len(self._damage) > damage_count:
+            # Leave the damaged file as it is and go on in another one.
+            return self._resume(LogPosition(number + 1, 0), creates_after=size)
+        if self._header(number) is None and not scan.is_proven_durable(FILE_HEADER_BYTES + 1):
+            # The crash came while the file was being made: nothing in it was ever durable.
+            logger.warning("log.unfinished_file number=%d", number)
+            previous = self._disk.size(file_name(number - 1)) if number > FIRST_FILE else 0
+            return self._resume(LogPosition(number, 0), creates_after=previous)
+        if scan.is_torn:
+            logger.warning("log.torn_end number=%d position=%d", number, scan.end)
+        self._disk.truncate(name, scan.end)
+        return self._resume(LogPosition(number, scan.end), creates_after=None)
+
+    def _resume(self, end: LogPosition, creates_after: int | None) -> AppendLog:
+        return AppendLog(
+            end,
+            group=self._group + 1,
+            salt=self._checkpoint.salt,
+            file_bytes_max=self._log_file_bytes_max,
+            creates_after=creates_after,
+        )
+
+    def _header(self, number: int) -> FileHeader | None:
+        header = unpack_file_header(self._disk.read(file_name(number), 0, FILE_HEADER_BYTES))
+        if header is None:
+            logger.warning("log.bad_file_header number=%d", number)
+            return None
+        if header.number != number or header.salt != self._checkpoint.salt:
+            raise LogIncomplete(f"{file_name(number)} belongs to another bookie or place")
+        return header
+
+    def _scan(self, number: int, size: int, durable: int) -> LogScan:
+        name = file_name(number)
+        start = self._start.position if number == self._start.number else FILE_HEADER_BYTES
+        scan = LogScan(
+            lambda position, count: self._disk.read(name, position, count),
+            size,
+            seed=self._seed,
+            start=start,
+            group=self._group,
+            durable=durable,
+        )
+        for item in scan:
+            if isinstance(item, Gap):
+                self._found_damage(Damage(number, item.start, item.end))
+            else:
+                self._apply(number, item)
+        self._group = scan.group
+        return scan
+
+    def _found_damage(self, damage: Damage) -> None:
+        logger.error(
+            "log.damaged number=%d start=%d end=%d", damage.number, damage.start, damage.end
+        )
+        self._damage.append(damage)
+
+    def _apply(self, number: int, record: Record) -> None:
+        self._record_count += 1
+        if record.kind is Kind.ENTRY:
+            ledger_id, entry_id = ids_of(record.body)
+            location = Location(number, record.position, len(record.body))
+            self._entries.append((ledger_id, entry_id, location))
+            if self._ledgers.get(ledger_id) is None:
+                # Its LEDGER record was in damaged bytes: the entry is here, the key is not.
+                self._restore(ledger_id, b"", fenced=False)
+            if len(self._entries) >= _BATCH_ENTRIES:
+                self._write_index(LogPosition(number, record.end))
+            return
+        ledger_id = ledger_of(record.body)
+        ledger = self._ledgers.get(ledger_id)
+        if record.kind is Kind.EXPLICIT_LAC:
+            if ledger is not None:
+                ledger.explicit_lac = bytes(record.body)
+                self._changed[ledger_id] = None
+            return
+        _, master_key = unpack_ledger(record.body)
+        fenced = record.kind is Kind.FENCE or (ledger is not None and ledger.fenced)
+        self._restore(ledger_id, master_key, fenced=fenced)
+
+    def _restore(self, ledger_id: LedgerId, master_key: bytes, *, fenced: bool) -> None:
+        known = self._ledgers.get(ledger_id)
+        self._ledgers.restore(
+            ledger_id,
+            known.master_key if known is not None and known.master_key else master_key,
+            fenced=fenced,
+            explicit_lac=known.explicit_lac if known is not None else None,
+        )
+        self._changed[ledger_id] = None
+
+    def _write_index(self, end: LogPosition) -> None:
+        changed = [
+            (ledger.ledger_id, record_of(ledger))
+            for ledger_id in self._changed
+            if (ledger := self._ledgers.get(ledger_id)) is not None
+        ]
+        self._index.write(self._entries, changed, end)
+        self._entries = []
+        self._changed = {}

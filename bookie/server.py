@@ -1,0 +1,181 @@
+"""Connections of a bookie: bytes in, requests to the handlers, answers out in batches.
+
+Both wire versions share the port. Answers made in one turn of the loop (a whole group commit,
+say) leave with one write per connection. Bounds, each of which ends at the peer's socket:
+
+- a malformed or oversized frame closes that connection, with one log line, and nothing else;
+- a connection with too many unanswered requests, or that does not read its answers, is not read;
+- while the storage is busy, no connection is read;
+- beyond `connections_max`, new connections are closed.
+
+This file is the only home of the bookie's sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any, NamedTuple
+
+from bookie.handlers import Handlers
+from bookie.metrics import BookieMetrics
+from bookie.storage import Storage
+from client.errors import RemoteProtocolError
+from client.wire.bookkeeper.connection import Call, ServerConnection, encode_answer
+from client.wire.bookkeeper.messages import Buffer, Response
+
+logger = logging.getLogger(__name__)
+
+
+class ServerLimits(NamedTuple):
+    """Bounds of a server; see the fields of the same names in `config.py`."""
+
+    frame_bytes_max: int
+    connections_max: int
+    requests_in_flight_max: int
+    unsent_bytes_max: int
+
+
+class BookieServer:
+    """Accepts connections and serves them."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        storage: Storage,
+        limits: ServerLimits,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        metrics: BookieMetrics,
+    ) -> None:
+        self.handlers = handlers
+        self.storage = storage
+        self.limits = limits
+        self.loop = loop
+        self.metrics = metrics
+        self._server: asyncio.Server | None = None
+        self._connections: dict[_Connection, None] = {}
+        storage.on_relief = self._on_relief
+        metrics.gauges["connections"] = lambda: len(self._connections)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and return the port (a free one for 0). Raises OSError if it is taken."""
+        self._server = await self.loop.create_server(lambda: _Connection(self), host, port)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def stop(self) -> None:
+        """Stop accepting, and close all connections once their answers are written."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+
+    def add(self, connection: _Connection) -> bool:
+        """Take note of a new connection; False if there are too many."""
+        if len(self._connections) >= self.limits.connections_max:
+            return False
+        self._connections[connection] = None
+        return True
+
+    def remove(self, connection: _Connection) -> None:
+        """A connection is gone."""
+        self._connections.pop(connection, None)
+
+    def _on_relief(self) -> None:
+        for connection in list(self._connections):
+            connection.adjust_reading()
+
+
+class _Connection(asyncio.Protocol):
+    """One client's connection."""
+
+    def __init__(self, server: BookieServer) -> None:
+        self._server = server
+        self._wire = ServerConnection(frame_bytes_max=server.limits.frame_bytes_max)
+        self._transport: Any = None
+        self._peer: object = None
+        self._out: list[Buffer] = []
+        self._in_flight = 0
+        self._is_reading = True
+        self._is_unread = False
+        """Whether the peer does not read its answers."""
+        self._is_closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._peer = transport.get_extra_info("peername")
+        self._transport.set_write_buffer_limits(high=self._server.limits.unsent_bytes_max)
+        if not self._server.add(self):
+            self._refuse("too many connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closed = True
+        self._out = []
+        self._server.remove(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        try:
+            calls = self._wire.receive_data(data)
+        except RemoteProtocolError as error:
+            self._refuse(str(error))
+            return
+        handle = self._server.handlers.handle
+        self._in_flight += len(calls)
+        for call in calls:
+            handle(call.request, partial(self._answer, call))
+        self.adjust_reading()
+
+    def pause_writing(self) -> None:
+        self._is_unread = True
+        self.adjust_reading()
+
+    def resume_writing(self) -> None:
+        self._is_unread = False
+        self.adjust_reading()
+
+    def close(self) -> None:
+        """Write what is answered, then close."""
+        self._flush()
+        self._is_closed = True
+        self._transport.close()
+
+    def adjust_reading(self) -> None:
+        """Read from the peer, or let its bytes wait in the socket."""
+        server = self._server
+        may_read = not (
+            self._is_unread
+            or self._in_flight > server.limits.requests_in_flight_max
+            or server.storage.is_busy
+        )
+        if may_read == self._is_reading or self._is_closed:
+            return
+        self._is_reading = may_read
+        if may_read:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _refuse(self, reason: str) -> None:
+        logger.warning("connection.refused peer=%s reason=%r", self._peer, reason)
+        self._server.metrics.refused_connections += 1
+        self._is_closed = True
+        self._transport.abort()
+
+    def _answer(self, call: Call, response: Response) -> None:
+        self._in_flight -= 1
+        if self._is_closed:
+            return
+        if not self._out:
+            self._server.loop.call_soon(self._flush)
+        self._out += encode_answer(call, response)
+
+    def _flush(self) -> None:
+        if self._out and not self._is_closed:
+            out, self._out = self._out, []
+            self._transport.writelines(out)
+        if not self._is_reading:
+            self.adjust_reading()

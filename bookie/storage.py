@@ -1,0 +1,385 @@
+"""The write side of the storage: add, fence, explicit LAC and force over the append log.
+
+Everything here runs on the event loop, and between looking at a ledger and appending to the log
+without suspension: that is what serialises fence and add. Results come through callbacks:
+
+    add            checked, appended to the open group, readable at once; answered after the sync
+    fence          in force at once; answered when its record is durable, in every case
+    write_lac      like an add
+    force          answered when everything accepted before it is durable
+
+One group is written at a time; the next leaves when its sync returns. A full disk fails the
+group and whatever was accepted behind it. Any other failure ends the bookie (`on_failed`).
+Reads are in `reads.py`, the index follows in `indexer.py`.
+
+Sources: Apache BookKeeper `BookieImpl`, `Journal`, `LedgerDescriptorImpl`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from bookie.core.append_log import LogPosition, LogWrite
+from bookie.core.entry_cache import EntryCache
+from bookie.core.group_commit import Group, GroupCommit, OnDone
+from bookie.core.ledger_guard import (
+    MASTER_KEY_BYTES_MAX,
+    NOT_RECORDED,
+    Ledger,
+    forget_lost_records,
+    may_add,
+)
+from bookie.core.log_format import Kind, pack_ledger, seed_of
+from bookie.disk import Disk
+from bookie.errors import DiskFull
+from bookie.indexer import Indexer
+from bookie.metrics import BookieMetrics
+from bookie.reads import Reads
+from bookie.replay import Replayed
+from client.ids import NO_ENTRY, LedgerId
+from client.wire.bookkeeper.entry import peek_lac_packet
+from client.wire.bookkeeper.messages import (
+    ENTRY_HEADER_BYTES,
+    AddRequest,
+    Status,
+    WriteLacRequest,
+)
+
+logger = logging.getLogger(__name__)
+
+_HEAD: Final = struct.Struct(">qqq")
+_ID: Final = struct.Struct(">q")
+_LAC_PACKET_BYTES_MIN: Final = 16
+
+
+class StorageLimits(NamedTuple):
+    """Bounds of a storage; see the fields of the same names in `config.py`."""
+
+    pending_bytes_max: int
+    cache_bytes_max: int
+    checkpoint_bytes: int
+    checkpoint_interval_s: float
+    disk_full_retry_s: float
+
+
+class Storage:
+    """Ledgers on one disk."""
+
+    def __init__(
+        self,
+        replayed: Replayed,
+        disk: Disk,
+        limits: StorageLimits,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        metrics: BookieMetrics,
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        self._log = replayed.log
+        self._index = replayed.index
+        self._ledgers = replayed.ledgers
+        self._disk = disk
+        self._limits = limits
+        self._loop = loop
+        self._metrics = metrics
+        self._on_failed = on_failed
+        self.has_damage = bool(replayed.checkpoint.damage)
+        """Records were lost that nobody can name: no ordinary adds, no negative answers."""
+        self.is_failed = False
+        """The disk failed: nothing is accepted any more."""
+        self._commit = GroupCommit(self._log.group)
+        self._cache = EntryCache(limits.cache_bytes_max, replayed.checkpoint.start)
+        self.reads = Reads(
+            self._ledgers,
+            self._cache,
+            disk,
+            self._index,
+            seed=seed_of(self._log.salt),
+            has_damage=self.has_damage,
+            loop=loop,
+            metrics=metrics,
+        )
+        self._indexer = Indexer(
+            disk,
+            self._index,
+            replayed.checkpoint,
+            checkpoint_bytes=limits.checkpoint_bytes,
+            checkpoint_interval_s=limits.checkpoint_interval_s,
+            now_s=loop.time(),
+            on_indexed=self._indexed,
+            on_failed=self._fail,
+        )
+        self._start_planned = False
+        self._opened_at_s = 0.0
+        self._pending_bytes = 0
+        self._full_until_s = float("-inf")
+        self._idle: asyncio.Future[None] | None = None
+        self.on_relief: Callable[[], None] = lambda: None
+        """Called when `is_busy` has turned False."""
+        metrics.gauges["ledgers"] = lambda: len(self._ledgers)
+        metrics.gauges["pending_bytes"] = lambda: self._pending_bytes
+        metrics.gauges["cache_bytes"] = lambda: self._cache.entry_bytes
+        metrics.gauges["damaged_ranges"] = lambda: len(replayed.checkpoint.damage)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether more adds should stay in the sockets: too much is not durable and indexed."""
+        return self._pending_bytes > self._limits.pending_bytes_max
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk was full a moment ago; it is tried again after a while."""
+        return self._loop.time() < self._full_until_s
+
+    def add(self, request: AddRequest, on_done: OnDone) -> None:
+        """Store an entry; `on_done` gets OK once it is durable (at once with deferred sync)."""
+        entry = request.entry
+        if len(entry) < ENTRY_HEADER_BYTES:
+            on_done(Status.BAD_REQUEST)
+            return
+        ledger_id, entry_id, lac = _HEAD.unpack_from(entry)
+        if ledger_id != request.ledger_id or entry_id != request.entry_id or entry_id < 0:
+            on_done(Status.BAD_REQUEST)
+            return
+        ledger = self._admit(ledger_id, request.master_key, on_done, recovery=request.recovery)
+        if ledger is None:
+            return
+        status = may_add(ledger, recovery=request.recovery)
+        if status is not Status.OK:
+            on_done(status)
+            return
+        self._record_key(ledger)
+        group = self._commit.open
+        location = self._log.append(Kind.ENTRY, entry)
+        group.entries.append((ledger_id, entry_id, location))
+        group.entry_bytes += len(entry)
+        self._pending_bytes += len(entry)
+        self._cache.put(ledger_id, entry_id, location, entry)
+        if entry_id > ledger.last_entry:
+            ledger.last_entry = entry_id
+        if lac > ledger.lac:
+            ledger.lac = lac
+            _wake(ledger)
+        if request.deferred_sync:
+            group.deferred.append(ledger)
+            on_done(Status.OK)
+        else:
+            group.waiters.append(on_done)
+        self._plan_start()
+
+    def fence(self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone) -> None:
+        """Stop ordinary adds; `on_done` gets OK once that survives a crash.
+
+        A ledger this bookie never heard of is fenced all the same.
+        """
+        if self.is_failed:
+            on_done(Status.IO_ERROR)
+            return
+        ledger = self._admit_key(ledger_id, master_key, on_done)
+        if ledger is None:
+            return
+        if not ledger.fenced:
+            ledger.fenced = True
+            logger.info("ledger.fenced ledger=%d", ledger_id)
+            _wake(ledger)
+        if ledger.fence_group == NOT_RECORDED:
+            # The record holds the key too, so it stands for the ledger's key record.
+            self._log.append(Kind.FENCE, pack_ledger(ledger_id, ledger.master_key))
+            ledger.fence_group = self._log.group
+            if ledger.key_group == NOT_RECORDED:
+                ledger.key_group = self._log.group
+            self._commit.open.ledgers.append(ledger)
+            self._plan_start()
+        if not self._commit.wait_for(ledger.fence_group, on_done):
+            on_done(Status.OK)
+
+    def write_lac(self, request: WriteLacRequest, on_done: OnDone) -> None:
+        """Keep an explicit LAC packet; `on_done` gets OK once it is durable."""
+        packet = bytes(request.packet)
+        if len(packet) < _LAC_PACKET_BYTES_MIN or _ID.unpack_from(packet)[0] != request.ledger_id:
+            on_done(Status.BAD_REQUEST)
+            return
+        ledger = self._admit(request.ledger_id, request.master_key, on_done, recovery=False)
+        if ledger is None:
+            return
+        known = ledger.explicit_lac
+        if known is not None and peek_lac_packet(known) > peek_lac_packet(packet):
+            packet = known
+        self._record_key(ledger)
+        self._log.append(Kind.EXPLICIT_LAC, packet)
+        ledger.explicit_lac = packet
+        group = self._commit.open
+        group.ledgers.append(ledger)
+        group.waiters.append(on_done)
+        self._plan_start()
+        lac = peek_lac_packet(packet)
+        if lac > ledger.lac:
+            ledger.lac = lac
+            _wake(ledger)
+
+    def force(self, ledger_id: LedgerId, on_done: OnDone) -> None:
+        """Answer once everything accepted for the ledger before this is durable."""
+        ledger = self._ledgers.get(ledger_id)
+        if self.is_failed or (ledger is not None and ledger.lost_deferred):
+            on_done(Status.IO_ERROR)
+            return
+        newest = self._log.group - 1 if self._log.is_empty else self._log.group
+        if not self._commit.wait_for(newest, on_done):
+            on_done(Status.OK)
+
+    async def close(self) -> None:
+        """Wait until everything accepted is durable and indexed, then close the index."""
+        if not self.is_failed and (self._commit.in_flight or not self._log.is_empty):
+            self._idle = self._loop.create_future()
+            await self._idle
+        await self._indexer.close()
+        await self.reads.drain()
+        await self._disk.index_job(self._index.close)
+
+    def _admit(
+        self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone, *, recovery: bool
+    ) -> Ledger | None:
+        """Return the ledger if a write to it may go on; otherwise `on_done` got the reason."""
+        if self.is_failed:
+            on_done(Status.IO_ERROR)
+            return None
+        if self.has_damage and not recovery:
+            on_done(Status.READ_ONLY)
+            return None
+        if self._full_until_s > 0 and not recovery and self.is_full:
+            on_done(Status.READ_ONLY)
+            return None
+        return self._admit_key(ledger_id, master_key, on_done)
+
+    def _admit_key(self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone) -> Ledger | None:
+        if ledger_id < 0 or not 0 < len(master_key) <= MASTER_KEY_BYTES_MAX:
+            on_done(Status.BAD_REQUEST)
+            return None
+        ledger = self._ledgers.admit(ledger_id, master_key)
+        if ledger is None:
+            on_done(Status.UNAUTHORIZED)
+        return ledger
+
+    def _record_key(self, ledger: Ledger) -> None:
+        """Put the ledger's key into the log in front of whatever needs it."""
+        if ledger.key_group == NOT_RECORDED:
+            self._log.append(Kind.LEDGER, pack_ledger(ledger.ledger_id, ledger.master_key))
+            ledger.key_group = self._log.group
+            self._commit.open.ledgers.append(ledger)
+
+    def _plan_start(self) -> None:
+        """Write the open group when this turn of the loop is over, unless one is in flight."""
+        if not self._start_planned and self._commit.in_flight is None:
+            self._start_planned = True
+            self._opened_at_s = self._loop.time()
+            self._loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        self._start_planned = False
+        if self.is_failed or self._commit.in_flight is not None or self._log.is_empty:
+            return
+        write = self._log.take()
+        group = self._commit.start()
+        assert group.number == write.group, "log and commit agree on the open group"
+        done = self._disk.commit(write)
+        done.add_done_callback(partial(self._written, write, self._opened_at_s, self._loop.time()))
+        self._opened_at_s = self._loop.time()
+
+    def _written(
+        self, write: LogWrite, opened_at_s: float, started_at_s: float, done: asyncio.Future[None]
+    ) -> None:
+        error = done.exception()
+        if self.is_failed:
+            return
+        if isinstance(error, DiskFull):
+            self._give_up(write, error)
+            return
+        if error is not None:
+            self._fail(error)
+            return
+        group = self._commit.synced()
+        self._start()
+        for on_done in group.waiters:
+            on_done(Status.OK)
+        now_s = self._loop.time()
+        metrics = self._metrics
+        metrics.groups += 1
+        metrics.adds += len(group.entries)
+        metrics.added_bytes += group.entry_bytes
+        metrics.logged_bytes += write.size
+        metrics.sync_seconds.observe(now_s - started_at_s)
+        metrics.group_seconds.observe(now_s - opened_at_s)
+        self._indexer.put(group, write)
+        self._tell_idle()
+
+    def _give_up(self, write: LogWrite, error: DiskFull) -> None:
+        """The disk is full: nothing that is not durable will be. The log stays as it was."""
+        logger.error("log.disk_full position=%d:%d %s", write.number, write.position, error)
+        self._full_until_s = self._loop.time() + self._limits.disk_full_retry_s
+        self._log.rewind(write)
+        lost = self._commit.failed()
+        for group in lost:
+            self._metrics.lost_groups += 1
+            self._pending_bytes -= group.entry_bytes
+            self._cache.drop_lost(group.entries)
+            self._forget(group)
+        for group in lost:
+            for on_done in group.waiters:
+                on_done(Status.IO_ERROR)
+        self._tell_idle()
+        self._tell_relief()
+
+    def _forget(self, group: Group) -> None:
+        """Make what is known of the ledgers in a lost group true again."""
+        for ledger in group.ledgers:
+            forget_lost_records(ledger, group.number)
+        for ledger in group.deferred:
+            ledger.lost_deferred = True
+        for ledger_id in dict.fromkeys(ledger_id for ledger_id, _, _ in group.entries):
+            added_to = self._ledgers.get(ledger_id)
+            assert added_to is not None, "an add made it"
+            added_to.last_entry = max(self._cache.entry_ids(ledger_id), default=NO_ENTRY)
+            added_to.is_loaded = False
+
+    def _fail(self, error: BaseException) -> None:
+        """The disk or the index failed: what is durable is unknown. Nothing goes on."""
+        if self.is_failed:
+            return
+        logger.error("storage.failed error=%r", error)
+        self.is_failed = True
+        in_flight = self._commit.in_flight
+        waiters = [*(in_flight.waiters if in_flight else ()), *self._commit.open.waiters]
+        self._commit.open.waiters.clear()
+        for on_done in waiters:
+            on_done(Status.IO_ERROR)
+        self._tell_idle()
+        self._on_failed(error)
+
+    def _indexed(self, end: LogPosition, entry_bytes: int) -> None:
+        self._cache.indexed_to(end)
+        was_busy = self.is_busy
+        self._pending_bytes -= entry_bytes
+        if was_busy:
+            self._tell_relief()
+
+    def _tell_relief(self) -> None:
+        if not self.is_busy:
+            self.on_relief()
+
+    def _tell_idle(self) -> None:
+        idle = self._idle
+        is_idle = self.is_failed or (self._commit.in_flight is None and self._log.is_empty)
+        if idle is not None and is_idle and not idle.done():
+            idle.set_result(None)
+
+
+def _wake(ledger: Ledger) -> None:
+    """Let long polls of this ledger look again."""
+    waiters, ledger.lac_waiters = ledger.lac_waiters, None
+    for wake in waiters or ():
+        wake()
