@@ -184,6 +184,7 @@ class LedgerWriter:
     def abandon(self) -> None:
         """Stop using the ledger without closing it; pending adds fail with LedgerClosed."""
         self._is_closing = True
+        self._stop_listening()
         for task in (self._change_task, self._close_task):
             if task is not None:
                 task.cancel()

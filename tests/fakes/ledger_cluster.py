@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from client.errors import LedgerError
 from client.ids import EntryId, LedgerId
@@ -101,3 +101,9 @@ async def settle(rounds: int = 40) -> None:
     """Let everything happen that needs no timer."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let things happen until a condition holds (the test's time limit bounds the wait)."""
+    while not condition():  # noqa: ASYNC110  there is no event behind most conditions
+        await asyncio.sleep(0.001)

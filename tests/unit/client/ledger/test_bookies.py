@@ -1,0 +1,246 @@
+"""Connections to bookies, over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from client.errors import (
+    BookieTimeout,
+    BookieUnavailable,
+    LedgerError,
+    LedgerFenced,
+    NoSuchEntry,
+    NoSuchLedger,
+    TooManyRequests,
+    UnauthorizedAccess,
+)
+from client.ids import BookieId, EntryId, LedgerId
+from client.ledger.bookie_directory import BookieDirectory
+from client.ledger.bookies import Bookie, Bookies
+from client.ledger.config import LedgerClientConfig
+from client.metadata.memory import MemoryCluster
+from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    AddResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+)
+from tests.fakes.bookies import Fate
+from tests.fakes.ledger_cluster import until
+from tests.fakes.wire_bookie import WireBookie
+
+LEDGER = LedgerId(3)
+KEY = master_key(b"")
+CODEC = EntryCodec(LEDGER, DigestType.CRC32C, b"")
+QUICK = LedgerClientConfig(
+    request_timeout_ms=80, reconnect_delay_min_ms=30, reconnect_delay_max_ms=60
+)
+
+
+class World:
+    """One wire bookie and the `Bookies` under test."""
+
+    def __init__(self) -> None:
+        self.server = WireBookie()
+        self.metadata = MemoryCluster()
+        self.made: list[Bookies] = []
+
+    async def connect(self, config: LedgerClientConfig = QUICK) -> Bookie:
+        directory = BookieDirectory(self.metadata.session(), "/ledgers")
+        bookies = Bookies(directory, config)
+        self.made.append(bookies)
+        return bookies.bookie(self.server.id)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    await world.server.start()
+    yield world
+    for bookies in world.made:
+        bookies.close()
+    await world.server.stop()
+
+
+def add(entry_id: int = 0, *, recovery: bool = False, key: bytes = KEY) -> AddRequest:
+    head, *rest = CODEC.seal(EntryId(entry_id), EntryId(-1), 5, [b"hello"])
+    return AddRequest(
+        LEDGER, EntryId(entry_id), key, head, recovery=recovery, entry_rest=tuple(rest)
+    )
+
+
+def fence() -> ReadRequest:
+    return ReadRequest(LEDGER, LAST_ENTRY, fence=True, master_key=KEY)
+
+
+def send(bookie: Bookie, request: Request, size: int = 0) -> asyncio.Future[Response | LedgerError]:
+    """Send a request; the future must not be done when `request` returns."""
+    answer: asyncio.Future[Response | LedgerError] = asyncio.get_running_loop().create_future()
+
+    def on_answer(asked: Request, outcome: Response | LedgerError) -> None:
+        assert asked is request
+        assert not answer.done(), "answered twice"
+        answer.set_result(outcome)
+
+    bookie.request(request, on_answer, size)
+    assert not answer.done(), "answered inside the call"
+    return answer
+
+
+async def test_plain_requests_travel_in_v2_the_rest_in_v3(world: World) -> None:
+    bookie = await world.connect()
+    assert isinstance(await send(bookie, add()), AddResponse)
+    read = await send(bookie, ReadRequest(LEDGER, EntryId(0)))
+    assert isinstance(read, ReadResponse)
+    assert read.entry is not None
+    assert CODEC.open(read.entry, EntryId(0)).payload == b"hello"
+    assert [call.v2_version for call in world.server.calls] == [2, 2]
+    assert isinstance(await send(bookie, ReadLacRequest(LEDGER)), ReadLacResponse)
+    assert isinstance(await send(bookie, fence()), ReadResponse)
+    assert isinstance(await send(bookie, add(1, recovery=True)), AddResponse)
+    assert [call.v2_version for call in world.server.calls[2:]] == [None, None, None]
+    assert len(world.server.connections) == 2
+
+
+async def test_statuses_become_errors(world: World) -> None:
+    bookie = await world.connect()
+    assert isinstance(await send(bookie, ReadRequest(LEDGER, EntryId(0))), NoSuchLedger)
+    await send(bookie, add())
+    assert isinstance(await send(bookie, ReadRequest(LEDGER, EntryId(9))), NoSuchEntry)
+    assert isinstance(await send(bookie, add(key=b"x" * 20)), UnauthorizedAccess)
+    await send(bookie, fence())
+    assert isinstance(await send(bookie, add(1)), LedgerFenced)
+    assert isinstance(await send(bookie, add(1, recovery=True)), AddResponse)
+
+
+async def test_many_requests_are_pipelined(world: World) -> None:
+    bookie = await world.connect()
+    answers = await asyncio.gather(*(send(bookie, add(entry), 5) for entry in range(200)))
+    assert [answer.entry_id for answer in answers if isinstance(answer, AddResponse)] == list(
+        range(200)
+    )
+
+
+async def test_equal_requests_are_all_answered(world: World) -> None:
+    bookie = await world.connect()
+    answers = await asyncio.gather(*(send(bookie, add(0)) for _ in range(3)))
+    assert all(isinstance(answer, AddResponse) for answer in answers)
+
+
+async def test_everything_under_way_fails_when_the_connection_goes(world: World) -> None:
+    bookie = await world.connect()
+    await send(bookie, add())
+    world.server.bookie.fate_of = lambda request: Fate.LOSE_REQUEST
+    order: list[EntryId] = []
+    for entry in (3, 1, 2):
+        bookie.request(add(entry), lambda request, answer: order.append(request.entry_id))  # type: ignore[union-attr]
+    last = send(bookie, add(7))
+    await until(lambda: len(world.server.calls) == 5)
+    await world.server.stop()
+    assert isinstance(await last, BookieUnavailable)
+    assert order == [3, 1, 2], "oldest first"
+
+
+async def test_reconnects_by_itself_after_a_pause(world: World) -> None:
+    bookie = await world.connect()
+    await send(bookie, add())
+    await world.server.stop()
+    while not bookie.is_unreachable:
+        assert isinstance(await send(bookie, add(1)), BookieUnavailable)
+    assert isinstance(await send(bookie, add(1)), BookieUnavailable), "refused without trying"
+    await world.server.start()
+    await until(lambda: not bookie.is_unreachable)
+    assert isinstance(await send(bookie, add(1)), AddResponse)
+
+
+async def test_unreachable_is_forgotten_after_the_pause(world: World) -> None:
+    await world.server.stop()
+    bookie = await world.connect()
+    await send(bookie, add())
+    assert bookie.is_unreachable
+    await asyncio.sleep(0.04)
+    assert not bookie.is_unreachable
+
+
+async def test_requests_wait_while_connecting(world: World) -> None:
+    bookie = await world.connect()
+    answers = [send(bookie, add(entry)) for entry in range(3)]
+    assert all(isinstance(answer, AddResponse) for answer in await asyncio.gather(*answers))
+    assert len(world.server.connections) == 1
+
+
+async def test_a_bookie_nobody_can_locate(world: World) -> None:
+    await world.connect()
+    bookie = world.made[0].bookie(BookieId("nameless"))
+    assert isinstance(await send(bookie, add()), BookieUnavailable)
+
+
+async def test_silence_cuts_the_connection(world: World) -> None:
+    """Nothing at all arrives: everything under way fails, not only the oldest request."""
+    bookie = await world.connect()
+    await send(bookie, add())
+    world.server.bookie.fate_of = lambda request: Fate.LOSE_REQUEST
+    first, second = send(bookie, add(1)), send(bookie, add(2))
+    assert isinstance(await first, BookieUnavailable)
+    assert second.done()
+    world.server.bookie.fate_of = lambda request: Fate.DELIVER
+    assert isinstance(await send(bookie, add(3)), AddResponse)
+
+
+async def test_one_unanswered_request_times_out_alone(world: World) -> None:
+    bookie = await world.connect()
+    lost = add(1)
+    world.server.bookie.fate_of = lambda request: (
+        Fate.LOSE_REQUEST
+        if isinstance(request, AddRequest) and request.entry_id == 1
+        else Fate.DELIVER
+    )
+    answer = send(bookie, lost)
+    while not answer.done():
+        assert isinstance(await send(bookie, add(2)), AddResponse)
+        await asyncio.sleep(0.005)
+    assert isinstance(await answer, BookieTimeout)
+    assert len(world.server.connections) == 1
+
+
+async def test_too_many_bytes_under_way_are_refused(world: World) -> None:
+    config = LedgerClientConfig(bookie_in_flight_bytes_max=10)
+    bookie = await world.connect(config)
+    first, second = send(bookie, add(0), 6), send(bookie, add(1), 6)
+    assert isinstance(await second, TooManyRequests)
+    assert isinstance(await first, AddResponse)
+    world.server.bookie.fate_of = lambda request: Fate.LOSE_REQUEST
+    send(bookie, add(2), 6)
+    assert isinstance(await send(bookie, add(3), 6), TooManyRequests)
+    assert not send(bookie, add(4), 4).done()
+
+
+async def test_rubbish_from_the_bookie_closes_the_connection(world: World) -> None:
+    bookie = await world.connect()
+    await send(bookie, add())
+    world.server.bookie.fate_of = lambda request: Fate.LOSE_REQUEST
+    answer = send(bookie, add(1))
+    await until(lambda: len(world.server.calls) == 2)
+    world.server.connections[0].transport.write(b"\xff\xff\xff\xff")
+    assert isinstance(await answer, BookieUnavailable)
+
+
+async def test_close_fails_what_is_under_way_and_to_come(world: World) -> None:
+    bookie = await world.connect()
+    await send(bookie, add())
+    world.server.bookie.fate_of = lambda request: Fate.LOSE_REQUEST
+    under_way = send(bookie, add(1))
+    connecting = send(bookie, fence())
+    world.made[0].close()
+    assert isinstance(await under_way, BookieUnavailable)
+    assert isinstance(await connecting, BookieUnavailable)
+    assert isinstance(await send(bookie, add(2)), BookieUnavailable)
