@@ -15,6 +15,7 @@ Everything lies in the data directory: `cluster.json` (what runs now), one `<nam
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -28,7 +29,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from client.config import check_ranges, setting
-from client.ids import BookieId
+from client.errors import NoNode
+from client.ids import BookieId, BrokerId
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper, init_quire
 from client.metadata.zookeeper import ZooKeeperStore
@@ -135,6 +137,7 @@ class LocalCluster:
             rng = random.SystemRandom()
             await init_bookkeeper(store, rng=rng)
             await init_quire(store, rng=rng)
+            await self._forget_the_dead(store)
             await self._start_bookies(store)
         finally:
             await store.close()
@@ -235,6 +238,22 @@ class LocalCluster:
         took_s = time.monotonic() - began_s
         self._reporter.done(f"ZooKeeper answers at {self._zookeeper_hosts} ({took_s:.1f} s)")
 
+    async def _forget_the_dead(self, store: ZooKeeperStore) -> None:
+        """Delete the registrations of a cluster that was killed: their sessions need not expire.
+
+        The lock and the free ports say that none of these processes lives. In a ZooKeeper that
+        is not ours, others may use the same names.
+        """
+        if self._config.zookeeper is not None:
+            return
+        stale = [paths.broker(BrokerId(i)) for i in range(self._config.brokers)]
+        for i in range(self._config.bookies):
+            bookie_id = self._bookie_id(i)
+            stale += [paths.available_bookie(bookie_id), paths.readonly_bookie(bookie_id)]
+        for path in stale:
+            with contextlib.suppress(NoNode):
+                await store.delete(path)
+
     async def _start_bookies(self, store: ZooKeeperStore) -> None:
         config = self._config
         self._reporter.begin(f"starting {_count(config.bookies, 'bookie')}")
@@ -264,9 +283,13 @@ class LocalCluster:
         self._reporter.done(f"{_count(config.bookies, 'bookie')} registered ({took_s:.1f} s)")
 
     async def _registration(self, store: ZooKeeperStore, i: int) -> int:
-        """Return the session that registered a bookie, 0 if none did."""
-        node = await store.exists(paths.available_bookie(self._bookie_id(i)))
-        return node.ephemeral_owner if node is not None else 0
+        """Return the session that registered a bookie, writable or not; 0 if none did."""
+        bookie_id = self._bookie_id(i)
+        for path in (paths.available_bookie(bookie_id), paths.readonly_bookie(bookie_id)):
+            node = await store.exists(path)
+            if node is not None:
+                return node.ephemeral_owner
+        return 0
 
     async def _start_brokers(self) -> None:
         config = self._config

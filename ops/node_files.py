@@ -16,10 +16,16 @@ Value = str | int | list[str]
 def bookie_settings(
     *, port: int, admin_port: int, data_dir: Path, zookeeper: Sequence[str]
 ) -> dict[str, Value]:
-    """Return the settings of one bookie of a local cluster."""
+    """Return the settings of one bookie of a local cluster.
+
+    The session is short so that a cluster that was killed starts again soon: a bookie waits
+    until the registration of its former life has expired.
+    """
     return {
+        "host": "127.0.0.1",
         "port": port,
         "admin_port": admin_port,
+        "session_timeout_ms": 6_000,
         "data_dir": str(data_dir.resolve()),
         "zookeeper": list(zookeeper),
     }

@@ -19,7 +19,7 @@ from client.metadata.zookeeper import ZooKeeperStore
 
 async def bookie(settings: dict, stop: asyncio.Event) -> None:
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", settings["port"])
-    store = ZooKeeperStore(settings["zookeeper"], session_timeout_ms=2000)
+    store = ZooKeeperStore(settings["zookeeper"], session_timeout_ms=20_000)
     await store.start()
     node = paths.available_bookie(BookieId(f"127.0.0.1:{settings['port']}"))
     gone = asyncio.Event()

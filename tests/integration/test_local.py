@@ -17,6 +17,7 @@ import pytest
 
 from tests.integration.cluster import LocalCluster, is_alive, wait_until
 
+STUB_SESSION_TIMEOUT_S = 20.0
 STUB_UP = (sys.executable, "-m", "tests.integration.stub_up")
 
 
@@ -106,8 +107,11 @@ def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     assert len(pids) == 6
     cluster.kill_all()
     wait_until(lambda: not any(is_alive(pid) for pid in pids), "all nodes to be gone", 10)
-    with cluster:  # and the directory is free again
+    before = time.monotonic()
+    with cluster:  # the directory is free again, and no old session is waited for
         assert all(is_alive(pid) for pid in cluster.pids())
+        assert "registered" in cluster.node_log("bookie-0")
+        assert time.monotonic() - before < STUB_SESSION_TIMEOUT_S
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:

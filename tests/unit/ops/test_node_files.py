@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from client.config import load
-from ops.node_files import broker_settings, write_toml
+from ops.node_files import bookie_settings, broker_settings, write_toml
 
 
 def test_a_broker_reads_its_file(tmp_path: Path) -> None:
@@ -19,6 +20,17 @@ def test_a_broker_reads_its_file(tmp_path: Path) -> None:
     assert (config.node_id, config.port, config.admin_port) == (1, 9093, 9641)
     assert config.zookeeper == ("a:1", "b:2")
     assert (config.default_replication_factor, config.default_min_insync_replicas) == (2, 2)
+
+
+def test_a_bookie_reads_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "bookie-0.toml"
+    data_dir = tmp_path / "bookie-0"
+    write_toml(
+        file, bookie_settings(port=3181, admin_port=9740, data_dir=data_dir, zookeeper=["a:1"])
+    )
+    config = load(BookieConfig, toml_path=file, env_prefix="QUIRE_BOOKIE_", environ={})
+    assert (config.host, config.port, config.admin_port) == ("127.0.0.1", 3181, 9740)
+    assert (config.data_dir, config.zookeeper) == (data_dir, ("a:1",))
 
 
 def test_a_single_bookie_means_single_copies(tmp_path: Path) -> None:
