@@ -49,7 +49,7 @@ class Cluster:
         self._store = store
         self._config = config
         self._rng = rng
-        self._changes = TopicChanges(store, clock, rng)
+        self._changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self._broker_view = DirectoryView(
             store, paths.BROKERS, _decode_broker, self._on_brokers_changed
         )

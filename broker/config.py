@@ -6,13 +6,14 @@ This file is the only home of broker settings and of their defaults. Settings of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.core.group_types import GroupConfig
 from broker.core.log_limits import LogLimits
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId
+from client.ledger.config import LedgerClientConfig
 
 _MIB = 1024 * 1024
 
@@ -56,6 +57,8 @@ class BrokerConfig:
         at_least=1_000, at_most=300_000,
     )  # fmt: skip
     ledger_password: str = setting("", "Password of every ledger of this cluster.", secret=True)
+
+    ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
 
     # --- new topics
     auto_create_topics: bool = setting(True, "Create a topic when a client first names it.")

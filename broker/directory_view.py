@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, TypeVar
 
+from broker import background
 from broker.errors import LogCorrupt
 from client.errors import MetadataError, NoNode
 from client.metadata.store import MetadataStore
@@ -51,13 +52,11 @@ class DirectoryView(Generic[V]):
     async def start(self) -> None:
         """Read everything once, then follow changes. Raises MetadataError."""
         await self._refresh()
-        self._task = asyncio.get_running_loop().create_task(self._follow(), name=self._path)
+        self._task = background.run(self._follow(), f"view {self._path}")
 
     async def close(self) -> None:
         """Stop following."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await background.stop(self._task)
 
     async def look(self, name: str) -> V | None:
         """Read one child now and show it; None if it is not there. Raises MetadataError."""

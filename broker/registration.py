@@ -17,6 +17,7 @@ import contextlib
 import logging
 from typing import Final
 
+from broker import background
 from broker.core.topology import BrokerInfo
 from broker.errors import LogCorrupt
 from client.errors import (
@@ -57,14 +58,13 @@ class Registration:
                 raise ConfigError(f"node id {self._info.id} is taken by another live broker")
             await asyncio.sleep(_RETRY_S)
         log.info("broker.registered id=%d incarnation=%s", self._info.id, self._info.incarnation)
-        self._task = loop.create_task(self._keep(), name=self._path)
+        self._task = background.run(self._keep(), "registration")
 
     async def close(self) -> None:
         """Stop, and leave the list of live brokers at once."""
         if self._task is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await background.stop(self._task)
         try:
             node = await self._store.get(self._path)
             if node.ephemeral_owner == self._store.session_id:

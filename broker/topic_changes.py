@@ -42,15 +42,19 @@ _TRY_COUNT_MAX: Final = 8
 class TopicChanges:
     """Writes topic definitions. All methods raise MetadataError when the store cannot be asked."""
 
-    def __init__(self, store: MetadataStore, clock: Clock, rng: Rng) -> None:
+    def __init__(
+        self, store: MetadataStore, clock: Clock, rng: Rng, ledgers_root: str = paths.LEDGERS_ROOT
+    ) -> None:
         self._store = store
+        self._ledgers_root = ledgers_root
         self._clock = clock
         self._rng = rng
 
     async def bookie_count(self) -> int:
         """Return how many bookies the cluster ever had (their cookies), or has now if more."""
         counts = [0]
-        for path in (paths.cookies(), paths.available()):
+        root = self._ledgers_root
+        for path in (paths.cookies(root), paths.available(root)):
             try:
                 names = await self._store.children(path)
             except NoNode:

@@ -23,6 +23,7 @@ import logging
 from typing import Final
 from uuid import UUID
 
+from broker import background
 from broker.cluster import Cluster
 from broker.core.assignment import wanted_owners
 from broker.core.segments import SegmentList, decode_segments
@@ -72,13 +73,11 @@ class TopicCleaner:
 
     def start(self) -> None:
         """Begin."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="topic cleaner")
+        self._task = background.run(self._run(), "topic cleaner")
 
     async def close(self) -> None:
         """Stop wherever it is."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await background.stop(self._task)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

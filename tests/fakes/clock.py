@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 
 class FakeClock:
@@ -13,6 +14,13 @@ class FakeClock:
 
     def now_ms(self) -> int:
         return self.ms
+
+
+class WallClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
 
 def rng(seed: int = 0) -> random.Random:

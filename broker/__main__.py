@@ -1,0 +1,114 @@
+"""`python -m broker`: one broker in this process, on a real network, ZooKeeper and uvloop.
+
+    python -m broker --node-id 1 [--config FILE] [--port PORT] [--zookeeper HOST:PORT] ...
+
+SIGTERM and SIGINT hand the partitions over and stop. Exit code 0 after that, 2 when it could not
+start (one sentence says why), 1 when a part of it failed that it cannot live without. This file
+is the only place where the wall clock, the machine's randomness and the real event loop enter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+import uvloop
+
+from broker.admin import AdminServer
+from broker.app import Broker
+from broker.config import BrokerConfig
+from broker.errors import BrokerError
+from broker.ledger_access import LedgerAccess
+from client.config import load_program
+from client.errors import ConfigError, LedgerError, MetadataError
+from client.ledger.client import LedgerClient
+from client.metadata.zookeeper import ZooKeeperStore
+
+log = logging.getLogger("broker")
+
+
+class _WallClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def main() -> int:
+    """Run until told to stop; return the exit code."""
+    if not __debug__:
+        sys.exit("broker: do not run with -O, the assertions are part of the program")
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    try:
+        config = load_program(
+            BrokerConfig, prog="python -m broker", env_prefix="QUIRE_BROKER_", argv=sys.argv[1:]
+        ).config
+        if config.hostname is None:
+            config = dataclasses.replace(config, hostname=socket.gethostname())
+        return uvloop.run(_run(config))
+    except (ConfigError, MetadataError, LedgerError, BrokerError, OSError) as error:
+        log.error("broker.cannot_start %s", error or repr(error))
+    return 2
+
+
+async def _run(config: BrokerConfig) -> int:
+    loop = asyncio.get_running_loop()
+    told_to_stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told_to_stop.set)
+    loop.set_exception_handler(_on_exception)
+    store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
+    await store.start()
+    clock, rng = _WallClock(), random.SystemRandom()
+    client = LedgerClient(store, rng=rng, clock=clock, config=config.ledger)
+    try:
+        await client.start()
+        ledgers = LedgerAccess(client, config.ledger_password.encode())
+        broker = Broker(config, store=store, ledgers=ledgers, clock=clock, rng=rng)
+        await _serve(config, broker, told_to_stop)
+    finally:
+        await client.close()
+        await store.close()
+    return 0
+
+
+async def _serve(config: BrokerConfig, broker: Broker, told_to_stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    admin = AdminServer(config, broker)
+    stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
+    try:
+        starting: asyncio.Future[Any] = loop.create_task(broker.start(await admin.start()))
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await stopping
+        else:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+    finally:
+        stopping.cancel()
+        await broker.close()
+        await admin.close()
+
+
+def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    log.error("broker.bug %s", context.get("message"), exc_info=error)
+    if context.get("fatal"):
+        # Others fence what this broker led; a half-dead leader would only be in their way.
+        logging.shutdown()
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

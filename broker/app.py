@@ -1,0 +1,170 @@
+"""One broker, put together.
+
+This file is the only home of which parts a broker has, what each is given, and the order in
+which they start and stop. Everything from outside (metadata store, ledgers, wall clock,
+randomness, event loop) is handed in, nothing is global, so several brokers live in one process:
+tests and the simulator run this very class.
+
+Start: view of the cluster -> listener (the port is known now) -> registration -> ownership, from
+which on partitions are led -> the helpers. Stop: partitions are handed over while still
+registered, so that others find closed ledgers; then the registration goes, which is what makes
+the others take over; connections last.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.cluster import Cluster
+from broker.config import BrokerConfig
+from broker.core.topology import BrokerInfo
+from broker.deadlines import Deadlines
+from broker.dispatch import Dispatcher
+from broker.endpoints import registered_host
+from broker.groups import Groups
+from broker.handlers.registry import handlers
+from broker.lease import SessionLease
+from broker.ledgers import Ledgers
+from broker.log_services import LogServices
+from broker.maintenance import Maintenance
+from broker.metrics import Metrics
+from broker.owner_node import Owner
+from broker.ownership import Ownership
+from broker.partitions import Partitions
+from broker.peers import Peers
+from broker.producer_ids import ProducerIds
+from broker.read_budget import ReadBudget
+from broker.registration import Registration
+from broker.server import Server
+from broker.services import Services
+from broker.tail_cache import TailCache
+from broker.topic_changes import TopicChanges
+from broker.topic_cleaner import TopicCleaner
+from client.ids import Clock, Rng
+from client.metadata.store import MetadataStore, SessionState
+
+log = logging.getLogger(__name__)
+
+
+class Broker:
+    """Start it once, close it once."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        store: MetadataStore,
+        ledgers: Ledgers,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        """`store` and `ledgers` are started already, and closed by whoever made them."""
+        self.config = config
+        self.port = 0
+        """Where Kafka clients connect; known after `start`."""
+        self.incarnation = f"{rng.getrandbits(64):016x}"
+        self.metrics = Metrics()
+        self._store = store
+        self._session_timeout_s = config.session_timeout_ms / 1000
+        self.cluster = Cluster(store, config, clock=clock, rng=rng)
+        log_services = LogServices(
+            store=store,
+            ledgers=ledgers,
+            clock=clock,
+            rng=rng,
+            cache=TailCache(config.tail_cache_bytes_max),
+            lease=SessionLease(self._session_timeout_s),
+            limits=config.log_limits(),
+        )
+        self.partitions = Partitions(self.cluster)
+        self._ownership = Ownership(
+            log_services,
+            self.cluster,
+            self.partitions,
+            Owner(config.node_id, self.incarnation),
+            close_timeout_s=config.shutdown_timeout_ms / 1000,
+        )
+        self.groups = Groups(self.cluster, config, clock=clock, rng=rng)
+        self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
+        served = handlers()
+        self.services = Services(
+            config=config,
+            cluster=self.cluster,
+            partitions=self.partitions,
+            groups=self.groups,
+            producer_ids=ProducerIds(store),
+            metrics=self.metrics,
+            deadlines=Deadlines(),
+            reading=ReadBudget(config.fetch_reading_bytes_max),
+            clock=clock,
+            rng=rng,
+            served={handler.key: handler.versions for handler in served},
+        )
+        self._server = Server(config, Dispatcher(self.services, served), self.metrics)
+        self._maintenance = Maintenance(
+            self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
+        )
+        self._peers = Peers(store, self.cluster, config.node_id)
+        changes = TopicChanges(store, clock, rng)
+        self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
+        self._registration: Registration | None = None
+        self.metrics.add_gauge(
+            "quire_partitions_led", "Partitions led.", lambda: [({}, len(self.partitions))]
+        )
+        self.metrics.add_gauge(
+            "quire_tail_cache_bytes", "Record bytes in the tail cache.",
+            lambda: [({}, log_services.cache.size)],
+        )  # fmt: skip
+
+    async def start(self, admin_port: int = 0) -> None:
+        """Serve. `admin_port` is shown to other brokers and operators.
+
+        Raises OSError (port taken), ConfigError (node id taken), MetadataError.
+        """
+        config = self.config
+        await self.cluster.start()
+        self.port = await self._server.start()
+        self._registration = Registration(
+            self._store,
+            BrokerInfo(
+                id=config.node_id,
+                incarnation=self.incarnation,
+                host=registered_host(config),
+                port=config.advertised_port or self.port,
+                advertised=config.advertised_host is not None,
+                admin_port=admin_port,
+                rack=config.rack,
+            ),
+            self._session_timeout_s,
+        )
+        await self._registration.start()
+        await self._ownership.start()
+        self.groups.start()
+        self._maintenance.start()
+        self._peers.start()
+        self._cleaner.start()
+        log.info(
+            "broker.serving id=%d port=%d cluster=%s",
+            config.node_id, self.port, self.cluster.cluster_id,
+        )  # fmt: skip
+
+    def is_ready(self) -> bool:
+        """Whether clients are served: registered, and the metadata session is alive."""
+        return (
+            self.config.node_id in self.cluster.brokers
+            and self._store.state is SessionState.CONNECTED
+        )
+
+    async def close(self) -> None:
+        """Hand over and stop; works after a failed `start` too."""
+        await self._ownership.close()
+        self.groups.close()
+        if self._registration is not None:
+            await self._registration.close()
+        await self._peers.close()
+        await self._cleaner.close()
+        await self._maintenance.close()
+        await self._server.close()
+        self.services.deadlines.close()
+        await self.cluster.close()
+        log.info("broker.closed id=%d", self.config.node_id)
