@@ -117,6 +117,8 @@ class GroupShard:
         if isinstance(entry, OffsetEntry):
             offsets = self._offsets_of(entry.group_id)
             offsets.replay(entry.topic, entry.partition, entry.committed)
+            if not offsets:
+                del self._offsets[entry.group_id]
         elif isinstance(entry, GroupEntry):
             self._group_of(entry.group_id).replay(entry.metadata)
 
