@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 from client.errors import (
     BookieReadOnly,
@@ -88,8 +88,8 @@ class Link(asyncio.Protocol):
         return self._lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio.Transport.
+        self._transport = cast(asyncio.Transport, transport)
 
     def send(self, record: InFlight) -> None:
         """Send a request; after the loss of the connection its answer is an error."""

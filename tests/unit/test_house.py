@@ -125,6 +125,8 @@ def violations(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
+            if name == "isinstance" and ast.unparse(node.args[1]) == "asyncio.Transport":
+                yield f"line {node.lineno}: uvloop's transports are no asyncio.Transport, use cast"
             if name in BANNED:
                 yield f"line {node.lineno}: {name}() is banned here, use {BANNED[name]}"
             if name.endswith(".run_in_executor") and node.args:
@@ -149,6 +151,7 @@ def violations(tree: ast.AST) -> Iterator[str]:
         "print('x')",
         "loop.run_in_executor(None, work)",
         "for task in asyncio.as_completed(tasks): pass",
+        "assert isinstance(transport, asyncio.Transport)",
     ],
 )
 def test_the_ban_finds_what_it_bans(code: str) -> None:
