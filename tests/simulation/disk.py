@@ -49,10 +49,16 @@ class DiskTimes:
 
 
 class SimDisk:
-    """The data directory of one bookie process."""
+    """The data directory of one bookie process.
+
+    Every elementary operation counts as a step, after which the power may fail: that finds the
+    moments in the middle of a job that a loop of callbacks never stops at.
+    """
 
     def __init__(self, volume: Volume, times: DiskTimes) -> None:
         self._volume = volume
+        self._step = volume.step
+        self._is_reading_cold = False
         self._times = times
         self._failed = False
         self._log_lane = _Lane()
@@ -67,11 +73,13 @@ class SimDisk:
         return len(self._file(name).cached)
 
     def read(self, name: str, position: int, size: int) -> bytes:
-        return self._file(name).read(position, size)
+        data = self._file(name).read(position, size)
+        return self._volume.damaged(data) if self._is_reading_cold else data
 
     def truncate(self, name: str, size: int) -> None:
         file = self._file(name)
         if len(file.cached) > size:
+            self._step()
             file.truncate(size)
         self._sync_now(file)
 
@@ -83,11 +91,16 @@ class SimDisk:
         return None if file is None else bytes(file.cached)
 
     def save(self, name: str, data: bytes) -> None:
+        self._step()
         new = self._volume.create(name + ".new")
+        self._step()
         new.write(0, data)
         self._sync_now(new)
+        self._step()
         self._volume.rename(name + ".new", name)
+        self._step()
         self._volume.sync_names()
+        self._step()
 
     def usage(self) -> Usage:
         return Usage(self._volume.capacity_bytes, self._volume.free_bytes)
@@ -102,6 +115,7 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, "no such simulated file", name) from None
 
     def _sync_now(self, file: SimFile) -> None:
+        self._step()
         if self._volume.take_sync_failure():
             file.sync_failed()
             raise OSError(errno.EIO, "simulated sync failure")
@@ -113,7 +127,14 @@ class SimDisk:
         return self._index_lane.run(self._times.draw_s(self._times.options.write_s), job)
 
     def reader_job(self, job: Callable[[], T]) -> asyncio.Future[T]:
-        return _Lane().run(self._times.draw_s(self._times.options.read_s), job)
+        def cold() -> T:
+            self._is_reading_cold = True
+            try:
+                return job()
+            finally:
+                self._is_reading_cold = False
+
+        return _Lane().run(self._times.draw_s(self._times.options.read_s), cold)
 
     def commit(self, write: LogWrite) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -139,6 +160,7 @@ class SimDisk:
             asyncio.get_running_loop().call_later(delay, sync_now, file, count)
 
         def sync_now(file: SimFile, count: int) -> None:
+            self._step()
             if self._volume.take_sync_failure():
                 file.sync_failed()
                 self._failed = True
@@ -156,10 +178,12 @@ class SimDisk:
             raise DiskFailed("an earlier write failed")
         volume, name = self._volume, file_name(write.number)
         try:
+            self._step()
             if write.creates:
                 if write.sealed_size is not None:
                     self.truncate(file_name(write.number - 1), write.sealed_size)
                 volume.create(name)
+                self._step()
                 volume.sync_names()
         except OSError as error:
             self._failed = True
@@ -168,6 +192,7 @@ class SimDisk:
         position = write.position
         try:
             for buffer in write.buffers:
+                self._step()
                 file.write(position, bytes(buffer))
                 position += len(buffer)
         except OSError as error:

@@ -42,6 +42,14 @@ class World(Protocol):
         """Return a host's disk."""
         ...
 
+    def power_lost(self, host: Host) -> None:
+        """Let a host's disk lose what was not durable."""
+        ...
+
+    def damage_index(self, host: Host) -> None:
+        """Make a host's index impossible to open."""
+        ...
+
     def slow_down(self, host: Host, factor: float) -> None:
         """Make a host's disk slower by a factor (1 is normal)."""
         ...
@@ -93,6 +101,7 @@ class Nemesis:
                 volume.capacity_bytes = 1 << 40
                 volume.flip_read_p = 0.0
                 volume.fail_syncs = 0
+                volume.power_fails_in = -1
                 world.calm_disk(host)
             process = host.process
             if process is not None and process.alive and process.paused:
@@ -137,9 +146,8 @@ class Nemesis:
             host.powered = False
         if process is not None and process.alive:
             self._world.loop.kill(process)
-        volume = self._world.volume(host)
-        if power_loss and volume is not None:
-            volume.power_lost()
+        if power_loss:
+            self._world.power_lost(host)
         self._later(self._mean_s(0.02, 0.2, 1.0), lambda: self._restart(host))
 
     def _restart(self, host: Host) -> None:
@@ -292,6 +300,33 @@ class Nemesis:
         host, volume = chosen
         self._note("failed sync %s", host.name)
         volume.fail_syncs = 1
+        return True
+
+    def _power_loss_in_a_step(self) -> bool:
+        """Let the power of a bookie fail between two elementary disk operations."""
+        chosen = self._disk()
+        if chosen is None:
+            return False
+        host, volume = chosen
+        self._note("power of %s will fail in a step", host.name)
+        volume.power_fails_in = self._rng.randrange(self._rng.choice((3, 30)))
+
+        def fail() -> None:
+            if not self._over:
+                self._kill(host, power_loss=True)
+
+        volume.on_power_failure = fail
+        if self._rng.random() < 0.5 and host.running:
+            self._kill(host)
+        return True
+
+    def _lost_index(self) -> bool:
+        """Make the index of a bookie unusable at its next start."""
+        host = self._any(self._world.bookies)
+        self._note("index of %s is damaged", host.name)
+        self._world.damage_index(host)
+        if host.running:
+            self._kill(host)
         return True
 
     def _flipped_reads(self) -> bool:

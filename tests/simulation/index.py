@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bookie.core.append_log import LogPosition
     from bookie.core.log_format import Location
     from bookie.index import LedgerRecord
+    from tests.simulation.volume import Volume
 
 
 class _Batch(NamedTuple):
@@ -86,7 +87,9 @@ class IndexStore:
 class SimIndex:
     """The index as one bookie process has it open."""
 
-    def __init__(self, store: IndexStore, *, wipe: bool) -> None:
+    def __init__(self, store: IndexStore, volume: Volume, *, wipe: bool) -> None:
+        self._step = volume.step
+        self._step()
         if wipe:
             store.wipe()
         if store.corrupt:
@@ -99,6 +102,7 @@ class SimIndex:
         ledgers: Sequence[tuple[LedgerId, LedgerRecord]],
         end: LogPosition,
     ) -> None:
+        self._step()
         self._store.write(_Batch(tuple(entries), tuple(ledgers), end))
 
     def location(self, ledger_id: LedgerId, entry_id: EntryId) -> Location | None:
@@ -117,6 +121,7 @@ class SimIndex:
         return self._store.current.end
 
     def flush(self) -> None:
+        self._step()
         self._store.flush()
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from client.errors import LedgerError, NoSuchLedger, QuireError
 from client.ids import EntryId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
-from tests.simulation.hosts import Host, SimClock
+from tests.simulation.hosts import Host, Process, SimClock
 from tests.simulation.oracle import mark
 
 if TYPE_CHECKING:
@@ -38,7 +38,18 @@ class LedgerClients:
         """Ids of the ledgers that were created, in order."""
         self.doing = "nothing"
         """What the judge is at."""
-        self._adds_left = {}  # type: dict[str, int]
+        self._adds_left: dict[str, int] = {}
+        self._bursts: list[tuple[Process, _Burst]] = []
+        timeout_ms = int(world.options.request_timeout_s * 1000)
+        self._config = LedgerClientConfig(
+            request_timeout_ms=timeout_ms,
+            connect_timeout_ms=timeout_ms,
+            reconnect_delay_min_ms=10,
+            reconnect_delay_max_ms=100,
+            metadata_retry_delay_ms=20,
+            recovery_window_entries=world.options.recovery_window,
+            read_window_entries=world.options.in_flight,
+        )
 
     def assign(self, host: Host, role: str) -> None:
         """Decide what a client host runs."""
@@ -52,18 +63,9 @@ class LedgerClients:
 
     async def _client(self, host: Host) -> LedgerClient:
         world = self._world
-        timeout_ms = int(world.options.request_timeout_s * 1000)
         client = LedgerClient(
             world.store.session(),
-            config=LedgerClientConfig(
-                request_timeout_ms=timeout_ms,
-                connect_timeout_ms=timeout_ms,
-                reconnect_delay_min_ms=10,
-                reconnect_delay_max_ms=100,
-                metadata_retry_delay_ms=20,
-                recovery_window_entries=world.options.in_flight,
-                read_window_entries=world.options.in_flight,
-            ),
+            config=self._config,
             rng=world.fork_rng(f"{host.name} {host.starts}"),
             clock=SimClock(world.loop, host),
         )
@@ -96,6 +98,8 @@ class LedgerClients:
                 continue
             self.known.append(writer.ledger_id)
             burst = _Burst(self._world, writer)
+            assert host.process is not None
+            self._bursts.append((host.process, burst))
             while self._adds_left[host.name] > 0 and not burst.failed:
                 if not burst.add(options.payload_bytes):
                     break
@@ -184,9 +188,16 @@ class LedgerClients:
     # ---------------------------------------------------------------- the judge
 
     async def judge(self, host: Host, done: asyncio.Future[None]) -> None:
-        """Recover every ledger and read all of it, however often it takes; then `done`."""
+        """See every add answered, recover every ledger, read all of it; then `done`.
+
+        A writer that lives must answer its adds without anybody's help; only then is it fenced.
+        """
         client = await self._client(host)
         oracle = self._world.oracle
+        for process, burst in self._bursts:
+            self.doing = f"waiting for adds to {burst.writer.ledger_id} of {process.name}"
+            while process.alive and burst.in_flight:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
         for ledger_id in list(self.known):
             while not oracle.ledger(ledger_id).deleted:
                 self.doing = f"recovering {ledger_id}"

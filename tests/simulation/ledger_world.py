@@ -17,26 +17,24 @@ from typing import TYPE_CHECKING
 from client.errors import MetadataError
 from client.metadata.bookkeeper import init_bookkeeper
 from tests.simulation import swarm
-from tests.simulation.disk import DiskTimes
+from tests.simulation.bookie_hosts import BOOKIE_PORT, BookieHost
 from tests.simulation.faults import Nemesis
 from tests.simulation.hosts import Host, SimClock
 from tests.simulation.ledger_clients import LedgerClients
 from tests.simulation.loop import SimLoop, Stuck, Violation
-from tests.simulation.model_bookie import ModelBookie
 from tests.simulation.net import SimNet
 from tests.simulation.oracle import LedgerOracle
 from tests.simulation.result import Result
 from tests.simulation.store import SimMetadata
 from tests.simulation.tripwires import armed
-from tests.simulation.volume import Volume
 from tests.simulation.wiretap import BookieTap
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Process
     from tests.simulation.swarm import LedgerSwarm
     from tests.simulation.transport import SimTransport
+    from tests.simulation.volume import Volume
 
-BOOKIE_PORT = 3181
 HEALED_PHASE_S = 60.0
 """How long the healed phase may take: L7 and the readability of everything."""
 
@@ -59,10 +57,7 @@ class LedgerWorld:
         self.rng = random.Random(f"{seed} workload")
         self.bookies = [self.net.add_host(f"b{n}") for n in range(options.bookies)]
         self.clients: list[Host] = []
-        self._volumes: dict[str, Volume] = {}
-        self._times: dict[str, DiskTimes] = {}
-        for host in self.bookies:
-            self._add_disk(host)
+        self._machines = {host.name: BookieHost(self, host) for host in self.bookies}
         self.work = LedgerClients(self)
         for role, count in (
             ("writer", options.writers),
@@ -76,58 +71,48 @@ class LedgerWorld:
         self.net.on_accept = self._accepted
         self.store: SimMetadata
 
-    def _add_disk(self, host: Host) -> None:
-        seed = self.options.seed
-        volume = Volume(random.Random(f"{seed} volume {host.name}"))
-        name = host.name
-
-        volume.on_durable = lambda file, writes: self.oracle.on_durable(
-            bookie_id(name), file, writes
-        )
-        self._volumes[name] = volume
-        self._times[name] = DiskTimes(random.Random(f"{seed} disk {name}"), self.options.disk)
-
     def _accepted(self, end: SimTransport, connecting: Process) -> None:
         if end.local[1] == BOOKIE_PORT:
-            end.tap = BookieTap(self.oracle, bookie_id(end.host.name), connecting.name)
+            machine = self._machines[end.host.name]
+            end.tap = BookieTap(self.oracle, machine.bookie_id, connecting.name)
 
     # ---------------------------------------------------------------- what the nemesis needs
 
     def boot(self, host: Host) -> None:
         """Start the program that belongs on a host."""
-        main = self.work.main_of(host) if host in self.clients else self._bookie_main(host)
+        machine = self._machines.get(host.name)
+        main = self.work.main_of(host) if machine is None else machine.main()
         process = self.loop.start_process(host, lambda: main)
         self.net.bind(process)
 
     def volume(self, host: Host) -> Volume | None:
         """Return a host's disk."""
-        return self._volumes.get(host.name)
+        machine = self._machines.get(host.name)
+        return None if machine is None else machine.volume
+
+    def power_lost(self, host: Host) -> None:
+        """Let a host's disk lose what was not durable."""
+        machine = self._machines.get(host.name)
+        if machine is not None:
+            machine.power_lost()
+
+    def damage_index(self, host: Host) -> None:
+        """Make a host's index impossible to open."""
+        self._machines[host.name].damage_index()
 
     def slow_down(self, host: Host, factor: float) -> None:
         """Make a host's disk slower by a factor."""
-        times = self._times.get(host.name)
-        if times is not None:
-            times.factor = factor
+        self._machines[host.name].times.factor = factor
 
     def calm_disk(self, host: Host) -> None:
         """Make a host's disk normal and without heavy tails."""
-        times = self._times[host.name]
+        times = self._machines[host.name].times
         times.factor = 1.0
         times.options = replace(times.options, tail_p=0.0)
 
     def fork_rng(self, name: str) -> random.Random:
         """Return a generator of its own for one purpose."""
         return random.Random(f"{self.options.seed} {name}")
-
-    async def _bookie_main(self, host: Host) -> None:
-        bookie = ModelBookie(
-            bookie_id(host.name),
-            BOOKIE_PORT,
-            self.store.session(),
-            self._volumes[host.name],
-            self._times[host.name],
-        )
-        await bookie.run()
 
     # ---------------------------------------------------------------- the schedule
 
@@ -171,11 +156,6 @@ class LedgerWorld:
                 await done
         except TimeoutError:
             self.oracle.fail("L7", f"healed for {HEALED_PHASE_S} s, still: {self.work.doing}")
-
-
-def bookie_id(host_name: str) -> str:
-    """Return the id a simulated bookie registers under."""
-    return f"{host_name}:{BOOKIE_PORT}"
 
 
 def run_schedule(seed: int, *, log: bool = False) -> Result:

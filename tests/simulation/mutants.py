@@ -1,16 +1,64 @@
-"""Planted defects."""
+"""Planted defects: each must be found by the oracle, or the oracle is not worth trusting.
+
+A mutant replaces methods of production objects inside a process that runs schedules; nothing of
+it exists outside. Each is one mistake that somebody could make, several of them were made and
+published: the numbers are those of Apache BookKeeper's issues. `PLANTS` is the table;
+`python -m tests.simulation.mutation` runs it and prints what found which, and how fast.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.simulation import mutants_bookie, mutants_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+class Mutant(NamedTuple):
+    """One planted defect."""
+
+    what: str
+    """The mistake in a sentence."""
+    plant: Callable[[Patch], None]
+
+
+class Patch:
+    """Replaces attributes and puts them back."""
+
+    def __init__(self) -> None:
+        self._saved: list[tuple[Any, str, Any]] = []
+
+    def __call__(self, owner: Any, name: str, replacement: Any) -> Any:
+        """Put `replacement` into `owner.name`; return what was there."""
+        original = owner.__dict__[name]
+        self._saved.append((owner, name, original))
+        setattr(owner, name, replacement)
+        return original
+
+    def undo(self) -> None:
+        """Put everything back."""
+        for owner, name, original in reversed(self._saved):
+            setattr(owner, name, original)
+        self._saved.clear()
+
+
+PLANTS: dict[str, Mutant] = {
+    name: Mutant((plant.__doc__ or "").strip().splitlines()[0], plant)
+    for module in (mutants_client, mutants_bookie)
+    for name, plant in module.PLANTS.items()
+}
 
 
 @contextlib.contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Plant a defect by name; none for an empty name."""
-    assert not name
-    yield
+    """Plant a defect by name; nothing for an empty name."""
+    patch = Patch()
+    if name:
+        PLANTS[name].plant(patch)
+    try:
+        yield
+    finally:
+        patch.undo()

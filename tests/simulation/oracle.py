@@ -64,6 +64,8 @@ class LedgerBook:
         """Adds reported as certainly not applied."""
         self.lac_sent = -1
         """Highest LAC field that the writer's own adds brought to any bookie."""
+        self.fenced_for: dict[str, set[str]] = {}
+        """Bookies that answered a fencing LAC read, by the process that asked."""
         self.seen_max = -1
         """Highest entry that any reader was given."""
 
@@ -435,10 +437,34 @@ class LedgerOracle:
         )
         if read.fence and code in (OK, NO_LEDGER, NO_ENTRY):
             book.fenced_at.setdefault(read.ledger, self._received)
+            if read.entry < 0:
+                self.ledger(read.ledger).fenced_for.setdefault(read.peer, set()).add(bookie)
         if code == OK:
             self._check_served(book, read, bytes(entry))
         elif code in (NO_LEDGER, NO_ENTRY) and not self.ledger(read.ledger).deleted:
             self._check_negative(book, read)
+
+    def _check_fenced_first(self, book: LedgerBook, read: Pending) -> None:
+        """No recovery read may leave before enough of the last ensemble is fenced."""
+        metadata = book.metadata
+        if metadata is None or metadata.state is not LedgerState.IN_RECOVERY:
+            return
+        answered = book.fenced_for.get(read.peer, set())
+        known = sum(
+            1 << index
+            for index, bookie in enumerate(metadata.last_fragment.ensemble)
+            if bookie in answered
+        )
+        if any(
+            sum(not known >> index & 1 for index in metadata.schedule.write_set(EntryId(first)))
+            >= metadata.ack_quorum
+            for first in range(metadata.ensemble_size)
+        ):
+            self.fail(
+                "R3",
+                f"{read.peer} reads {read.ledger}/{read.entry} to recover it, only"
+                f" {sorted(answered)} are fenced",
+            )
 
     def _check_served(self, book: BookieBook, read: Pending, entry: bytes) -> None:
         number = int.from_bytes(entry[8:16], "big")

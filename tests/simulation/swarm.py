@@ -31,6 +31,8 @@ FAULTS = (
     "slow disk",
     "full disk",
     "failed sync",
+    "power loss in a step",
+    "lost index",
     "flipped reads",
     "expire session",
     "lagging store",
@@ -51,6 +53,19 @@ class DiskOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BookieOptions:
+    """Limits of the bookies in one schedule; see `bookie.config`."""
+
+    requests_in_flight_max: int = 10_000
+    pending_bytes_max: int = 32 << 20
+    cache_bytes_max: int = 64 << 20
+    log_file_bytes_max: int = 64 << 10
+    disk_full_retry_ms: int = 1000
+    checkpoint_bytes: int = 128 << 20
+    checkpoint_interval_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSwarm:
     """Options of one ledger schedule."""
 
@@ -66,6 +81,8 @@ class LedgerSwarm:
     payload_bytes: int
     in_flight: int
     """How many adds a writer keeps in flight."""
+    recovery_window: int
+    """How many entries a recovery reads ahead of what it has written back."""
     think_s: float
     """Mean pause of a writer between bursts."""
     fault_phase_s: float
@@ -77,6 +94,7 @@ class LedgerSwarm:
     power_loss_keeps: bool
     net: NetOptions
     disk: DiskOptions
+    bookie: BookieOptions
     store: StoreOptions
     step_cost_s: float
     hostile: bool
@@ -118,6 +136,7 @@ def draw(seed: int) -> LedgerSwarm:
         adds=rng.choice((5, 15, 30, 60)),
         payload_bytes=rng.choice((0, 16, 100, 100, 1000, 5000)),
         in_flight=rng.choice((1, 3, 10, 30)),
+        recovery_window=rng.choice((1, 1, 2, 5, 30)),
         think_s=rng.choice((0.0, 0.002, 0.02, 0.1)),
         fault_phase_s=rng.choice((0.5, 1.5, 4.0)),
         fault_every_s=0.0 if calm else rng.choice((0.05, 0.15, 0.4)),
@@ -139,6 +158,14 @@ def draw(seed: int) -> LedgerSwarm:
             sync_s=rng.choice((0.0002, 0.001, 0.01)),
             tail_p=rng.choice((0.0, 0.0, 0.05)),
             tail_s=tail_s,
+        ),
+        bookie=BookieOptions(
+            requests_in_flight_max=rng.choice((1, 10, 10_000, 10_000)),
+            pending_bytes_max=rng.choice((1024, 32 << 20, 32 << 20)),
+            cache_bytes_max=rng.choice((0, 1000, 64 << 20)),
+            disk_full_retry_ms=rng.choice((50, 1000)),
+            checkpoint_bytes=rng.choice((1024, 20_000, 128 << 20)),
+            checkpoint_interval_ms=rng.choice((50, 500, 60_000)),
         ),
         store=StoreOptions(
             session_timeout_s=rng.choice((0.5, 2.0)),

@@ -19,6 +19,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import prometheus_client.metrics
+
 from tests.simulation.hosts import PROCESS
 
 if TYPE_CHECKING:
@@ -66,8 +68,12 @@ def _guard(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     return tripwire
 
 
-class _LogTime:
-    """Stands in for the `time` module inside `logging`."""
+_HARMLESS = (logging, prometheus_client.metrics)
+"""Modules that stamp things with the time of day; they get the virtual one."""
+
+
+class _VirtualTime:
+    """Stands in for the `time` module inside a harmless module."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -81,19 +87,21 @@ class _LogTime:
 
 @contextlib.contextmanager
 def armed(now: Callable[[], float]) -> Iterator[None]:
-    """Arm all tripwires; `now` gives log records their (virtual) time."""
+    """Arm all tripwires; `now` is the virtual time."""
     saved: list[tuple[Any, str, Any]] = []
+
+    def replace(owner: Any, name: str, replacement: Any) -> None:
+        saved.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, replacement)
+
     for owner, names in _TABLE:
         for name in names:
-            real = getattr(owner, name)
-            saved.append((owner, name, real))
             label = f"{getattr(owner, '__name__', owner)}.{name}"
-            setattr(owner, name, _guard(label, real))
-    log_time = logging.time  # type: ignore[attr-defined]
-    logging.time = _LogTime(now)  # type: ignore[attr-defined]
+            replace(owner, name, _guard(label, getattr(owner, name)))
+    for module in _HARMLESS:
+        replace(module, "time", _VirtualTime(now))
     try:
         yield
     finally:
-        logging.time = log_time  # type: ignore[attr-defined]
         for owner, name, real in reversed(saved):
             setattr(owner, name, real)

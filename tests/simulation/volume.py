@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 SECTOR_BYTES = 512
 
 
+class PowerFailed(BaseException):
+    """Unwinds the code that was running when the power failed; nobody may catch it."""
+
+
 class Write(NamedTuple):
     """One unsynced change: bytes at an offset, or a truncation when `data` is None."""
 
@@ -57,8 +61,8 @@ class SimFile:
         self.dirty.append(Write(size, None))
 
     def read(self, offset: int, size: int) -> bytes:
-        """Read from the cache; a flipped bit is possible."""
-        return self.volume.damaged(bytes(self.cached[offset : offset + size]))
+        """Read from the cache."""
+        return bytes(self.cached[offset : offset + size])
 
     def synced(self, count: int) -> None:
         """Make the oldest `count` unsynced writes durable: a sync that began then returned."""
@@ -135,9 +139,20 @@ class Volume:
         self.flip_read_p = 0.0
         self.fail_syncs = 0
         """How many of the next syncs fail with EIO."""
+        self.power_fails_in = -1
+        """After how many steps the power fails; -1 for not at all."""
+        self.on_power_failure: Callable[[], None] = lambda: None
         self.on_durable: Callable[[SimFile, list[Write]], None] | None = None
         self._undo_names: list[Callable[[], None]] = []
         """Reverts the unsynced name changes, oldest first."""
+
+    def step(self) -> None:
+        """Count one elementary operation. Raises PowerFailed when it is the last one."""
+        if self.power_fails_in >= 0:
+            self.power_fails_in -= 1
+            if self.power_fails_in < 0:
+                self.on_power_failure()
+                raise PowerFailed
 
     def charge(self, size: int) -> None:
         """Take space. Raises OSError(ENOSPC)."""

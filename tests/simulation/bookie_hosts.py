@@ -1,0 +1,99 @@
+"""Hosts that run the production bookie: what of them survives, and how they are supervised."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bookie.bookie import Bookie
+from bookie.config import BookieConfig
+from bookie.errors import StorageError
+from client.errors import ConfigError, MetadataError
+from tests.simulation.disk import DiskTimes, SimDisk
+from tests.simulation.hosts import Host, SimClock
+from tests.simulation.index import IndexStore, SimIndex
+from tests.simulation.volume import Volume
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.simulation.ledger_world import LedgerWorld
+
+BOOKIE_PORT = 3181
+_RESTART_S = 0.3
+
+
+class BookieHost:
+    """One machine with a disk and a bookie that its supervisor starts again whenever it ends."""
+
+    def __init__(self, world: LedgerWorld, host: Host) -> None:
+        options = world.options
+        self._world = world
+        self.host = host
+        self.bookie_id = f"{host.name}:{BOOKIE_PORT}"
+        self.volume = Volume(self._rng("volume"))
+        self.times = DiskTimes(self._rng("disk"), options.disk)
+        self._index = IndexStore(self._rng("index"))
+        self.volume.on_durable = lambda file, writes: world.oracle.on_durable(
+            self.bookie_id, file, writes
+        )
+        self.config = BookieConfig(
+            data_dir=Path(f"/simulated/{host.name}"),
+            port=BOOKIE_PORT,
+            advertised_host=host.name,
+            session_timeout_ms=max(1000, int(options.store.session_timeout_s * 1000)),
+            requests_in_flight_max=options.bookie.requests_in_flight_max,
+            pending_bytes_max=options.bookie.pending_bytes_max,
+            cache_bytes_max=options.bookie.cache_bytes_max,
+            log_file_bytes_max=options.bookie.log_file_bytes_max,
+            disk_full_retry_ms=options.bookie.disk_full_retry_ms,
+            checkpoint_bytes=options.bookie.checkpoint_bytes,
+            checkpoint_interval_ms=options.bookie.checkpoint_interval_ms,
+        )
+
+    def _rng(self, what: str) -> random.Random:
+        return self._world.fork_rng(f"{what} {self.host.name}")
+
+    def power_lost(self) -> None:
+        """Lose what was not durable."""
+        self.volume.power_fails_in = -1
+        self.volume.power_lost()
+        self._index.power_lost()
+
+    def damage_index(self) -> None:
+        """Make the index impossible to open."""
+        self._index.corrupt = True
+
+    async def main(self) -> None:
+        """Run one bookie process until its disk fails or it cannot start."""
+        world = self._world
+        loop = asyncio.get_running_loop()
+        bookie = Bookie(
+            self.config,
+            store=world.store.session(),
+            disk=SimDisk(self.volume, self.times),
+            index_factory=lambda wipe: SimIndex(self._index, self.volume, wipe=wipe),
+            clock=SimClock(world.loop, self.host),
+            rng=self._rng(f"bookie {self.host.starts}"),
+            loop=loop,
+        )
+        try:
+            await bookie.start()
+            await asyncio.wait([bookie.failed])
+            reason: object = bookie.failed.exception()
+        except (ConfigError, StorageError, MetadataError, OSError) as error:
+            reason = error
+        world.oracle.note("%s ends: %r", self.host.name, reason)
+        world.oracle.count(f"bookie ended by {type(reason).__name__}")
+        loop.call_soon(self._restart_later)
+
+    def _restart_later(self) -> None:
+        """The supervisor of the machine: not part of the process that ends."""
+        world, host = self._world, self.host
+
+        def restart() -> None:
+            if host.powered and not host.running:
+                world.boot(host)
+
+        world.loop.kernel_at(world.loop.time() + _RESTART_S, restart)

@@ -1,0 +1,86 @@
+"""Plants every defect of `mutants.py` in turn and runs schedules until the oracle finds it.
+
+    python -m tests.simulation.mutation --jobs 2                 the whole table
+    python -m tests.simulation.mutation --only reads-do-not-fence
+
+Prints one line per mutant: the schedule that found it, the CPU time it took, the invariant. Exit
+code 1 if one stays hidden.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from typing import NamedTuple
+
+from tests.simulation import batch
+from tests.simulation.mutants import PLANTS
+
+_CHUNK = 20
+
+
+class Finding(NamedTuple):
+    """How one mutant fared."""
+
+    name: str
+    schedules: int
+    cpu_s: float
+    violation: str
+    """Empty if nothing was found."""
+    seed: int
+
+
+class Task(NamedTuple):
+    """One mutant to hunt."""
+
+    name: str
+    first_seed: int
+    schedules_max: int
+
+
+def hunt(task: Task) -> Finding:
+    """Run schedules with a planted defect until one violates an invariant."""
+    start_s = time.process_time()
+    done = 0
+    while done < task.schedules_max:
+        first = task.first_seed + done
+        job = batch.Job(
+            world="ledger",
+            seeds=range(first, first + _CHUNK),
+            mutant=task.name,
+            stop_at_violation=True,
+        )
+        for result in batch.run(job):
+            done += 1
+            if result.violation:
+                cpu_s = time.process_time() - start_s
+                return Finding(task.name, done, cpu_s, result.violation, result.seed)
+    return Finding(task.name, done, time.process_time() - start_s, "", -1)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Hunt all mutants, or those named."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutation")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=list(PLANTS))
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--schedules-max", type=int, default=40_000)
+    options = parser.parse_args(arguments)
+    tasks = [Task(name, options.first_seed, options.schedules_max) for name in options.only]
+    hidden = 0
+    print(f"{'mutant':28} {'schedules':>9} {'CPU s':>7}  found by")
+    with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
+        for finding in pool.imap_unordered(hunt, tasks):
+            hidden += not finding.violation
+            what = finding.violation[:90] or "NOT FOUND"
+            print(
+                f"{finding.name:28} {finding.schedules:9} {finding.cpu_s:7.1f}  {what}", flush=True
+            )
+    print(f"{len(tasks) - hidden} of {len(tasks)} mutants found")
+    return 1 if hidden else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
