@@ -22,15 +22,21 @@ from broker.core.log_limits import SegmentLimits
 from broker.core.retention import expired_count, trimmed_start
 from broker.core.segments import SegmentFacts, SegmentList
 from broker.core.topology import TopicInfo
-from broker.errors import BrokerError, LeadershipLost, NotEnoughReplicas, NotLeader
+from broker.errors import (
+    BrokerError,
+    LeadershipLost,
+    LogCorrupt,
+    NotEnoughReplicas,
+    NotLeader,
+)
 from broker.ledgers import Writer
 from broker.log_reader import LogReader
 from broker.log_services import LogServices
 from broker.opening import Opened, create_ledger
 from broker.segment_node import SegmentNode
 from broker.write_path import WritePath
-from client.errors import ConnectionLoss, LedgerError, MetadataError, NoSuchLedger
-from client.ids import Offset
+from client.errors import ConnectionLoss, LedgerError, MetadataError, NoNode, NoSuchLedger
+from client.ids import LedgerId, Offset
 
 _LOG = logging.getLogger(__name__)
 
@@ -179,11 +185,25 @@ class SegmentChanges:
         now_ms = self._services.clock.now_ms()
         try:
             await self._change(self.segments.rolled(writer.ledger_id, now_ms))
-        except BaseException:
+        except BaseException as error:
             writer.abandon()
+            if isinstance(error, LeadershipLost):
+                await self._discard(writer)
             raise
         _LOG.info("roll.listed %s ledger=%d", self._name, writer.ledger_id)
         return writer
+
+    async def _discard(self, writer: Writer) -> None:
+        """Delete a ledger of ours if it is certain that it is not listed and never will be."""
+        try:
+            found, version = await self._node.read_back()
+            if version == self._version or found.has(writer.ledger_id):
+                return
+        except NoNode:
+            pass  # the topic was deleted, and its lists with it
+        except (MetadataError, LogCorrupt):
+            return
+        await self._delete(writer.ledger_id)
 
     async def _seal(self, previous: Writer, facts: SegmentFacts) -> None:
         """Close the previous ledger, however long it takes, and list what is known of it."""
@@ -215,12 +235,15 @@ class SegmentChanges:
         self.reader.forget(dropped)
         _LOG.info("trim %s log_start=%d ledgers=%s", self._name, log_start, dropped)
         for ledger_id in dropped:
-            try:
-                await self._services.ledgers.delete(ledger_id)
-            except NoSuchLedger:
-                continue
-            except (LedgerError, MetadataError) as error:
-                _LOG.warning("trim.orphan %s ledger=%d error=%r", self._name, ledger_id, error)
+            await self._delete(ledger_id)
+
+    async def _delete(self, ledger_id: LedgerId) -> None:
+        try:
+            await self._services.ledgers.delete(ledger_id)
+        except NoSuchLedger:
+            return
+        except (LedgerError, MetadataError) as error:
+            _LOG.warning("ledger.orphan %s ledger=%d error=%r", self._name, ledger_id, error)
 
     async def _change(self, segments: SegmentList) -> None:
         """Make the change, or end the leadership. Raises LeadershipLost."""
