@@ -29,6 +29,7 @@ class SessionLease:
     def __init__(self, session_timeout_s: float) -> None:
         self.session_timeout_s = session_timeout_s
         self._valid_until_s = float("-inf")
+        self._due = asyncio.Event()
 
     def is_valid(self, now_s: float) -> bool:
         """Whether we may speak for the partitions we lead."""
@@ -50,10 +51,19 @@ class SessionLease:
         await store.exists(paths.BROKERS)
         self.renew(asked_s)
 
+    def ask_soon(self) -> None:
+        """Let `keep` ask now: the connection is back."""
+        self._due.set()
+
     async def keep(self, store: MetadataStore) -> None:
         """Ask again and again, until cancelled."""
         while True:
-            await asyncio.sleep(self.session_timeout_s / _QUESTIONS_PER_TIMEOUT)
+            try:
+                async with asyncio.timeout(self.session_timeout_s / _QUESTIONS_PER_TIMEOUT):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            self._due.clear()
             try:
                 await self.ask(store)
             except MetadataError as error:

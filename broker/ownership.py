@@ -132,7 +132,9 @@ class Ownership:
                 self._seats[key] = _Seat(self, topic, key[1])
 
     def _on_session(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED:
+        if state is SessionState.CONNECTED:
+            self._services.lease.ask_soon()
+        elif state is SessionState.EXPIRED:
             self._services.lease.end()
             for partition in self._partitions:
                 partition.resign("the metadata session expired")

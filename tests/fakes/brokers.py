@@ -246,6 +246,7 @@ class Broker:
         self.world.cluster.kill(self.store)
         if hasattr(self.ledgers, "kill"):
             self.ledgers.kill()
+        self.ownership._closing = True
         for seat in self.ownership._seats.values():
             seat.task.cancel()
         if self.ownership._lease_task is not None:
@@ -256,6 +257,7 @@ class Broker:
         for partition in self._own_partitions:
             partition.resign("test ended")
             await partition.close(1.0)
+        self.ownership._closing = True
         tasks = [seat.task for seat in self.ownership._seats.values()]
         if self.ownership._lease_task is not None:
             tasks.append(self.ownership._lease_task)

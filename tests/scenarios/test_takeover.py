@@ -49,8 +49,10 @@ def two_brokers(scenario: Scenario, backend: type = FakeBackend, **limits: int) 
         world = await World(backend(), **limits).start()
         first = await world.broker(1, owning=False)
         second = await world.broker(2, owning=False)
-        await scenario(world, first, second)
-        await world.close()
+        try:
+            await scenario(world, first, second)
+        finally:
+            await world.close()
 
     run(whole())
 

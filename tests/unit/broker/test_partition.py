@@ -48,8 +48,10 @@ def one_partition(
         topic = await world.topic(**(config or {}))
         broker = await world.broker(1, owning=False)
         partition = await broker.open(topic)
-        await scenario(world, broker, partition)
-        await world.close()
+        try:
+            await scenario(world, broker, partition)
+        finally:
+            await world.close()
 
     run(whole())
 

@@ -1,0 +1,453 @@
+"""Who leads what while brokers come, go, restart, stall and lose their sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from broker.core.topology import TopicInfo
+from broker.errors import (
+    BrokerError,
+    LeaderNotAvailable,
+    LeadershipLost,
+    NotLeader,
+    UnknownTopicOrPartition,
+)
+from broker.maintenance import Maintenance
+from broker.owner_node import Owner, decode_owner
+from client.errors import LedgerFenced, NotEnoughBookies, RecoveryInconclusive
+from client.ids import BrokerId, Offset
+from client.metadata import paths
+from client.metadata.store import SessionState
+from tests.fakes.brokers import (
+    Broker,
+    ClientBackend,
+    FakeBackend,
+    World,
+    batch,
+    done,
+    read_all,
+    settle,
+    until,
+    with_config,
+)
+from tests.fakes.virtual_time import run
+
+both = pytest.mark.parametrize("backend", [FakeBackend, ClientBackend])
+
+
+def in_world(scenario: Callable[[World], Awaitable[None]], backend: type = FakeBackend) -> None:
+    async def whole() -> None:
+        world = await World(backend()).start()
+        try:
+            await scenario(world)
+        finally:
+            await world.close()
+
+    run(whole())
+
+
+async def leader_of(world: World, topic: TopicInfo, index: int = 0) -> Broker:
+    """Wait until some live broker leads the partition."""
+    while True:
+        for broker in world.brokers:
+            if not broker.dead and broker.partitions.find(topic.name, index) is not None:
+                return broker
+        await asyncio.sleep(0.01)
+
+
+def owner(world: World, topic: TopicInfo, index: int = 0) -> Owner | None:
+    path = paths.partition_owner(topic.id_text, index)
+    return decode_owner(world.cluster.tree.get(path).data)
+
+
+def other(world: World, broker: Broker) -> Broker:
+    return next(one for one in world.brokers if one is not broker and not one.dead)
+
+
+@both
+def test_brokers_share_the_partitions_as_planned(backend: type) -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=8)
+        first = await world.broker(1)
+        await until(lambda: len(first.partitions) == 8)
+        second = await world.broker(2)
+        await until(lambda: len(first.partitions) == len(second.partitions) == 4)
+        for index in range(8):
+            wanted = first.cluster.wanted_owner(topic, index)
+            leader = first if wanted == 1 else second
+            partition = leader.partitions.leader("t", index)
+            assert await done(partition.append(batch(f"p{index}"))) == 0
+            holder = owner(world, topic, index)
+            assert holder is not None
+            assert holder.broker == wanted
+            with pytest.raises(NotLeader) as caught:
+                other(world, leader).partitions.leader("t", index)
+            assert caught.value.leader == wanted
+
+    in_world(scenario, backend)
+
+
+def test_the_registry_knows_what_it_does_not_lead() -> None:
+    async def scenario(world: World) -> None:
+        await world.topic()
+        broker = await world.broker(1)
+        await broker.leads(await world.topic("u"))
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.partitions.leader("nope", 0)
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.partitions.leader("t", 1)
+        assert broker.partitions.find("nope", 0) is None
+
+    in_world(scenario)
+
+
+def test_a_partition_that_is_being_opened_says_so() -> None:
+    async def scenario(world: World) -> None:
+        gate = world.backend.service.stop_at("create")
+        topic = await world.topic()
+        broker = await world.broker(1)
+        await settle()
+        with pytest.raises(LeaderNotAvailable) as caught:
+            broker.partitions.leader("t", 0)
+        assert caught.value.leader == 1
+        gate.set()
+        await broker.leads(topic)
+        assert broker.partitions.leader("t", 0) is broker.opened[0]
+
+    in_world(scenario)
+
+
+@both
+def test_a_graceful_hand_over_shows_nothing_but_not_leader(backend: type) -> None:
+    """A producer that writes all the time sees refusals only, no append with an unknown end."""
+
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        await world.broker(1)
+        await world.broker(2)
+        old = await leader_of(world, topic)
+        acknowledged: list[str] = []
+        errors: list[BrokerError] = []
+
+        async def produce() -> None:
+            number = 0
+            while len(acknowledged) < 200:
+                await asyncio.sleep(0.002)
+                for broker in world.brokers:
+                    partition = broker.partitions.find("t", 0)
+                    if partition is None:
+                        continue
+                    try:
+                        await done(partition.append(batch(f"v{number}", pid=1, sequence=number)))
+                    except BrokerError as error:
+                        errors.append(error)
+                    else:
+                        acknowledged.append(f"v{number}")
+                        number += 1
+
+        producing = asyncio.create_task(produce())
+        await until(lambda: len(acknowledged) > 50)
+        started = asyncio.get_running_loop().time()
+        await old.stop()
+        old.dead = True
+        new = other(world, old)
+        partition = await new.leads(topic)
+        assert asyncio.get_running_loop().time() - started < 0.5
+        await producing
+        assert {type(error) for error in errors} <= {NotLeader}
+        assert [value for _, value in await read_all(partition)] == acknowledged
+        assert old.closed == old.opened
+
+    in_world(scenario, backend)
+
+
+def test_a_broker_that_is_not_wanted_any_more_hands_over() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=6)
+        first = await world.broker(1)
+        for index in range(6):
+            await done((await first.leads(topic, index)).append(batch(f"p{index}", pid=1)))
+        second = await world.broker(2)
+        await until(lambda: len(second.partitions) == 3)
+        for partition in second.partitions:
+            assert partition.leader_epoch == 1
+            again = partition.append(batch(f"p{partition.index}", pid=1))
+            assert again.base_offset == 0
+        recovered = world.backend.service.recovered
+        closed = [world.backend.service.ledgers[ledger].closed_at for ledger in recovered]
+        assert None not in closed
+
+    in_world(scenario)
+
+
+def test_the_owner_node_of_a_process_that_is_gone_is_broken_at_once() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        await world.broker(1)
+        await world.broker(2)
+        old = await leader_of(world, topic)
+        await done(old.partitions.leader("t", 0).append(batch("a")))
+        old.kill()
+        new = other(world, old)
+        # A peer has noticed: the registration is gone, the owner node is still there.
+        await world.admin.delete(paths.broker(old.id))
+        started = asyncio.get_running_loop().time()
+        partition = await new.leads(topic)
+        assert asyncio.get_running_loop().time() - started < 0.5
+        assert owner(world, topic) == Owner(new.id, new.info.incarnation)
+        assert await read_all(partition) == [(0, "a")]
+
+    in_world(scenario)
+
+
+def test_without_a_notice_the_session_timeout_decides() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        await world.broker(1)
+        await world.broker(2)
+        old = await leader_of(world, topic)
+        old.kill()
+        started = asyncio.get_running_loop().time()
+        await other(world, old).leads(topic)
+        assert 9 < asyncio.get_running_loop().time() - started < 11
+
+    in_world(scenario)
+
+
+def test_a_restarted_broker_breaks_the_node_of_its_former_self() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        old = await world.broker(1)
+        await done((await old.leads(topic)).append(batch("a")))
+        old.kill()
+        await world.admin.delete(paths.broker(BrokerId(1)))
+        again = await world.broker(1)
+        partition = await again.leads(topic)
+        assert partition.leader_epoch == 1
+        assert await read_all(partition) == [(0, "a")]
+
+    in_world(scenario)
+
+
+def test_a_live_owner_is_waited_for() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        first = await world.broker(1)
+        await first.leads(topic)
+        foreign = await world.broker(2)
+        # Whatever the plan says, broker 1 stays registered and keeps its node.
+        first.ownership._follow_plan = lambda: None  # type: ignore[method-assign]
+        first.cluster._listeners.clear()
+        wanting = other(world, first)
+        wanting.cluster.wanted_owner = lambda topic, index: BrokerId(2)  # type: ignore[method-assign]
+        wanting.ownership._follow_plan()
+        await asyncio.sleep(60)
+        assert foreign.partitions.find("t", 0) is None
+        assert world.segments(topic).leader_epoch == 0
+        await world.admin.delete(paths.partition_owner(topic.id_text, 0))
+        await foreign.leads(topic)
+
+    in_world(scenario)
+
+
+@both
+def test_an_expired_session_ends_leadership_and_is_recovered_from(backend: type) -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        broker = await world.broker(1)
+        partition = await broker.leads(topic)
+        await done(partition.append(batch("a")))
+        if backend is FakeBackend:
+            broker.ledgers.hold_answers = True
+            append = partition.append(batch("b", pid=1))
+            world.cluster.expire(broker.store)
+            with pytest.raises(LeadershipLost):
+                await done(append)
+            broker.ledgers.release()
+        else:
+            world.cluster.expire(broker.store)
+        await until(lambda: not partition.is_open)
+        with pytest.raises(NotLeader):
+            partition.read_cached(Offset(0), 9, at_least_one=True, read_committed=False)
+        again = await broker.leads(topic)
+        assert again is not partition
+        assert again.leader_epoch == 1
+        assert (await read_all(again))[0] == (0, "a")
+        assert broker.opened == [partition, again]
+        assert broker.closed == [partition]
+
+    in_world(scenario, backend)
+
+
+def test_a_suspended_session_answers_no_reads_until_it_is_back() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        broker = await world.broker(1)
+        partition = await broker.leads(topic)
+        await done(partition.append(batch("a")))
+        world.cluster.suspend(broker.store)
+        await asyncio.sleep(8)
+        assert broker.store.state is SessionState.SUSPENDED
+        with pytest.raises(NotLeader):
+            partition.read_cached(Offset(0), 9, at_least_one=True, read_committed=False)
+        assert await done(partition.append(batch("b"))) == 1, "fencing protects appends, not time"
+        world.cluster.resume(broker.store)
+        await asyncio.sleep(2)
+        assert partition.is_open
+        assert await read_all(partition) == [(0, "a"), (1, "b")]
+
+    in_world(scenario)
+
+
+def test_leadership_that_ends_by_itself_is_won_again() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        broker = await world.broker(1)
+        partition = await broker.leads(topic)
+        await done(partition.append(batch("a", pid=1)))
+        broker.ledgers.writers[-1].fail_add = LedgerFenced("a test did it")
+        append = partition.append(batch("b", pid=1, sequence=1))
+        with pytest.raises(LeadershipLost):
+            await done(append)
+        again = await broker.leads(topic)
+        assert again.leader_epoch == 1
+        assert await done(again.append(batch("b", pid=1, sequence=1))) == 1
+
+    in_world(scenario)
+
+
+def test_lost_takeovers_are_tried_again_with_growing_pauses() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        for _ in range(6):
+            world.backend.service.fail_next("create", NotEnoughBookies("not yet"))
+        broker = await world.broker(1)
+        started = asyncio.get_running_loop().time()
+        partition = await broker.leads(topic)
+        waited = asyncio.get_running_loop().time() - started
+        assert 1.5 < waited < 7
+        assert partition.leader_epoch == 0
+
+    in_world(scenario)
+
+
+def test_two_brokers_that_both_want_a_partition_do_no_harm_and_one_gets_through() -> None:
+    """Duelling leaders: each believes the plan wants it, and that the other is gone."""
+
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        brokers = [await world.broker(1), await world.broker(2)]
+        for broker in brokers:
+            me = broker.id
+            broker.cluster.wanted_owner = (  # type: ignore[method-assign]
+                lambda topic, index, me=me: me
+            )
+            broker.ownership._is_alive = lambda owner: False  # type: ignore[method-assign]
+            broker.ownership._follow_plan()
+        acknowledged: list[int] = []
+        sequence = 0
+        async with asyncio.timeout(500):
+            while sequence < 60:
+                await asyncio.sleep(0.01)
+                for broker in brokers:
+                    partition = broker.partitions.find("t", 0)
+                    if partition is None:
+                        continue
+                    try:
+                        append = partition.append(batch(f"{sequence}", pid=1, sequence=sequence))
+                        acknowledged.append(await done(append))
+                    except BrokerError:
+                        continue
+                    sequence += 1
+                    if sequence % 7 == 0:
+                        broker.ownership._seats[(topic.topic_id, 0)]._wake.set()
+                        loser = brokers[sequence % 2]
+                        if loser.partitions.find("t", 0) is None:
+                            loser.ownership._seats[(topic.topic_id, 0)]._wake.set()
+        assert acknowledged == list(range(60))
+        last = (await leader_of(world, topic)).partitions.leader("t", 0)
+        assert await read_all(last) == [(number, f"{number}") for number in range(60)]
+
+    in_world(scenario)
+
+
+def test_a_damaged_log_is_reported_and_not_opened() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        path = paths.partition(topic.id_text, 0)
+        world.cluster.tree.set(path, b"{damaged", -1)
+        broker = await world.broker(1)
+        await asyncio.sleep(30)
+        assert broker.partitions.find("t", 0) is None
+        world.cluster.tree.set(path, b"", -1)
+        await asyncio.sleep(60)
+        assert broker.partitions.find("t", 0) is not None
+
+    in_world(scenario)
+
+
+def test_a_deleted_topic_is_let_go() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        broker = await world.broker(1)
+        partition = await broker.leads(topic)
+        await world.admin.delete(paths.topic("t"))
+        await until(lambda: not partition.is_open)
+        await settle()
+        assert len(broker.partitions) == 0
+        assert broker.ownership._seats == {}
+        again = await world.topic("t")
+        assert (await broker.leads(again)).topic.topic_id == again.topic_id
+
+    in_world(scenario)
+
+
+def test_changed_settings_and_new_partitions_arrive() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        broker = await world.broker(1)
+        partition = await broker.leads(topic)
+        changed = with_config(topic, max_message_bytes="100")
+        await world.admin.set(paths.topic("t"), changed.encode())
+        await until(lambda: partition.topic.config.max_message_bytes == 100)
+        with pytest.raises(BrokerError):
+            partition.append(batch("x", pad=200))
+
+    in_world(scenario)
+
+
+def test_maintenance_visits_every_partition() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=3, retention_ms="1000", segment_ms="5000")
+        broker = await world.broker(1)
+        for index in range(3):
+            partition = await broker.leads(topic, index)
+            await done(partition.append(batch("x", timestamp_ms=world.clock.now_ms())))
+        rounds = Maintenance(broker.partitions, world.clock, interval_s=2.0)
+        rounds.start()
+        await until(lambda: all(one.log_start_offset == 1 for one in broker.partitions))
+        await rounds.close()
+
+    in_world(scenario)
+
+
+def test_an_unclear_recovery_does_not_keep_the_others_waiting() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=4)
+        first = await world.broker(1)
+        await until(lambda: len(first.partitions) == 4)
+        first.kill()
+        for _ in range(3):
+            world.backend.service.fail_next("recover_read", RecoveryInconclusive("away"))
+        second = await world.broker(2)
+        await world.admin.delete(paths.broker(first.id))
+        started = asyncio.get_running_loop().time()
+        await until(lambda: len(second.partitions) == 4)
+        assert asyncio.get_running_loop().time() - started < 3
+        assert {partition.leader_epoch for partition in second.partitions} == {1}
+        assert topic.partition_count == 4
+
+    in_world(scenario)
