@@ -1,0 +1,87 @@
+"""A Kafka client for tests that sends exactly what it is told to.
+
+Requests are given as plain fields (what is left out is empty) and encoded by Quire's encoder from kio's request
+classes; answers are read by kio. `send_raw` sends any bytes at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from kio.serial import entity_reader
+
+from client.wire.kafka.apis import is_flexible, request_type, response_type
+from client.wire.kafka.encoder import blank, encode
+
+
+class WireClient:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._sent: list[tuple[int, int, int]] = []
+        self._correlation_id = 0
+
+    @classmethod
+    async def connect(cls, port: int) -> WireClient:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def close(self) -> None:
+        self._writer.close()
+
+    def frame(self, key: int, version: int, fields: Mapping[str, Any]) -> bytes:
+        """Encode a request and note that its answer is owed."""
+        self._correlation_id += 1
+        head = struct.pack(">hhih", key, version, self._correlation_id, 4) + b"test"
+        if is_flexible(key, version):
+            head += b"\x00"
+        body = head + encode(
+            request_type(key, version), {**blank(request_type(key, version)), **fields}
+        )
+        self._sent.append((key, version, self._correlation_id))
+        return struct.pack(">i", len(body)) + body
+
+    def send(self, key: int, version: int, **fields: Any) -> None:
+        """Send a request without waiting."""
+        self.send_raw(self.frame(key, version, fields))
+
+    def send_raw(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def forget_last(self) -> None:
+        """The request just sent has no answer."""
+        self._sent.pop()
+
+    async def receive(self, timeout_s: float = 5.0) -> Any:
+        """Read the answer to the oldest request not answered yet."""
+        key, version, correlation_id = self._sent.pop(0)
+        frame = await self.receive_raw(timeout_s)
+        assert struct.unpack_from(">i", frame)[0] == correlation_id
+        start = 5 if is_flexible(key, version) and key != 18 else 4
+        answer, size = entity_reader(response_type(key, version))(frame[start:], 0)
+        assert start + size == len(frame)
+        return answer
+
+    async def receive_raw(self, timeout_s: float = 5.0) -> bytes:
+        """Read one frame. Raises IncompleteReadError when the connection was closed."""
+        async with asyncio.timeout(timeout_s):
+            (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+            return await self._reader.readexactly(size)
+
+    async def call(self, key: int, version: int, **fields: Any) -> Any:
+        """Send a request and return its answer."""
+        assert not self._sent
+        self.send(key, version, **fields)
+        return await self.receive()
+
+    async def is_closed(self, timeout_s: float = 5.0) -> bool:
+        """Wait for the broker to close the connection; false if it says something first."""
+        async with asyncio.timeout(timeout_s):
+            try:
+                return await self._reader.read(1) == b""
+            except ConnectionError:
+                return True
