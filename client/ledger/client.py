@@ -69,7 +69,12 @@ class LedgerClient:
         self._rng = rng
         self._clock = clock
         self._bookies = bookies or Bookies(BookieDirectory(store, root), self._config)
-        self._choice = BookieChoice(self._bookies, placement or RandomPlacement(), rng)
+        self._choice = BookieChoice(
+            self._bookies,
+            placement or RandomPlacement(),
+            rng,
+            failed_pause_s=self._config.failed_bookie_pause_ms / 1000,
+        )
         self._nodes = LedgerNodes(
             store,
             root,

@@ -34,6 +34,12 @@ class LedgerClientConfig:
     reconnect_delay_max_ms: int = setting(
         1_000, "Longest pause between connection attempts to one bookie.", at_least=1
     )
+    failed_bookie_pause_ms: int = setting(
+        10_000,
+        "How long a bookie that failed a ledger is not chosen while there are others. Too low:"
+        " dead bookies are chosen again until their registration expires.",
+        at_least=0,
+    )
     bookie_in_flight_bytes_max: int = setting(
         128 * 1024 * 1024,
         "Payload bytes under way on one connection to a bookie. Above it requests fail as if the"

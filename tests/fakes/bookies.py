@@ -70,6 +70,8 @@ class FakeBookie:
         self.is_unreachable = False
         self.is_down = False
         self.fate_of: Callable[[Request], Fate] = lambda request: Fate.DELIVER
+        self.is_in_limbo = False
+        """Lost its disk and knows: says "cannot say" where it would say "never stored"."""
         self.io_errors: set[EntryId] = set()
         """Entries whose reading fails with an I/O error."""
         self.held: list[Held] = []
@@ -138,7 +140,9 @@ class FakeBookie:
                 response = self._read_lac(ledger_id)
             case _:
                 raise AssertionError(f"unexpected {request}")
-        status = response.status  # type: ignore[union-attr]
+        status: Status = response.status  # type: ignore[union-attr]
+        if self.is_in_limbo and status in (Status.NO_LEDGER, Status.NO_ENTRY):
+            status = Status.UNKNOWN_LEDGER_STATE
         return response if status is Status.OK else error_of(status, request)
 
     def _add(self, request: AddRequest) -> AddResponse:
