@@ -113,6 +113,7 @@ class Coordinator:
         self._calls: dict[Token, asyncio.Future[object]] = {}
         self._last_token = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
         self._loading: asyncio.Task[None] | None = None
         self._copying: asyncio.Task[None] | None = None
 
@@ -321,11 +322,12 @@ class Coordinator:
     def _arm(self) -> None:
         at_s = self._shard.next_deadline() if self.phase is Phase.ACTIVE else None
         if self._timer is not None:
-            if at_s is not None and self._timer.when() <= at_s:
+            if at_s is not None and self._timer_at_s <= at_s:
                 return
             self._timer.cancel()
             self._timer = None
         if at_s is not None:
+            self._timer_at_s = at_s  # a due timer of uvloop's does not tell its time
             self._timer = asyncio.get_running_loop().call_at(at_s, self._on_timer)
 
     def _on_timer(self) -> None:

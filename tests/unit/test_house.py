@@ -127,6 +127,8 @@ def violations(tree: ast.AST) -> Iterator[str]:
             name = ast.unparse(node.func)
             if name == "isinstance" and ast.unparse(node.args[1]) == "asyncio.Transport":
                 yield f"line {node.lineno}: uvloop's transports are no asyncio.Transport, use cast"
+            if name.endswith(".when"):
+                yield f"line {node.lineno}: uvloop's due timers have no when(), keep the time"
             if name in BANNED:
                 yield f"line {node.lineno}: {name}() is banned here, use {BANNED[name]}"
             if name.endswith(".run_in_executor") and node.args:
@@ -152,6 +154,7 @@ def violations(tree: ast.AST) -> Iterator[str]:
         "loop.run_in_executor(None, work)",
         "for task in asyncio.as_completed(tasks): pass",
         "assert isinstance(transport, asyncio.Transport)",
+        "if self._timer.when() <= at_s: pass",
     ],
 )
 def test_the_ban_finds_what_it_bans(code: str) -> None:
