@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -146,12 +147,36 @@ class LevelIndex:
         return None if value is None else _unpack_location(value)
 
     def last_entry(self, ledger_id: LedgerId) -> EntryId | None:
-        for key in self._keys(ledger_id, reverse=True):
-            return key
-        return None
+        # By hand: plyvel's reverse iterator loses an only key that equals its start.
+        highest = _ENTRY_KEY.pack(_ENTRY, ledger_id, _ENTRY_ID_MAX)
+        try:
+            with closing(self._db.raw_iterator(verify_checksums=True)) as cursor:
+                cursor.seek(highest)
+                if not cursor.valid():
+                    cursor.seek_to_last()
+                elif cursor.key() != highest:
+                    cursor.prev()
+                if not cursor.valid():
+                    return None
+                key: bytes = cursor.key()
+        except plyvel.Error as error:
+            raise CorruptIndex(str(error)) from error
+        if key[:9] != highest[:9] or len(key) != _ENTRY_KEY.size:
+            return None
+        return EntryId(_ENTRY_KEY.unpack(key)[2])
 
     def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
-        return list(self._keys(ledger_id, reverse=False))
+        try:
+            keys = self._db.iterator(
+                start=_ENTRY_KEY.pack(_ENTRY, ledger_id, 0),
+                stop=_ENTRY_KEY.pack(_ENTRY, ledger_id, _ENTRY_ID_MAX),
+                include_stop=True,
+                include_value=False,
+                verify_checksums=True,
+            )
+            return [EntryId(_ENTRY_KEY.unpack(key)[2]) for key in keys]
+        except (plyvel.Error, struct.error) as error:
+            raise CorruptIndex(str(error)) from error
 
     def ledgers(self) -> Iterator[tuple[LedgerId, LedgerRecord]]:
         try:
@@ -182,20 +207,6 @@ class LevelIndex:
         except (plyvel.Error, OSError) as error:
             raise CorruptIndex(str(error)) from error
         return value
-
-    def _keys(self, ledger_id: LedgerId, *, reverse: bool) -> Iterator[EntryId]:
-        try:
-            for key in self._db.iterator(
-                start=_ENTRY_KEY.pack(_ENTRY, ledger_id, 0),
-                stop=_ENTRY_KEY.pack(_ENTRY, ledger_id, _ENTRY_ID_MAX),
-                include_stop=True,
-                include_value=False,
-                reverse=reverse,
-                verify_checksums=True,
-            ):
-                yield EntryId(_ENTRY_KEY.unpack(key)[2])
-        except (plyvel.Error, struct.error) as error:
-            raise CorruptIndex(str(error)) from error
 
 
 def _unpack_location(value: bytes) -> Location:

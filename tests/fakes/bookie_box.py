@@ -1,0 +1,179 @@
+"""A bookie without network or metadata store: handlers, storage and a machine that can crash.
+
+`BookieBox` is the machine: its volume and index survive `kill` (the process dies, the kernel
+lives) and, as far as they were durable, `lose_power`. `start` runs a new process on them.
+Requests go straight to the handlers; `call` waits for the reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from bookie.core.checkpoint import FILE_NAME as CHECKPOINT
+from bookie.core.checkpoint import Checkpoint, decode_checkpoint
+from bookie.handlers import Handlers
+from bookie.index import Index
+from bookie.metrics import BookieMetrics
+from bookie.replay import init_log, replay
+from bookie.storage import Storage, StorageLimits
+from client.ids import NO_ENTRY, EntryId, LedgerId
+from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    ReadRequest,
+    Request,
+    Response,
+    Status,
+)
+from tests.fakes.disk import CrashDisk
+from tests.fakes.index import IndexStore, MemoryIndex
+from tests.simulation.volume import Volume
+
+KEY = master_key(b"")
+
+LIMITS = StorageLimits(
+    pending_bytes_max=1 << 20,
+    cache_bytes_max=0,
+    checkpoint_bytes=1 << 20,
+    checkpoint_interval_s=60.0,
+    disk_full_retry_s=0.0,
+)
+
+
+class FixedClock:
+    """Wall time that stands still."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+def envelope(ledger: int, entry: int, payload: bytes = b"payload", lac: int = NO_ENTRY) -> bytes:
+    """Return a sealed entry as a writer sends it."""
+    codec = EntryCodec(LedgerId(ledger), DigestType.CRC32C, b"")
+    return b"".join(codec.seal(EntryId(entry), EntryId(lac), len(payload), [payload]))
+
+
+def payload_of(ledger: int, entry: Any) -> bytes:
+    """Open an envelope that a bookie returned; the digest must hold."""
+    codec = EntryCodec(LedgerId(ledger), DigestType.CRC32C, b"")
+    return bytes(codec.open(entry, None).payload)
+
+
+def add(
+    ledger: int,
+    entry: int,
+    payload: bytes = b"payload",
+    *,
+    lac: int = NO_ENTRY,
+    key: bytes = KEY,
+    **flags: bool,
+) -> AddRequest:
+    """Build an add as `decode_request` would return it."""
+    body = memoryview(envelope(ledger, entry, payload, lac))
+    return AddRequest(LedgerId(ledger), EntryId(entry), key, body, **flags)
+
+
+def fence(ledger: int, entry: int = LAST_ENTRY, key: bytes | None = KEY) -> ReadRequest:
+    """Build a fencing read."""
+    return ReadRequest(LedgerId(ledger), EntryId(entry), fence=True, master_key=key)
+
+
+def read(ledger: int, entry: int) -> ReadRequest:
+    """Build a plain read."""
+    return ReadRequest(LedgerId(ledger), EntryId(entry))
+
+
+class BookieBox:
+    """One machine with one bookie process at a time. Use inside a running loop."""
+
+    def __init__(
+        self, seed: int = 1, *, limits: StorageLimits = LIMITS, log_file_bytes_max: int = 1 << 20
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.volume = Volume(self.rng)
+        self.index_store = IndexStore(self.rng)
+        self.limits = limits
+        self.log_file_bytes_max = log_file_bytes_max
+        self.failures: list[BaseException] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start a process. Raises what replay raises."""
+        self.disk = CrashDisk(self.volume)
+        if not self.volume.files:
+            init_log(self.disk, self.rng)
+        self.metrics = BookieMetrics()
+        replayed = replay(self.disk, self._open_index, log_file_bytes_max=self.log_file_bytes_max)
+        loop = asyncio.get_running_loop()
+        self.storage = Storage(
+            replayed,
+            self.disk,
+            self.limits,
+            loop=loop,
+            metrics=self.metrics,
+            on_failed=self.failures.append,
+        )
+        self.handlers = Handlers(
+            self.storage,
+            self.disk,
+            batch_bytes_max=1 << 20,
+            loop=loop,
+            clock=FixedClock(),
+            metrics=self.metrics,
+        )
+
+    def _open_index(self, wipe: bool) -> Index:
+        self.index = MemoryIndex(self.index_store, wipe=wipe)
+        return self.index
+
+    def kill(self) -> None:
+        """kill -9: what the kernel has, stays."""
+        self.disk.kill()
+
+    def lose_power(self) -> None:
+        """The machine stops: only what is durable stays for sure."""
+        self.disk.kill()
+        self.volume.power_lost()
+        self.index_store.power_lost()
+
+    def restart(self) -> None:
+        """kill -9 and start."""
+        self.kill()
+        self.start()
+
+    def send(self, request: Request) -> asyncio.Future[Any]:
+        """Hand a request to the handlers; the future gets the reply, which comes once."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def reply(response: Response) -> None:
+            assert not future.done(), "one reply per request"
+            future.set_result(response)
+
+        self.handlers.handle(request, reply)
+        return future
+
+    async def call(self, request: Request) -> Any:
+        """Send a request and wait for its reply."""
+        async with asyncio.timeout(5):
+            return await self.send(request)
+
+    async def status(self, request: Request) -> Status:
+        """Send a request and return the status of its reply."""
+        status: Status = (await self.call(request)).status
+        return status
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint on the disk."""
+        data = self.disk.load(CHECKPOINT)
+        assert data is not None
+        return decode_checkpoint(data)
+
+
+async def settle(turns: int = 20) -> None:
+    """Let everything that can happen without a held group happen."""
+    for _ in range(turns):
+        await asyncio.sleep(0)

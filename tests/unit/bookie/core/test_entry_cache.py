@@ -1,0 +1,64 @@
+"""The entry cache: nothing leaves before it is indexed, then the oldest goes first."""
+
+from __future__ import annotations
+
+from bookie.core.append_log import LogPosition
+from bookie.core.entry_cache import EntryCache
+from bookie.core.log_format import Location
+from client.ids import EntryId, LedgerId
+
+L = LedgerId(1)
+
+
+def at(position: int, number: int = 1) -> Location:
+    return Location(number, position, 10)
+
+
+def filled(bytes_max: int, count: int = 4) -> EntryCache:
+    cache = EntryCache(bytes_max, LogPosition(1, 0))
+    for n in range(count):
+        cache.put(L, EntryId(n), at(n * 100), b"0123456789")
+    return cache
+
+
+def test_unindexed_entries_stay_whatever_the_limit() -> None:
+    cache = filled(0)
+    assert len(cache) == 4
+    assert cache.entry_bytes == 40
+    cache.indexed_to(LogPosition(1, 200))
+    assert cache.entry_ids(L) == [2, 3]
+    cache.indexed_to(LogPosition(2, 0))
+    assert len(cache) == cache.entry_bytes == 0
+
+
+def test_indexed_entries_stay_while_there_is_room() -> None:
+    cache = filled(25)
+    cache.indexed_to(LogPosition(1, 400))
+    assert cache.entry_ids(L) == [2, 3]
+    cache.put(L, EntryId(9), at(500), b"01234")
+    assert cache.entry_ids(L) == [2, 3, 9]
+    cache.put(L, EntryId(10), at(600), b"0")
+    assert cache.entry_ids(L) == [3, 9, 10]
+    assert cache.get(L, EntryId(9)) == b"01234"
+    assert cache.get(L, EntryId(2)) is None
+    assert cache.entry_ids(LedgerId(2)) == []
+
+
+def test_a_newer_copy_replaces_and_renews() -> None:
+    cache = filled(0, count=2)
+    cache.put(L, EntryId(0), at(300), b"new")
+    assert cache.entry_bytes == 13
+    cache.indexed_to(LogPosition(1, 300))
+    assert cache.get(L, EntryId(0)) == b"new"
+    assert cache.get(L, EntryId(1)) is None
+
+
+def test_lost_entries_are_dropped_unless_replaced() -> None:
+    cache = EntryCache(0, LogPosition(1, 0))
+    lost, newer = at(100), at(200)
+    cache.put(L, EntryId(0), lost, b"lost")
+    cache.put(L, EntryId(1), lost, b"lost")
+    cache.put(L, EntryId(1), newer, b"kept")
+    cache.drop_lost([(L, EntryId(0), lost), (L, EntryId(1), lost), (L, EntryId(2), lost)])
+    assert cache.entry_ids(L) == [1]
+    assert cache.entry_bytes == 4

@@ -1,0 +1,64 @@
+"""Master keys and fences: first key wins, a fence stays, lost records are recorded again."""
+
+from __future__ import annotations
+
+from bookie.core.ledger_guard import (
+    DURABLE,
+    NOT_RECORDED,
+    LedgerTable,
+    forget_lost_records,
+    may_add,
+)
+from client.ids import LedgerId
+from client.wire.bookkeeper.messages import Status
+
+ONE = LedgerId(1)
+
+
+def test_first_key_wins() -> None:
+    table = LedgerTable()
+    ledger = table.admit(ONE, b"first")
+    assert ledger is not None
+    assert ledger.key_group == NOT_RECORDED
+    assert table.admit(ONE, b"first") is ledger
+    assert table.admit(ONE, b"other") is None
+    assert table.get(ONE) is ledger
+    assert table.get(LedgerId(2)) is None
+    assert len(table) == 1
+
+
+def test_a_fence_stops_all_but_recovery() -> None:
+    ledger = LedgerTable().admit(ONE, b"key")
+    assert ledger is not None
+    assert may_add(ledger, recovery=False) is Status.OK
+    ledger.fenced = True
+    assert may_add(ledger, recovery=False) is Status.FENCED
+    assert may_add(ledger, recovery=True) is Status.OK
+    assert repr(ledger) == "Ledger(1, fenced=True)"
+
+
+def test_what_was_found_on_disk_is_durable() -> None:
+    table = LedgerTable()
+    ledger = table.restore(ONE, b"key", fenced=True, explicit_lac=b"packet")
+    assert (ledger.key_group, ledger.fence_group) == (DURABLE, DURABLE)
+    assert not ledger.is_loaded
+    open_ledger = table.restore(LedgerId(2), b"key", fenced=False, explicit_lac=None)
+    assert (open_ledger.fenced, open_ledger.fence_group) == (False, NOT_RECORDED)
+
+
+def test_a_key_that_damage_took_is_given_by_the_next_request() -> None:
+    table = LedgerTable()
+    ledger = table.restore(ONE, b"", fenced=False, explicit_lac=None)
+    assert ledger.key_group == NOT_RECORDED
+    assert table.admit(ONE, b"key") is ledger
+    assert table.admit(ONE, b"other") is None
+
+
+def test_a_lost_group_takes_its_records_but_not_the_fence() -> None:
+    ledger = LedgerTable().admit(ONE, b"key")
+    assert ledger is not None
+    ledger.key_group, ledger.fence_group, ledger.fenced = 3, 4, True
+    forget_lost_records(ledger, 4)
+    assert (ledger.key_group, ledger.fence_group, ledger.fenced) == (3, NOT_RECORDED, True)
+    forget_lost_records(ledger, 3)
+    assert ledger.key_group == NOT_RECORDED

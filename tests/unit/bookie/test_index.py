@@ -1,0 +1,197 @@
+"""One contract for LevelDB and for the fake; then what only LevelDB can do wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bookie.core.append_log import LogPosition
+from bookie.core.ledger_guard import LedgerTable
+from bookie.core.log_format import Location
+from bookie.errors import CorruptIndex
+from bookie.index import Index, LedgerRecord, LevelIndex, record_of
+from client.ids import EntryId, LedgerId
+from tests.fakes.index import IndexStore, MemoryIndex
+
+BIG = LedgerId(2**62)
+END = LogPosition(3, 4000)
+
+
+def level(path: Path, wipe: bool = False) -> LevelIndex:
+    return LevelIndex(path, wipe=wipe, write_buffer_bytes=1 << 16, block_cache_bytes=1 << 16)
+
+
+Reopen = Callable[[bool], Index]
+
+
+@pytest.fixture(params=["level", "memory"])
+def reopen(request, tmp_path: Path) -> Iterator[Reopen]:
+    """Close the open index, if any, and open it again."""
+    opened: list[Index] = []
+    store = IndexStore(random.Random(1))
+
+    def open_again(wipe: bool = False) -> Index:
+        while opened:
+            opened.pop().close()
+        is_level = request.param == "level"
+        opened.append(
+            level(tmp_path / "index", wipe) if is_level else MemoryIndex(store, wipe=wipe)
+        )
+        return opened[0]
+
+    yield open_again
+    while opened:
+        opened.pop().close()
+
+
+def entry(ledger: int, entry_id: int, position: int) -> tuple[LedgerId, EntryId, Location]:
+    return LedgerId(ledger), EntryId(entry_id), Location(1, position, 10)
+
+
+def test_empty(reopen: Reopen) -> None:
+    index = reopen(False)
+    assert index.location(LedgerId(1), EntryId(0)) is None
+    assert index.last_entry(LedgerId(1)) is None
+    assert index.entry_ids(LedgerId(1)) == []
+    assert list(index.ledgers()) == []
+    assert index.end() is None
+
+
+def test_entries_by_ledger_and_in_order(reopen: Reopen) -> None:
+    index = reopen(False)
+    index.write([entry(1, 300, 1), entry(1, 2, 2), entry(2, 0, 3), entry(BIG, 2**62, 4)], [], END)
+    for again in (False, True):
+        assert index.location(LedgerId(1), EntryId(300)) == (1, 1, 10)
+        assert index.location(LedgerId(1), EntryId(1)) is None
+        assert index.entry_ids(LedgerId(1)) == [2, 300]
+        assert index.last_entry(LedgerId(1)) == 300
+        assert index.last_entry(LedgerId(2)) == 0
+        assert index.last_entry(LedgerId(3)) is None
+        assert index.last_entry(BIG) == 2**62
+        assert index.end() == END
+        index.flush()
+        if not again:
+            index = reopen(False)
+
+
+@pytest.mark.parametrize("ids", [[0], [5], [2**63 - 1], [0, 2**63 - 1]])
+def test_last_entry_in_every_neighbourhood(reopen: Reopen, ids: list[int]) -> None:
+    for neighbours in ([], [1], [3], [1, 3]):
+        index = reopen(True)
+        index.write([entry(2, n, 1) for n in ids], [], END)
+        index.write([entry(ledger, 9, 1) for ledger in neighbours], [], END)
+        assert index.last_entry(LedgerId(2)) == ids[-1]
+        assert index.entry_ids(LedgerId(2)) == ids
+        assert index.last_entry(LedgerId(4)) is None
+        assert index.last_entry(LedgerId(0)) is None
+
+
+def test_the_last_write_wins(reopen: Reopen) -> None:
+    index = reopen(False)
+    first, second = LedgerRecord(b"k", False, None), LedgerRecord(b"k", True, b"packet")
+    index.write([entry(1, 0, 1), entry(1, 0, 2)], [(LedgerId(1), first)], END)
+    assert index.location(LedgerId(1), EntryId(0)) == (1, 2, 10)
+    index.write([entry(1, 0, 3)], [(LedgerId(1), first), (LedgerId(1), second)], END)
+    assert index.location(LedgerId(1), EntryId(0)) == (1, 3, 10)
+    assert list(index.ledgers()) == [(1, second)]
+
+
+def test_ledgers(reopen: Reopen) -> None:
+    records = [
+        (LedgerId(1), LedgerRecord(b"key", False, None)),
+        (LedgerId(2), LedgerRecord(b"", True, None)),
+        (LedgerId(300), LedgerRecord(bytes(255), True, b"lac packet")),
+    ]
+    reopen(False).write([], list(reversed(records)), END)
+    assert list(reopen(False).ledgers()) == records
+
+
+def test_wipe_begins_with_nothing(reopen: Reopen) -> None:
+    reopen(False).write([entry(1, 0, 1)], [], END)
+    index = reopen(True)
+    assert index.end() is None
+    assert index.location(LedgerId(1), EntryId(0)) is None
+
+
+def test_record_of_a_ledger() -> None:
+    ledger = LedgerTable().restore(LedgerId(1), b"key", fenced=True, explicit_lac=b"p")
+    assert record_of(ledger) == LedgerRecord(b"key", True, b"p")
+
+
+def test_flush_puts_everything_into_synced_tables(tmp_path: Path) -> None:
+    """A copy of the files without LevelDB's own log has everything from before the flush."""
+    index = level(tmp_path / "index")
+    for n in range(100):
+        index.write([entry(1, n, n)], [], END)
+    index.flush()
+    index.write([entry(1, 100, 100)], [], END)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in (tmp_path / "index").iterdir():
+        if file.name != "LOCK":
+            data = b"" if file.suffix == ".log" else file.read_bytes()
+            (copy / file.name).write_bytes(data)
+    index.close()
+    crashed = level(copy)
+    assert crashed.entry_ids(LedgerId(1)) == list(range(100))
+    crashed.close()
+
+
+def test_a_second_opener_and_a_foreign_path_are_corrupt(tmp_path: Path) -> None:
+    index = level(tmp_path / "index")
+    with pytest.raises(CorruptIndex):
+        level(tmp_path / "index")
+    index.close()
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(CorruptIndex):
+        level(tmp_path / "file")
+
+
+def test_damage_in_its_own_files_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    index = level(path)
+    for n in range(2000):
+        index.write([entry(1, n, n)], [(LedgerId(n), LedgerRecord(b"key", False, None))], END)
+    index.flush()
+    index.close()
+    for table in path.glob("*.ldb"):
+        data = bytearray(table.read_bytes())
+        for position in range(0, len(data) // 2, 50):
+            data[position] ^= 0xFF
+        table.write_bytes(data)
+    index = level(path)
+    with pytest.raises(CorruptIndex):
+        index.location(LedgerId(1), EntryId(1000))
+    with pytest.raises(CorruptIndex):
+        list(index.ledgers())
+    with pytest.raises(CorruptIndex):
+        index.entry_ids(LedgerId(1))
+    with pytest.raises(CorruptIndex):
+        index.last_entry(LedgerId(1))
+    index.close()
+
+
+def test_damage_in_its_log_is_noticed_when_it_is_opened(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    index = level(path)
+    for n in range(100):
+        index.write([entry(1, n, n)], [], END)
+    index.close()
+    [log] = path.glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[1000] ^= 0xFF
+    log.write_bytes(data)
+    with pytest.raises(CorruptIndex):
+        level(path)
+    level(path, wipe=True).close()
+
+
+def test_a_location_of_the_wrong_size_is_corrupt(tmp_path: Path, monkeypatch) -> None:
+    index = level(tmp_path / "index")
+    monkeypatch.setattr(index, "_get", lambda key: b"short")
+    with pytest.raises(CorruptIndex, match="5 bytes"):
+        index.location(LedgerId(1), EntryId(0))
+    index.close()
