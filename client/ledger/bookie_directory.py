@@ -50,6 +50,8 @@ class BookieDirectory:
         """Bookies that only serve reads, sorted."""
         self._listeners: list[Callable[[], None]] = []
         self._addresses: dict[BookieId, Address] = {}
+        self._doubtful: dict[BookieId, None] = {}
+        """Bookies whose address must be looked up again."""
         self._relisting: asyncio.Task[None] | None = None
         self._stale = False
         self._closed = False
@@ -74,15 +76,25 @@ class BookieDirectory:
         self._listeners.remove(listener)
 
     async def address(self, bookie: BookieId) -> Address:
-        """Return where a bookie listens. Raises BookieUnavailable, MetadataError."""
-        known = self._addresses.get(bookie)
-        if known is None:
-            known = self._addresses[bookie] = await self._resolve(bookie)
-        return known
+        """Return where a bookie listens, the last place known if the store cannot say now.
 
-    def forget_address(self, bookie: BookieId) -> None:
-        """Resolve again next time: nobody answers there."""
-        self._addresses.pop(bookie, None)
+        Raises BookieUnavailable, MetadataError.
+        """
+        known = self._addresses.get(bookie)
+        if known is not None and bookie not in self._doubtful:
+            return known
+        try:
+            found = self._addresses[bookie] = await self._resolve(bookie)
+        except MetadataError:
+            if known is None:
+                raise
+            return known
+        self._doubtful.pop(bookie, None)
+        return found
+
+    def doubt_address(self, bookie: BookieId) -> None:
+        """Look the address up again next time: nobody answers there."""
+        self._doubtful[bookie] = None
 
     async def _resolve(self, bookie: BookieId) -> Address:
         for path in (

@@ -83,6 +83,11 @@ class Link(asyncio.Protocol):
         self._lost = False
 
     @property
+    def in_flight_count(self) -> int:
+        """Requests under way."""
+        return len(self._records)
+
+    @property
     def is_lost(self) -> bool:
         """Whether the connection is gone, and everything sent on it failed."""
         return self._lost

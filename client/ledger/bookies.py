@@ -12,8 +12,8 @@ need:
   the late answer to a plain read of the last entry would be taken for the fence's, and that of a
   writer's add for a recovery add's, when one process is both. v3 matches by transaction id.
 
-Limits: payload bytes under way per connection (above it requests fail like those a bookie sheds)
-and the pace of reconnecting; time limits are in `bookie_link.py`.
+Limits: requests and payload bytes under way per connection (above, they fail like those a bookie
+sheds) and the pace of reconnecting; time limits are in `bookie_link.py`.
 
 Sources: Apache BookKeeper `PerChannelBookieClient` and `BookieClientImpl`.
 """
@@ -163,11 +163,15 @@ class _Connection:
     def request(self, request: Request, on_answer: OnAnswer, size: int) -> None:
         record = InFlight(request, on_answer, size)
         link = self._link
-        in_flight_bytes = self._waiting_bytes if link is None else link.in_flight_bytes
-        if in_flight_bytes + size > self._config.bookie_in_flight_bytes_max:
-            self._refuse(
-                record, TooManyRequests(f"{in_flight_bytes} bytes wait for {self._bookie}")
-            )
+        if link is None:
+            count, in_flight_bytes = len(self._waiting), self._waiting_bytes
+        else:
+            count, in_flight_bytes = link.in_flight_count, link.in_flight_bytes
+        if (
+            in_flight_bytes + size > self._config.bookie_in_flight_bytes_max
+            or count >= self._config.bookie_in_flight_requests_max
+        ):
+            self._refuse(record, TooManyRequests(f"{count} requests wait for {self._bookie}"))
         elif link is not None:
             link.send(record)
         else:
@@ -209,7 +213,7 @@ class _Connection:
 
     def _on_connect_failed(self, error: Exception) -> None:
         self._connecting = None
-        self._directory.forget_address(self._bookie)
+        self._directory.doubt_address(self._bookie)
         least, most = self._config.reconnect_delay_min_ms, self._config.reconnect_delay_max_ms
         self._delay_s = min(max(self._delay_s * 2, least / 1000), most / 1000)
         self._retry_at_s = asyncio.get_running_loop().time() + self._delay_s

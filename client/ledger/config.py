@@ -46,6 +46,9 @@ class LedgerClientConfig:
         " bookie had refused them: a bookie that slow is replaced. Bounds memory.",
         at_least=1,
     )
+    bookie_in_flight_requests_max: int = setting(
+        50_000, "Like bookie_in_flight_bytes_max, for many small requests.", at_least=1
+    )
     writer_in_flight_bytes_max: int = setting(
         16 * 1024 * 1024,
         "Payload bytes one writer has under way before `append` waits. Too low: the pipeline"

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from client.errors import BookieUnavailable
+from client.errors import BookieUnavailable, ConnectionLoss
 from client.ids import BookieId
 from client.ledger.bookie_directory import Address, BookieDirectory, parse_service_info
 from client.metadata.memory import Fault, MemoryCluster
@@ -117,8 +117,19 @@ async def test_address_comes_from_the_registration_and_is_remembered() -> None:
     assert await directory.address(B1) == ("10.0.0.8", 4001)
     await store.set(f"{ROOT}/available/{B0}", service_info("10.0.0.9", 5000))
     assert await directory.address(B0) == ("10.0.0.9", 4000)
-    directory.forget_address(B0)
+    directory.doubt_address(B0)
     assert await directory.address(B0) == ("10.0.0.9", 5000)
+
+
+async def test_the_last_known_address_serves_while_the_store_is_away() -> None:
+    cluster, directory = await start(f"available/{B0}", f"available/{B1}")
+    await directory.address(B0)
+    cluster.on_request = lambda operation: Fault.LOSE_REQUEST
+    assert await directory.address(B0) == Address("b0", 3181)
+    directory.doubt_address(B0)
+    assert await directory.address(B0) == Address("b0", 3181)
+    with pytest.raises(ConnectionLoss):
+        await directory.address(B1)
 
 
 async def test_address_of_an_unregistered_bookie_is_its_id() -> None:

@@ -224,6 +224,13 @@ async def test_too_many_bytes_under_way_are_refused(world: World) -> None:
     assert not send(bookie, add(4), 4).done()
 
 
+async def test_too_many_requests_under_way_are_refused(world: World) -> None:
+    bookie = await world.connect(LedgerClientConfig(bookie_in_flight_requests_max=2))
+    answers = [send(bookie, add(entry)) for entry in range(3)]
+    assert isinstance(await answers[2], TooManyRequests)
+    assert isinstance(await answers[1], AddResponse)
+
+
 async def test_rubbish_from_the_bookie_closes_the_connection(world: World) -> None:
     bookie = await world.connect()
     await send(bookie, add())
