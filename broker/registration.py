@@ -34,6 +34,7 @@ from client.metadata.store import MetadataStore
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.2
+_TRIES_IN_A_ROW: Final = 3
 _PATIENCE: Final = 1.5
 """Session timeouts to wait for a node id that is taken."""
 
@@ -86,27 +87,34 @@ class Registration:
                 self._look.set()
 
     async def _ensure(self) -> bool:
-        """Make or check the node; leave a watch on it. False: somebody else has it."""
-        # Whether or not this comes through, the reading below tells whose it is.
-        with contextlib.suppress(NodeExists, ConnectionLoss):
-            await self._store.create(self._path, self._info.encode(), ephemeral=True)
+        """Make or check the node; leave a watch on it. False: try again later."""
+        for _ in range(_TRIES_IN_A_ROW):
+            # Whether or not this comes through, the reading below tells whose it is.
+            with contextlib.suppress(NodeExists, ConnectionLoss):
+                await self._store.create(self._path, self._info.encode(), ephemeral=True)
+            try:
+                node = await self._store.get(self._path, self._look.set)
+            except NoNode:
+                continue
+            if node.ephemeral_owner == self._store.session_id:
+                return True
+            if not self._is_dead(node.data):
+                return False
+            # If it moved by itself, the next attempt looks again.
+            with contextlib.suppress(NoNode, VersionConflict):
+                await self._store.delete(self._path, node.version)
+        return False
+
+    def _is_dead(self, data: bytes) -> bool:
+        """Say whether the holder of our node id is certainly gone."""
         try:
-            node = await self._store.get(self._path, self._look.set)
-        except NoNode:
-            return False
-        if node.ephemeral_owner == self._store.session_id:
-            return True
-        try:
-            other = BrokerInfo.decode(self._info.id, node.data)
+            other = BrokerInfo.decode(self._info.id, data)
         except LogCorrupt as error:
             log.error("broker.registration_unreadable error=%r", error)
             return False
         same_address = (other.host, other.port) == (self._info.host, self._info.port)
         if other.incarnation == self._info.incarnation or same_address:
             log.info("broker.registration_replaced id=%d was=%s", self._info.id, other.incarnation)
-            # If it moved by itself, the next attempt looks again.
-            with contextlib.suppress(NoNode, VersionConflict):
-                await self._store.delete(self._path, node.version)
-        else:
-            log.warning("broker.id_taken id=%d by=%s:%d", self._info.id, other.host, other.port)
+            return True
+        log.warning("broker.id_taken id=%d by=%s:%d", self._info.id, other.host, other.port)
         return False

@@ -1,0 +1,160 @@
+"""Deadlines, the read budget, background tasks, metrics, settings and config resources."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from broker import background
+from broker.config import BrokerConfig
+from broker.config_listing import broker_settings
+from broker.deadlines import Deadlines
+from broker.endpoints import registered_host
+from broker.metrics import Histogram, Metrics
+from broker.read_budget import ReadBudget
+from client.errors import ConfigError
+
+
+class TestDeadlines:
+    """Coarse timeouts on one timer."""
+
+    @pytest.fixture(autouse=True)
+    def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("broker.deadlines.INTERVAL_S", 0.005)
+
+    async def test_they_come_after_their_time_unless_cancelled(self) -> None:
+        deadlines = Deadlines()
+        now_s = asyncio.get_running_loop().time()
+        came: list[str] = []
+        deadlines.add(now_s + 0.02, lambda: came.append("second"))
+        deadlines.add(now_s, lambda: came.append("first"))
+        ticket = deadlines.add(now_s, lambda: came.append("cancelled"))
+        deadlines.cancel(ticket)
+        deadlines.cancel(ticket)
+        await asyncio.sleep(0.015)
+        assert came == ["first"]
+        await asyncio.sleep(0.03)
+        assert came == ["first", "second"]
+        assert len(deadlines) == 0
+        assert deadlines._timer is None
+
+    async def test_one_may_cancel_another_of_the_same_round(self) -> None:
+        deadlines = Deadlines()
+        came: list[str] = []
+        tickets: list[int] = []
+        deadlines.add(0, lambda: deadlines.cancel(tickets[0]))
+        tickets.append(deadlines.add(0, lambda: came.append("x")))
+        await asyncio.sleep(0.02)
+        assert came == []
+
+    async def test_closing_forgets_all(self) -> None:
+        deadlines = Deadlines()
+        deadlines.add(0, pytest.fail)
+        deadlines.close()
+        await asyncio.sleep(0.02)
+
+
+def test_the_read_budget() -> None:
+    budget = ReadBudget(10)
+    assert budget.take(6)
+    assert not budget.take(5)
+    assert budget.take(5, at_any_rate=True)
+    budget.give(11)
+    assert budget.taken == 0
+    with pytest.raises(AssertionError):
+        budget.give(1)
+
+
+class TestBackground:
+    """Tasks that must not end by themselves."""
+
+    async def test_a_failure_reaches_the_loops_handler(self) -> None:
+        told: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context))
+
+        async def fail() -> None:
+            raise ZeroDivisionError
+
+        task = background.run(fail(), "eyes")
+        await asyncio.wait([task])
+        await background.stop(task)
+        (context,) = told
+        assert context["fatal"]
+        assert "eyes" in context["message"]
+        loop.set_exception_handler(None)
+
+    async def test_being_stopped_is_no_failure(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: pytest.fail("told"))
+        await background.stop(background.run(asyncio.sleep(60), "sleeper"))
+        await background.stop(None)
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().set_exception_handler(None)
+
+
+class TestMetrics:
+    """Counters as Prometheus reads them."""
+
+    def test_histograms_are_cumulative(self) -> None:
+        histogram = Histogram()
+        for seconds in (0.0001, 0.0005, 0.3, 99):
+            histogram.observe(seconds)
+        rows = dict(histogram.cumulative())
+        assert (rows["0.0005"], rows["0.25"], rows["0.5"], rows["+Inf"]) == (2, 2, 3, 4)
+        assert histogram.total == pytest.approx(99.3006)
+
+    def test_the_exposition(self) -> None:
+        metrics = Metrics()
+        metrics.on_request(0, 0.002)
+        metrics.on_request(9999, 0.002)
+        metrics.produced_bytes = 7
+        metrics.produce_errors[6] = 2
+        metrics.add_gauge("quire_x", "X.", lambda: [({"part": "a"}, 1), ({"part": "b"}, 2)])
+        metrics.add_gauge("quire_none", "None.", list)
+        text = metrics.exposition().decode()
+        for line in (
+            'quire_request_seconds_count{api="produce"} 1.0',
+            'quire_request_seconds_count{api="9999"} 1.0',
+            "quire_produced_bytes_total 7.0",
+            'quire_produce_errors_total{code="6"} 2.0',
+            'quire_x{part="b"} 2.0',
+        ):
+            assert line in text
+
+    def test_two_brokers_count_apart(self) -> None:
+        first, second = Metrics(), Metrics()
+        first.received_bytes = 5
+        assert "quire_received_bytes_total 0.0" in second.exposition().decode()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"node_id": -1},
+        {"port": 70_000},
+        {"zookeeper": ()},
+        {"control_request_bytes_max": 200 << 20},
+        {"default_min_insync_replicas": 4},
+        {"default_ensemble_size": 2},
+        {"group_session_timeout_min_ms": 2_000_000},
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        dataclasses.replace(BrokerConfig(), **settings)
+
+
+def test_the_registered_host() -> None:
+    assert registered_host(BrokerConfig()) == "127.0.0.1"
+    anywhere = BrokerConfig(listen_host="0.0.0.0", hostname="box")
+    assert registered_host(anywhere) == "box"
+    assert registered_host(dataclasses.replace(anywhere, hostname=None)) == "127.0.0.1"
+    assert registered_host(dataclasses.replace(anywhere, advertised_host="a")) == "a"
+
+
+def test_broker_settings_have_each_name_once() -> None:
+    names = [row.name for row in broker_settings(BrokerConfig(), 9092)]
+    assert names == sorted(dict.fromkeys(names))
