@@ -1,7 +1,8 @@
 """A bookie put together: cookie, replay, server, registration, and the way down.
 
     start   check the cookie -> replay the log -> listen -> register
-    stop    deregister -> close connections -> sync and index what is left -> last checkpoint
+    stop    deregister -> read no more -> answer what is in flight -> close connections
+            -> index the rest -> last checkpoint
 
 Nothing here is global: disk, index, metadata store, clock, randomness and loop are given, so
 several bookies, or one on a simulated loop, live in one process. This file is the only home of
@@ -118,7 +119,11 @@ class Bookie:
         if self._registration is not None:
             await self._registration.close()
         if self._server is not None:
-            await self._server.stop()
+            self._server.stop_reading()
+        if self._storage is not None:
+            await self._storage.drain()
+        if self._server is not None:
+            self._server.stop()
         if self._storage is not None:
             await self._storage.close()
         if self._admin is not None:

@@ -54,6 +54,7 @@ class BookieServer:
         self.limits = limits
         self.loop = loop
         self.metrics = metrics
+        self.is_stopping = False
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, None] = {}
         storage.on_relief = self._on_relief
@@ -65,10 +66,17 @@ class BookieServer:
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
-    async def stop(self) -> None:
-        """Stop accepting, and close all connections once their answers are written."""
+    def stop_reading(self) -> None:
+        """Accept nothing new: no connections, no requests. What is in flight is answered."""
+        self.is_stopping = True
         if self._server is not None:
             self._server.close()
+        for connection in list(self._connections):
+            connection.adjust_reading()
+
+    def stop(self) -> None:
+        """Close all connections once the answers made so far are written."""
+        self.stop_reading()
         for connection in list(self._connections):
             connection.close()
 
@@ -150,6 +158,7 @@ class _Connection(asyncio.Protocol):
             self._is_unread
             or self._in_flight > server.limits.requests_in_flight_max
             or server.storage.is_busy
+            or server.is_stopping
         )
         if may_read == self._is_reading or self._is_closed:
             return

@@ -232,13 +232,17 @@ class Storage:
         if not self._commit.wait_for(newest, on_done):
             on_done(Status.OK)
 
-    async def close(self) -> None:
-        """Wait until everything accepted is durable and indexed, then close the index."""
+    async def drain(self) -> None:
+        """Wait until everything accepted is answered."""
         if not self.is_failed and (self._commit.in_flight or not self._log.is_empty):
             self._idle = self._loop.create_future()
             await self._idle
-        await self._indexer.close()
         await self.reads.drain()
+
+    async def close(self) -> None:
+        """Wait until everything accepted is durable and indexed, then close the index."""
+        await self.drain()
+        await self._indexer.close()
         await self._disk.index_job(self._index.close)
 
     def _admit(

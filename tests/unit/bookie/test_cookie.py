@@ -1,0 +1,162 @@
+"""Cookies: a new bookie gets one, the same bookie comes back, everything else is refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from bookie.cookie import FILE_NAME, Cookie, admit, decode_cookie
+from bookie.core.checkpoint import FILE_NAME as CHECKPOINT
+from client.errors import ConfigError, MetadataCorrupt
+from client.ids import BookieId
+from client.metadata import paths
+from client.metadata.bookkeeper import init_bookkeeper, read_instance_id
+from client.metadata.memory import Fault, MemoryCluster, Operation
+from client.metadata.store import MetadataStore
+from tests.fakes.disk import CrashDisk
+from tests.simulation.volume import Volume
+
+ROOT = "/ledgers"
+BOOKIE = BookieId("10.0.0.1:3181")
+PATH = paths.cookie(BOOKIE, ROOT)
+
+
+class Place:
+    """A metadata store and a data directory."""
+
+    def __init__(self) -> None:
+        self.rng = random.Random(1)
+        self.cluster = MemoryCluster()
+        self.store: MetadataStore = self.cluster.session()
+        self.disk = CrashDisk(Volume(self.rng))
+
+    async def initialised(self) -> Place:
+        await init_bookkeeper(self.store, rng=self.rng)
+        return self
+
+    async def admit(self, bookie_id: BookieId = BOOKIE, data_dir: str = "/data/b") -> None:
+        await admit(
+            self.store,
+            self.disk,
+            bookie_id=bookie_id,
+            data_dir=data_dir,
+            root=ROOT,
+            rng=self.rng,
+        )
+
+    def write_log(self) -> None:
+        self.disk.save("log/0000000001.log", b"something")
+
+
+def test_the_text_is_bookkeepers() -> None:
+    cookie = Cookie(BOOKIE, "/data/l", "0c1e")
+    text = cookie.encode()
+    assert text == (
+        b'5\nbookieHost: "10.0.0.1:3181"\njournalDir: "/data/l"\n'
+        b'ledgerDirs: "1\\t/data/l"\ninstanceId: "0c1e"\n'
+    )
+    assert decode_cookie(text, "x") == cookie
+    assert decode_cookie(text + b'indexDirs: "1\\t/i"\nlater: 7\n', "x") == cookie
+
+
+@pytest.mark.parametrize("text", [b"", b"4\nbookieHost: 'x'", b"5\nbookieHost: {", b"\xff\xfe"])
+def test_other_text_is_refused(text: bytes) -> None:
+    with pytest.raises(ConfigError, match="cookie in x"):
+        decode_cookie(text, "x")
+
+
+async def test_a_new_bookie_gets_its_cookie_in_both_places() -> None:
+    place = await Place().initialised()
+    await place.admit()
+    local, remote = place.disk.load(FILE_NAME), (await place.store.get(PATH)).data
+    assert local == remote
+    cookie = decode_cookie(remote, "x")
+    assert cookie == (BOOKIE, "/data/b", await read_instance_id(place.store))
+    assert place.disk.load(CHECKPOINT) is not None
+
+
+async def test_the_same_bookie_comes_back_even_from_another_path() -> None:
+    place = await Place().initialised()
+    await place.admit()
+    place.write_log()
+    await place.admit()
+    await place.admit(data_dir="/mnt/moved")
+
+
+async def test_without_a_cluster_there_is_no_bookie() -> None:
+    with pytest.raises(ConfigError, match="no cluster at /ledgers"):
+        await Place().admit()
+
+
+async def test_a_tree_of_another_ledger_manager_is_refused() -> None:
+    place = await Place().initialised()
+    await place.store.set(paths.layout(ROOT), b"2\nFlatLedgerManagerFactory:1")
+    with pytest.raises(MetadataCorrupt):
+        await place.admit()
+
+
+async def test_an_empty_directory_under_a_known_id_is_refused() -> None:
+    """Apache BookKeeper issue 2612: it would deny entries that it once acknowledged."""
+    place = await Place().initialised()
+    await place.admit()
+    place.disk.volume.wipe()
+    with pytest.raises(ConfigError, match="known to the cluster"):
+        await place.admit()
+    assert place.disk.names() == []
+
+
+async def test_a_removed_bookie_with_data_does_not_come_back() -> None:
+    place = await Place().initialised()
+    await place.admit()
+    place.write_log()
+    await place.store.delete(PATH)
+    with pytest.raises(ConfigError, match="removed from the cluster"):
+        await place.admit()
+
+
+async def test_a_log_without_a_cookie_is_refused() -> None:
+    place = await Place().initialised()
+    place.write_log()
+    with pytest.raises(ConfigError, match="no VERSION"):
+        await place.admit()
+
+
+async def test_another_bookies_directory_is_refused() -> None:
+    place = await Place().initialised()
+    await place.admit()
+    with pytest.raises(ConfigError, match=f"belongs to bookie {BOOKIE}"):
+        await place.admit(BookieId("other:1"))
+
+
+async def test_another_clusters_directory_is_refused() -> None:
+    place = await Place().initialised()
+    await place.admit()
+    await place.store.set(paths.instance_id(ROOT), b"another")
+    with pytest.raises(ConfigError, match="belongs to cluster"):
+        await place.admit()
+
+
+async def test_a_different_cookie_in_the_store_is_refused() -> None:
+    place = await Place().initialised()
+    await place.admit()
+    other = Cookie(BOOKIE, "/elsewhere", await read_instance_id(place.store))
+    await place.store.set(PATH, other.encode())
+    with pytest.raises(ConfigError, match="not the one in"):
+        await place.admit()
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+async def test_a_first_start_that_was_cut_short_is_completed(fault: Fault) -> None:
+    place = await Place().initialised()
+
+    def lose(operation: Operation) -> Fault | None:
+        return fault if operation.name == "create" and operation.path == PATH else None
+
+    place.cluster.on_request = lose
+    if fault is Fault.LOSE_REQUEST:
+        with pytest.raises(Exception, match=PATH):
+            await place.admit()
+        place.cluster.on_request = lambda operation: None
+    await place.admit()
+    assert (await place.store.get(PATH)).data == place.disk.load(FILE_NAME)

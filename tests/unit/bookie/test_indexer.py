@@ -1,0 +1,85 @@
+"""The index follows the log; checkpoints follow the index."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bookie.core.append_log import LogPosition
+from tests.fakes.bookie_box import LIMITS, BookieBox, add, settle
+
+
+async def test_groups_that_wait_are_indexed_together(monkeypatch) -> None:
+    box = BookieBox()
+    waiting: list[asyncio.Future[None]] = []
+
+    def slow(job: Callable[[], None]) -> asyncio.Future[None]:
+        job()
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    monkeypatch.setattr(box.disk, "index_job", slow)
+    for n in range(5):
+        await box.call(add(7, n))
+    assert [len(entries) for entries, _, _ in box.index_store.batches[1:]] == [1]
+    waiting[0].set_result(None)
+    await settle()
+    assert [len(entries) for entries, _, _ in box.index_store.batches[1:]] == [1, 4]
+
+
+async def test_a_checkpoint_is_due_after_enough_log() -> None:
+    box = BookieBox(limits=LIMITS._replace(checkpoint_bytes=1000))
+    await box.call(add(7, 0))
+    await settle()
+    first = box.checkpoint.start
+    await box.call(add(7, 1, bytes(500)))
+    await settle()
+    assert box.checkpoint.start == first
+    await box.call(add(7, 2, bytes(500)))
+    await settle()
+    assert box.checkpoint.start.position > first.position + 1000
+    assert box.index_store.flushed == len(box.index_store.batches)
+
+
+async def test_a_checkpoint_is_due_after_enough_time() -> None:
+    box = BookieBox(limits=LIMITS._replace(checkpoint_interval_s=0.0))
+    for n in range(3):
+        await box.call(add(7, n))
+        await settle()
+        assert box.checkpoint.start == box.index.end()
+
+
+async def test_a_new_file_is_in_the_checkpoint_at_once() -> None:
+    box = BookieBox(log_file_bytes_max=400)
+    for n in range(5):
+        await box.call(add(7, n, bytes(300)))
+        await settle()
+        files = sum(name.startswith("log/") for name in box.volume.files)
+        assert box.checkpoint.files == tuple(range(1, files + 1))
+    assert files > 3
+
+
+async def test_the_last_checkpoint_covers_everything() -> None:
+    box = BookieBox()
+    await box.call(add(7, 0))
+    await settle()
+    await box.call(add(7, 1))
+    await settle()
+    assert box.checkpoint.start < LogPosition(*box.index.end() or (0, 0))
+    await box.storage.close()
+    assert box.checkpoint.start == box.index.end()
+    assert box.index.is_closed
+
+
+async def test_group_numbers_are_not_used_again_after_a_start() -> None:
+    box = BookieBox()
+    await box.call(add(7, 0))
+    await box.storage.close()
+    groups = [box.checkpoint.group]
+    for n in range(1, 4):
+        box.restart()
+        await box.call(add(7, n))
+        await settle()
+        await box.storage.close()
+        groups.append(box.checkpoint.group)
+    assert groups == sorted(set(groups))

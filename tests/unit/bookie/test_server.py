@@ -1,0 +1,280 @@
+"""Connections: batching of answers, limits, back-pressure, and refusal of malformed bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from bookie.server import BookieServer, ServerLimits
+from client.wire.bookkeeper import v2, v3
+from client.wire.bookkeeper.messages import AuthRequest, ReadLacRequest, Status
+from tests.fakes.bookie_box import LIMITS, BookieBox, add, read, settle
+
+SERVER_LIMITS = ServerLimits(
+    frame_bytes_max=10_000,
+    connections_max=3,
+    requests_in_flight_max=5,
+    unsent_bytes_max=1 << 16,
+)
+
+
+class Wire(asyncio.Transport):
+    """A transport that a test looks at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.is_reading = True
+        self.is_closed = False
+        self.is_aborted = False
+        self.protocol: asyncio.Protocol | None = None
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("10.0.0.9", 5000) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == SERVER_LIMITS.unsent_bytes_max
+
+    def writelines(self, buffers) -> None:
+        self.writes.append(b"".join(buffers))
+
+    def pause_reading(self) -> None:
+        assert self.is_reading
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_reading
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def answers(self) -> list:
+        data = memoryview(b"".join(self.writes))
+        found = []
+        while data:
+            size = 4 + int.from_bytes(data[:4], "big")
+            frame = data[4:size]
+            is_v3 = frame[0] == v3.FIRST_BYTE
+            found.append(v3.decode_response(frame)[1] if is_v3 else v2.decode_response(frame))
+            data = data[size:]
+        return found
+
+
+def serve(box: BookieBox, limits: ServerLimits = SERVER_LIMITS) -> BookieServer:
+    return BookieServer(
+        box.handlers,
+        box.storage,
+        limits,
+        loop=asyncio.get_running_loop(),
+        metrics=box.metrics,
+    )
+
+
+async def connect(server: BookieServer) -> tuple[asyncio.Protocol, Wire]:
+    """Let the server make a protocol as it would for a real connection."""
+    made: list[asyncio.Protocol] = []
+
+    class Loop:
+        async def create_server(self, factory, host: str, port: int):
+            made.append(factory())
+            listening = await asyncio.get_running_loop().create_server(
+                asyncio.Protocol, "127.0.0.1", 0
+            )
+            listening.close()
+            return _Listening()
+
+    class _Listening:
+        class _Socket:
+            def getsockname(self) -> tuple[str, int]:
+                return ("127.0.0.1", 4711)
+
+        sockets = (_Socket(),)
+
+        def close(self) -> None:
+            pass
+
+    real, server.loop = server.loop, Loop()  # type: ignore[assignment]
+    assert await server.start("127.0.0.1", 0) == 4711
+    server.loop = real
+    wire = Wire()
+    made[0].connection_made(wire)
+    return made[0], wire
+
+
+def frames(*requests) -> bytes:
+    return b"".join(b"".join(v2.encode_request(request)) for request in requests)
+
+
+async def test_answers_of_one_group_leave_with_one_write() -> None:
+    box = BookieBox()
+    protocol, wire = await connect(serve(box))
+    protocol.data_received(frames(*(add(7, n) for n in range(5))))
+    assert wire.writes == []
+    await settle()
+    assert len(wire.writes) == 1
+    assert [(answer.status, answer.entry_id) for answer in wire.answers()] == [
+        (Status.OK, n) for n in range(5)
+    ]
+
+
+async def test_both_versions_on_one_connection() -> None:
+    box = BookieBox()
+    protocol, wire = await connect(serve(box))
+    protocol.data_received(frames(add(7, 0)))
+    await settle()
+    request = b"".join(v3.encode_request(ReadLacRequest(add(7, 0).ledger_id), 5))
+    for position in range(len(request)):
+        protocol.data_received(request[position : position + 1])
+    protocol.data_received(frames(AuthRequest("x", b"")))
+    await settle()
+    added, authenticated, lac = wire.answers()
+    assert added.status is lac.status is Status.OK
+    assert authenticated.plugin == "AuthDisabledPlugin"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        (10_001).to_bytes(4, "big"),
+        b"\xff\xff\xff\xff",
+        bytes(4),
+        b"\x00\x00\x00\x04\x02\x63\x00\x00",
+    ],
+)
+async def test_malformed_bytes_close_that_connection_only(data: bytes, caplog) -> None:
+    box = BookieBox()
+    server = serve(box)
+    bad, bad_wire = await connect(server)
+    good, good_wire = await connect(server)
+    bad.data_received(data)
+    assert bad_wire.is_aborted
+    bad.data_received(frames(add(7, 1)))
+    bad.connection_lost(None)
+    good.data_received(frames(add(7, 0)))
+    await settle()
+    assert [answer.status for answer in good_wire.answers()] == [Status.OK]
+    assert not good_wire.is_aborted
+    assert len(caplog.records) == 1
+    assert "connection.refused peer=('10.0.0.9', 5000)" in caplog.text
+    assert box.metrics.refused_connections == 1
+    assert await box.status(read(7, 1)) is Status.NO_ENTRY
+
+
+async def test_too_many_connections_are_closed(caplog) -> None:
+    box = BookieBox()
+    server = serve(box)
+    wires = [await connect(server) for _ in range(4)]
+    assert [wire.is_aborted for _, wire in wires] == [False, False, False, True]
+    wires[3][0].connection_lost(None)
+    wires[0][0].connection_lost(None)
+    _, wire = await connect(server)
+    assert not wire.is_aborted
+    assert box.metrics.gauges["connections"]() == 3
+
+
+async def test_too_many_unanswered_requests_stop_reading() -> None:
+    box = BookieBox()
+    box.disk.hold = True
+    protocol, wire = await connect(serve(box))
+    protocol.data_received(frames(*(add(7, n) for n in range(5))))
+    assert wire.is_reading
+    protocol.data_received(frames(add(7, 5)))
+    assert not wire.is_reading
+    await settle()
+    box.disk.release()
+    await settle()
+    assert wire.is_reading
+    assert len(wire.answers()) == 6
+
+
+async def test_a_client_that_does_not_read_is_not_read() -> None:
+    protocol, wire = await connect(serve(BookieBox()))
+    protocol.pause_writing()
+    assert not wire.is_reading
+    protocol.resume_writing()
+    assert wire.is_reading
+
+
+async def test_a_busy_storage_stops_reading_everybody() -> None:
+    box = BookieBox(limits=LIMITS._replace(pending_bytes_max=1000))
+    box.disk.hold = True
+    server = serve(box)
+    one, one_wire = await connect(server)
+    two, two_wire = await connect(server)
+    one.data_received(frames(add(7, 0, bytes(2000))))
+    two.data_received(frames(read(7, 0)))
+    assert not one_wire.is_reading
+    assert not two_wire.is_reading
+    await settle()
+    assert len(two_wire.answers()) == 1
+    box.disk.release()
+    await settle()
+    assert one_wire.is_reading
+    assert two_wire.is_reading
+
+
+async def test_answers_to_a_lost_connection_are_dropped() -> None:
+    box = BookieBox()
+    protocol, wire = await connect(serve(box))
+    protocol.data_received(frames(add(7, 0)))
+    protocol.connection_lost(None)
+    await settle()
+    assert wire.writes == []
+    assert await box.status(read(7, 0)) is Status.OK
+
+
+async def test_stop_writes_what_is_answered_and_closes() -> None:
+    box = BookieBox()
+    server = serve(box)
+    protocol, wire = await connect(server)
+    protocol.data_received(frames(read(7, 0)))
+    server.stop()
+    assert wire.is_closed
+    assert [answer.status for answer in wire.answers()] == [Status.NO_LEDGER]
+    await settle()
+    assert len(wire.writes) == 1
+
+
+async def test_what_is_in_flight_is_answered_before_the_end() -> None:
+    box = BookieBox()
+    box.disk.hold = True
+    server = serve(box)
+    protocol, wire = await connect(server)
+    protocol.data_received(frames(add(7, 0)))
+    await settle()
+    server.stop_reading()
+    assert not wire.is_reading
+    draining = asyncio.create_task(box.storage.drain())
+    await settle()
+    assert not draining.done()
+    box.disk.release()
+    await draining
+    server.stop()
+    assert [answer.status for answer in wire.answers()] == [Status.OK]
+    assert not wire.is_reading
+
+
+async def test_stop_without_start() -> None:
+    serve(BookieBox()).stop()
+
+
+async def test_over_a_real_socket(caplog) -> None:
+    caplog.set_level(logging.INFO)
+    server = serve(BookieBox())
+    port = await server.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(frames(add(7, 0)))
+    async with asyncio.timeout(5):
+        answer = await reader.readexactly(28)
+    assert v2.decode_response(memoryview(answer)[4:]) == (Status.OK, 7, 0)
+    server.stop()
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    writer.close()
