@@ -197,7 +197,8 @@ class _Replay:
         """Scan a file that has a successor: all of it was durable."""
         size = self._disk.size(file_name(number))
         following = self._header(number + 1)
-        self._scan(number, size, durable=following.previous_size if following else size)
+        durable = following.previous_size if following else size
+        self._apply_all(number, self._begin_scan(number, size, durable))
 
     def _scan_last(self) -> AppendLog:
         """Scan the newest file and return the log, ready to go on behind it."""
@@ -210,17 +211,18 @@ class _Replay:
         self._disk.uncache(name)
         size = self._disk.size(name)
         self._disk.truncate(name, size)
-        damage_count = len(self._damage)
         durable = self._durable.position if self._durable.number == number else 0
-        scan = self._scan(number, size, durable)
-        if len(self._damage) > damage_count:
-            # Leave the damaged file as it is and go on in another one.
-            return self._resume(LogPosition(number + 1, 0), creates_after=size)
+        scan = self._begin_scan(number, size, durable)
         if self._header(number) is None and not scan.is_proven_durable(FILE_HEADER_BYTES + 1):
             # The crash came while the file was being made: nothing in it was ever durable.
             logger.warning("log.unfinished_file number=%d", number)
             previous = self._disk.size(file_name(number - 1)) if number > FIRST_FILE else 0
             return self._resume(LogPosition(number, 0), creates_after=previous)
+        damage_count = len(self._damage)
+        self._apply_all(number, scan)
+        if len(self._damage) > damage_count:
+            # Leave the damaged file as it is and go on in another one.
+            return self._resume(LogPosition(number + 1, 0), creates_after=size)
         if scan.is_torn:
             logger.warning("log.torn_end number=%d position=%d", number, scan.end)
         self._disk.truncate(name, scan.end)
@@ -244,10 +246,10 @@ class _Replay:
             raise LogIncomplete(f"{file_name(number)} belongs to another bookie or place")
         return header
 
-    def _scan(self, number: int, size: int, durable: int) -> LogScan:
+    def _begin_scan(self, number: int, size: int, durable: int) -> LogScan:
         name = file_name(number)
         start = self._start.position if number == self._start.number else FILE_HEADER_BYTES
-        scan = LogScan(
+        return LogScan(
             lambda position, count: self._disk.read(name, position, count),
             size,
             seed=self._seed,
@@ -255,13 +257,14 @@ class _Replay:
             group=self._group,
             durable=durable,
         )
+
+    def _apply_all(self, number: int, scan: LogScan) -> None:
         for item in scan:
             if isinstance(item, Gap):
                 self._found_damage(Damage(number, item.start, item.end))
             else:
                 self._apply(number, item)
         self._group = scan.group
-        return scan
 
     def _found_damage(self, damage: Damage) -> None:
         logger.error(
