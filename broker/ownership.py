@@ -26,7 +26,7 @@ from broker.opening import Opening
 from broker.owner_node import Owner, OwnerNode
 from broker.partition import Partition
 from broker.partitions import Partitions
-from client.errors import LedgerError, MetadataError
+from client.errors import LedgerError, MetadataError, SessionExpired
 from client.ids import BrokerId
 from client.metadata.store import SessionState
 
@@ -190,28 +190,38 @@ class _Seat:
 
     async def _run(self) -> None:
         ownership = self._ownership
-        services = ownership._services
-        owner = OwnerNode(services.store, self._first_topic, self._index, ownership._me)
-        failures = 0
+        topic = self._first_topic
+        owner = OwnerNode(ownership._services.store, topic, self._index, ownership._me)
         try:
-            while self.topic is not None:
-                partition = await self._open(owner, self.topic)
-                if partition is None:
-                    failures += 1
-                    await self._pause(failures)
-                    continue
+            try:
+                await self._hold(owner)
+            except Exception:
+                # A bug in a seat must not stay silent, nor take the other partitions with it.
+                _LOG.exception("seat.failed topic=%s partition=%d", topic.name, self._index)
+                self._end("seat failed")
+                await self._wait(_PAUSE_MAX_S)
+            await self._release(owner)
+        finally:
+            self._end("seat ended")
+            ownership._on_vacated(self)
+
+    async def _hold(self, owner: OwnerNode) -> None:
+        """Lead the partition as often and as long as it wants us."""
+        failures = 0
+        while self.topic is not None:
+            partition = await self._open(owner, self.topic)
+            if partition is None:
+                failures += 1
+                await self._pause(failures)
+            else:
                 failures = 0
                 await self._lead(partition)
-            await self._release(owner)
-        except Exception:
-            # A bug in a seat must not stay silent, nor take the other partitions with it.
-            _LOG.exception("seat.failed topic=%s partition=%d", self._first_topic.name, self._index)
-            await self._wait(_PAUSE_MAX_S)
-        finally:
-            if self._partition is not None:
-                self._partition.resign("seat ended")
-            ownership._partitions.opening(*self.key, is_opening=False)
-            ownership._on_vacated(self)
+
+    def _end(self, reason: str) -> None:
+        self._ownership._partitions.opening(*self.key, is_opening=False)
+        if self._partition is not None:
+            self._partition.resign(reason)
+            self._partition = None
 
     async def _open(self, owner: OwnerNode, topic: TopicInfo) -> Partition | None:
         """Make one attempt to lead; None: it failed, or we are not wanted any more."""
@@ -244,18 +254,27 @@ class _Seat:
         ownership._partitions.opening(*self.key, is_opening=False)
         if partition.is_open:
             ownership._on_opened(partition)
-            while self.topic is not None and partition.is_open:
-                await self._wake.wait()
-                self._wake.clear()
-            ownership._on_closed(partition)
+            try:
+                while self.topic is not None and partition.is_open:
+                    await self._wake.wait()
+                    self._wake.clear()
+            finally:
+                ownership._on_closed(partition)
         await partition.close(ownership._close_timeout_s)
         self._partition = None
 
     async def _release(self, owner: OwnerNode) -> None:
-        try:
-            await owner.release()
-        except MetadataError as error:
-            _LOG.warning("owner.not_released path=%s error=%r", owner.path, error)
+        """Let go of the owner node, however often that takes: others wait for it while we live."""
+        while True:
+            try:
+                await owner.release()
+            except SessionExpired:
+                return
+            except MetadataError as error:
+                _LOG.warning("owner.not_released path=%s error=%r", owner.path, error)
+                await asyncio.sleep(_PAUSE_MIN_S)
+            else:
+                return
 
     async def _pause(self, failures: int) -> None:
         """Wait longer after each failure, with jitter, so that duelling brokers part."""

@@ -142,8 +142,8 @@ class World:
     async def broker(self, broker_id: int, *, owning: bool = True) -> Broker:
         """Start a broker; without `owning` it leads only what `Broker.open` opens."""
         broker = Broker(self, BrokerId(broker_id))
-        self.brokers.append(broker)
         await broker.start(owning=owning)
+        self.brokers.append(broker)
         return broker
 
     def segments(self, topic: TopicInfo, index: int = 0) -> SegmentList:
@@ -175,7 +175,7 @@ class Broker:
             id=broker_id,
             incarnation=f"run-{Broker._runs}",
             host="127.0.0.1",
-            port=9000 + Broker._runs,
+            port=9000 + int(broker_id),
             advertised=False,
         )
         self.dead = False
