@@ -248,7 +248,11 @@ class LedgerWriter:
         )
 
     async def _change_ensemble(self, failed: Mapping[int, BookieId]) -> None:
-        """Replace failed members by compare-and-set; confirmations are held meanwhile."""
+        """Replace failed members by compare-and-set; confirmations are held meanwhile.
+
+        Rule CHANGE-CAS-FIRST: the pipeline learns of the new ensemble, and so sends to it, only
+        after metadata names it (issue 1591).
+        """
         first_entry = EntryId(self._adds.lac + 1)
 
         def transform(metadata: LedgerMetadata) -> LedgerMetadata | None:

@@ -26,10 +26,10 @@ Rules, by the names that PROTOCOL.md and the tests use:
 - ADD-LATE    a failure of an add that has its quorum is remembered and acted on with the next add.
 - ADD-FENCED  a fenced answer fails every unconfirmed add; the ledger takes no more.
 
-Where this pipeline goes beyond Java: when no replacement can be found but every write set still
-reaches Qa without the failed bookies, they are *suspended* instead of failing the ledger: nothing
-is sent to them but a probe every `PROBE_INTERVAL_S`, and the first stored probe brings them back.
-What is confirmed meanwhile has Qa copies, as promised, but not Qw.
+- CHANGE-SUSPEND when no replacement can be found but every write set still reaches Qa without the
+              failed bookies, they are suspended instead of failing the ledger: nothing is sent to
+              them but a probe every `PROBE_INTERVAL_S`; the first stored probe brings them back.
+              What is confirmed meanwhile has Qa copies, as promised, but not Qw. (Beyond Java.)
 
 Sources: BookKeeper protocol text ("Writing to ledgers"), `PendingAddOp`, `LedgerHandle`.
 """
