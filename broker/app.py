@@ -14,6 +14,7 @@ the others take over; connections last.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 from broker.cluster import Cluster
 from broker.config import BrokerConfig
@@ -108,13 +109,33 @@ class Broker:
         changes = TopicChanges(store, clock, rng)
         self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
         self._registration: Registration | None = None
-        self.metrics.add_gauge(
-            "quire_partitions_led", "Partitions led.", lambda: [({}, len(self.partitions))]
-        )
-        self.metrics.add_gauge(
-            "quire_tail_cache_bytes", "Record bytes in the tail cache.",
-            lambda: [({}, log_services.cache.size)],
+        self._add_gauges(log_services.cache)
+
+    def _add_gauges(self, cache: TailCache) -> None:
+        add = self.metrics.add_gauge
+        add("quire_partitions_led", "Partitions led.", lambda: [({}, len(self.partitions))])
+        add("quire_tail_cache_bytes", "Record bytes in the tail cache.", lambda: [({}, cache.size)])
+        add(
+            "quire_unconfirmed_bytes", "Record bytes that wait for their ack quorum.",
+            lambda: [({}, sum(partition.in_flight_bytes for partition in self.partitions))],
         )  # fmt: skip
+        add(
+            "quire_groups", "Groups coordinated here, by state.",
+            lambda: [
+                ({"state": state.value}, count)
+                for state, count in self.groups.state_counts().items()
+            ],
+        )  # fmt: skip
+        if self.config.group_lag_metrics:
+            add("quire_group_lag_records", "Records a group has not committed yet.", self._lags)
+
+    def _lags(self) -> Iterator[tuple[dict[str, str], float]]:
+        """Yield the lags that are known here: coordinated and led by this broker."""
+        for lag in self.groups.lags(self.partitions.find):
+            labels = {
+                "group": lag.group_id, "topic": lag.topic, "partition": str(lag.partition),
+            }  # fmt: skip
+            yield labels, lag.records
 
     async def start(self, admin_port: int = 0) -> None:
         """Serve. `admin_port` is shown to other brokers and operators.

@@ -145,6 +145,11 @@ class BrokerConfig:
         7 * 86_400_000, "How long offsets outlive their group.", at_least=1
     )
 
+    group_lag_metrics: bool = setting(
+        True,
+        "Export the lag of every group in every partition; many groups make many series.",
+    )
+
     # --- partition logs
     log_in_flight_bytes_max: int = setting(
         256 * _MIB, "Appends of one partition that may wait for bookies.", at_least=_MIB

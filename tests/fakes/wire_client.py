@@ -27,8 +27,8 @@ class WireClient:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, port: int) -> WireClient:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def connect(cls, port: int, host: str = "127.0.0.1") -> WireClient:
+        return cls(*await asyncio.open_connection(host, port))
 
     async def close(self) -> None:
         self._writer.close()

@@ -21,24 +21,31 @@ from client.errors import ConfigError
 class TestDeadlines:
     """Coarse timeouts on one timer."""
 
-    @pytest.fixture(autouse=True)
-    def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("broker.deadlines.INTERVAL_S", 0.005)
-
     async def test_they_come_after_their_time_unless_cancelled(self) -> None:
         deadlines = Deadlines()
         now_s = asyncio.get_running_loop().time()
         came: list[str] = []
-        deadlines.add(now_s + 0.02, lambda: came.append("second"))
-        deadlines.add(now_s, lambda: came.append("first"))
+        deadlines.add(now_s + 1_000, lambda: came.append("much later"))
+        deadlines.add(now_s, lambda: came.append("now"))
         ticket = deadlines.add(now_s, lambda: came.append("cancelled"))
         deadlines.cancel(ticket)
         deadlines.cancel(ticket)
-        await asyncio.sleep(0.015)
-        assert came == ["first"]
-        await asyncio.sleep(0.03)
-        assert came == ["first", "second"]
-        assert len(deadlines) == 0
+        deadlines._look()
+        assert came == ["now"]
+        assert len(deadlines) == 1
+        assert deadlines._timer is not None
+        deadlines.close()
+
+    async def test_the_timer_runs_only_while_something_waits(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("broker.deadlines.INTERVAL_S", 0.001)
+        deadlines = Deadlines()
+        assert deadlines._timer is None
+        came = asyncio.Event()
+        deadlines.add(0, came.set)
+        async with asyncio.timeout(10):
+            await came.wait()
         assert deadlines._timer is None
 
     async def test_one_may_cancel_another_of_the_same_round(self) -> None:
@@ -47,14 +54,15 @@ class TestDeadlines:
         tickets: list[int] = []
         deadlines.add(0, lambda: deadlines.cancel(tickets[0]))
         tickets.append(deadlines.add(0, lambda: came.append("x")))
-        await asyncio.sleep(0.02)
+        deadlines._look()
         assert came == []
 
     async def test_closing_forgets_all(self) -> None:
         deadlines = Deadlines()
         deadlines.add(0, pytest.fail)
         deadlines.close()
-        await asyncio.sleep(0.02)
+        assert len(deadlines) == 0
+        assert deadlines._timer is None
 
 
 def test_the_read_budget() -> None:
