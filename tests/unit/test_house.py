@@ -116,7 +116,7 @@ def test_modules_say_what_they_are_for(path: Path) -> None:
         assert ast.get_docstring(parse(path)), "a module opens with a docstring"
 
 
-@pytest.mark.parametrize("path", filter(runs_in_simulation, PRODUCTION), ids=relative)
+@pytest.mark.parametrize("path", [*filter(runs_in_simulation, PRODUCTION)], ids=relative)
 def test_protocol_code_gets_time_and_chance_from_outside(path: Path) -> None:
     assert list(violations(parse(path))) == []
 
