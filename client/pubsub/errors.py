@@ -29,9 +29,10 @@ class PubSubError(QuireError):
 
 
 class BrokerUnreachable(PubSubError):
-    """No broker answers at any of the bootstrap addresses."""
+    """No broker answers, or the connection broke before the answer."""
 
     retriable = True
+    outcome = Outcome.UNKNOWN
 
 
 class TopicNotFound(PubSubError):

@@ -1,24 +1,48 @@
 """Create, list, describe and delete topics.
 
-This file is the only home of topic administration for applications, over aiokafka's admin
-client. What it adds: results as plain values, errors that name the topic, offsets beside the
-metadata, and the topic is usable when `create` returns.
+This file is the only home of topic administration for applications, over aiokafka's client and
+its request types. (Its admin client asks one random broker, dead or alive, and creates a topic
+by asking for it.) What it promises:
+
+- results are plain values, errors name the topic, offsets stand beside the metadata;
+- when `create` or `delete` returns, every live broker knows about it, so that a program that
+  asks next, wherever it connects, sees the same;
+- looking at a topic never creates it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, NoError, for_code
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    NodeNotReadyError,
+    NoError,
+    RequestTimedOutError,
+    for_code,
+)
+from aiokafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+)
+from aiokafka.protocol.metadata import MetadataRequest
 
 from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
-from client.pubsub.errors import BrokerUnreachable, PubSubError, TopicNotFound, translate
+from client.pubsub.errors import (
+    BrokerUnreachable,
+    PubSubError,
+    RequestFailed,
+    TopicNotFound,
+    check_topic_name,
+    translate,
+)
 
 CLUSTER_DEFAULT: Final = -1
 """Partition count or replication factor that leaves the choice to the brokers."""
@@ -27,6 +51,10 @@ _NO_LEADER: Final = -1
 _POLL_S: Final = 0.05
 _OFFSETS_TIMEOUT_S: Final = 10.0
 _READY_TIMEOUT_S: Final = 30.0
+_TOPIC_RESOURCE: Final = 2
+
+_Topic = dict[str, Any]
+"""A topic as a Metadata response describes it."""
 
 
 class TopicListing(NamedTuple):
@@ -72,7 +100,7 @@ class TopicAdmin:
         async with TopicAdmin("localhost:9092") as topics:
             await topics.create("greetings", partition_count=3)
 
-    No call creates a topic by looking at it.
+    All calls raise BrokerUnreachable when no broker answers.
     """
 
     def __init__(
@@ -82,27 +110,27 @@ class TopicAdmin:
         parse(bootstrap_servers)
         self._bootstrap_servers = bootstrap_servers
         self._request_timeout_ms = request_timeout_ms
-        self._admin: AIOKafkaAdminClient | None = None
+        self._client: AIOKafkaClient | None = None
 
     async def start(self) -> None:
         """Connect. Raises BrokerUnreachable."""
-        admin = AIOKafkaAdminClient(
+        client = AIOKafkaClient(
             bootstrap_servers=self._bootstrap_servers,
             client_id="quire-admin",
             request_timeout_ms=self._request_timeout_ms,
         )
         try:
-            await admin.start()
+            await client.bootstrap()
         except KafkaError as error:
-            await admin.close()
+            await client.close()
             raise BrokerUnreachable(await why_unreachable(self._bootstrap_servers)) from error
-        self._admin = admin
+        self._client = client
 
     async def close(self) -> None:
         """Disconnect."""
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            await admin.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
     async def create(
         self,
@@ -112,39 +140,51 @@ class TopicAdmin:
         replication_factor: int = CLUSTER_DEFAULT,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic and return when every partition has a leader.
+        """Create a topic and return when every partition has a leader, for every broker.
 
         Raises TopicExists, InvalidTopic, and BrokerUnreachable if the topic was created but has
         no leaders after 30 s.
         """
-        topic = NewTopic(name, 1, 1, topic_configs=dict(configs or {}))
-        # Set afterwards: the constructor mistakes -1, the protocol's default, for an omission.
-        topic.num_partitions = partition_count
-        topic.replication_factor = replication_factor
         doing = f"creating topic {name} failed"
-        response = await self._call(doing, self._running().create_topics([topic]))
+        settings = list((configs or {}).items())
+        request = CreateTopicsRequest(
+            [(name, partition_count, replication_factor, [], settings)],
+            self._request_timeout_ms,
+            False,
+        )
+        response = await self._ask_any(doing, request)
         _check(doing, response.topic_errors)
-        await self._wait_for_leaders(name)
+
+        def is_ready(topic: _Topic | None) -> bool:
+            leaders = [partition["leader"] for partition in topic["partitions"]] if topic else []
+            return bool(leaders) and _NO_LEADER not in leaders
+
+        await self._everywhere(name, is_ready, f"topic {name} is created, but has no leaders yet")
 
     async def delete(self, name: str) -> None:
         """Delete a topic and all its records. Raises TopicNotFound."""
         doing = f"deleting topic {name} failed"
-        response = await self._call(doing, self._running().delete_topics([name]))
+        response = await self._ask_any(doing, DeleteTopicsRequest([name], self._request_timeout_ms))
         _check(doing, response.topic_error_codes)
+        await self._everywhere(
+            name, lambda topic: topic is None, f"topic {name} is deleted, but still shown"
+        )
 
     async def listings(self) -> list[TopicListing]:
         """Return all topics, sorted by name; internal ones carry a mark."""
-        topics = await self._metadata()
+        topics = await self._metadata("listing topics failed", None)
         return sorted(
             TopicListing(topic["topic"], len(topic["partitions"]), bool(topic["is_internal"]))
             for topic in topics
         )
 
     async def describe(self, name: str) -> TopicDescription:
-        """Return one topic with its offsets. Never creates it. Raises TopicNotFound."""
-        topic = next((t for t in await self._metadata() if t["topic"] == name), None)
-        if topic is None:
+        """Return one topic with its offsets. Raises TopicNotFound, InvalidTopic."""
+        check_topic_name(name)
+        topics = await self._metadata(f"describing topic {name} failed", [name])
+        if not topics:
             raise TopicNotFound(f"there is no topic {name}")
+        topic = topics[0]
         leaders = {p["partition"]: p["leader"] for p in topic["partitions"]}
         led = [TopicPartition(name, index) for index in leaders if leaders[index] != _NO_LEADER]
         starts, ends = await self._offsets(led)
@@ -172,38 +212,64 @@ class TopicAdmin:
     ) -> None:
         await self.close()
 
-    def _running(self) -> AIOKafkaAdminClient:
-        if self._admin is None:
+    def _running(self) -> AIOKafkaClient:
+        if self._client is None:
             raise PubSubError("the admin client is not started: use `async with TopicAdmin(...)`")
-        return self._admin
+        return self._client
 
-    async def _call(self, doing: str, request: Any) -> Any:
+    def _brokers(self) -> list[int | str]:
+        return sorted(broker.nodeId for broker in self._running().cluster.brokers())
+
+    async def _ask(self, doing: str, broker: int | str, request: Any) -> Any:
         try:
-            return await request
+            return await self._running().send(broker, request)
+        except NodeNotReadyError:
+            raise
+        except (RequestTimedOutError, TimeoutError) as error:
+            raise BrokerUnreachable(f"{doing}: the broker did not answer in time") from error
         except KafkaError as error:
             raise translate(error, doing) from error
-        except TimeoutError as error:
-            raise BrokerUnreachable(f"{doing}: the broker did not answer in time") from error
 
-    async def _metadata(self) -> list[dict[str, Any]]:
-        # All topics, because asking for one by name would create it.
-        topics = await self._call("listing topics failed", self._running().describe_topics())
-        return [topic for topic in topics if topic["error_code"] == NoError.errno]
+    async def _ask_any(self, doing: str, request: Any) -> Any:
+        """Ask the first broker that can be connected; a request that was sent is not repeated."""
+        for broker in self._brokers():
+            try:
+                return await self._ask(doing, broker, request)
+            except NodeNotReadyError:
+                continue
+        reason = await why_unreachable(self._bootstrap_servers)
+        raise BrokerUnreachable(f"{doing}: {reason}")
 
-    async def _wait_for_leaders(self, name: str) -> None:
+    async def _metadata(self, doing: str, names: list[str] | None) -> list[_Topic]:
+        request = MetadataRequest(names, allow_auto_topic_creation=False)
+        response = await self._ask_any(doing, request)
+        self._running().cluster.update_metadata(response)
+        return _known_topics(response)
+
+    async def _everywhere(
+        self, name: str, is_so: Callable[[_Topic | None], bool], otherwise: str
+    ) -> None:
+        """Wait until every live broker shows the topic as `is_so` wants it."""
+        await self._metadata(otherwise, [])
+        waiting = self._brokers()
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
-                await self._poll_for_leaders(name)
+                while waiting:
+                    waiting = [b for b in waiting if not await self._shows(b, name, is_so)]
+                    await asyncio.sleep(_POLL_S if waiting else 0)
         except TimeoutError as error:
-            raise BrokerUnreachable(f"topic {name} is created, but has no leaders yet") from error
+            raise BrokerUnreachable(otherwise) from error
 
-    async def _poll_for_leaders(self, name: str) -> None:
-        while True:
-            for topic in await self._metadata():
-                leaders = [partition["leader"] for partition in topic["partitions"]]
-                if topic["topic"] == name and _NO_LEADER not in leaders:
-                    return
-            await asyncio.sleep(_POLL_S)
+    async def _shows(
+        self, broker: int | str, name: str, is_so: Callable[[_Topic | None], bool]
+    ) -> bool:
+        request = MetadataRequest([name], allow_auto_topic_creation=False)
+        try:
+            response = await self._ask(f"looking at topic {name} failed", broker, request)
+        except (NodeNotReadyError, BrokerUnreachable):
+            return True  # it died: when it comes back it reads what is true then
+        topics = _known_topics(response)
+        return is_so(topics[0] if topics else None)
 
     async def _offsets(
         self, partitions: Sequence[TopicPartition]
@@ -222,20 +288,24 @@ class TopicAdmin:
             await consumer.stop()
 
     async def _configs(self, name: str) -> dict[str, str]:
-        resource = ConfigResource(ConfigResourceType.TOPIC, name)
+        request = DescribeConfigsRequest([(_TOPIC_RESOURCE, name, None)])
         try:
-            responses = await self._running().describe_configs([resource])
-        except IncompatibleBrokerVersion:
-            return {}
-        except KafkaError as error:
-            raise translate(error, f"describing topic {name} failed") from error
+            response = await self._ask_any(f"describing topic {name} failed", request)
+        except RequestFailed as error:
+            if isinstance(error.__cause__, IncompatibleBrokerVersion):
+                return {}
+            raise
         configs = {}
-        for response in responses:
-            for described in response.to_object()["resources"]:
-                for entry in described["config_entries"]:
-                    if not _is_default(entry):
-                        configs[entry["config_names"]] = str(entry["config_value"])
+        for described in response.to_object()["resources"]:
+            for entry in described["config_entries"]:
+                if not _is_default(entry):
+                    configs[entry["config_names"]] = str(entry["config_value"])
         return dict(sorted(configs.items()))
+
+
+def _known_topics(response: Any) -> list[_Topic]:
+    topics: list[_Topic] = response.to_object()["topics"]
+    return [topic for topic in topics if topic["error_code"] == NoError.errno]
 
 
 _TOPIC_CONFIG_SOURCE: Final = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
 import tempfile
@@ -65,12 +66,14 @@ def demo(source: Path | None, as_json: bool) -> None:
 
 
 async def _tell(folder: Path, display: Display, scratch: Path) -> Report:
+    started_s = asyncio.get_running_loop().time()
     files = sources.read_files(folder)
     if not files:
         raise DemoError(f"there are no Python files below {folder}")
     display.say(f"starting a cluster: ZooKeeper, {BOOKIE_COUNT} bookies, {BROKER_COUNT} brokers")
     async with OwnCluster(scratch) as cluster:
         display.say(f"the cluster serves at {cluster.bootstrap_servers}")
-        report = await Story(files, f"{folder}", display, scratch).run(cluster)
+        story = Story(files, f"{folder}", display, folder=scratch, started_s=started_s)
+        report = await story.run(cluster)
         display.say("stopping the cluster")
     return report

@@ -121,6 +121,7 @@ class _Description(NamedTuple):
     metadata: LedgerMetadata
     last_entry: EntryId | None
     """Last confirmed entry; None if too few bookies could tell."""
+    created_ms: int | None
     place: LedgerPlace | None
     bookies: dict[BookieId, str]
     """State of every bookie of its fragments: up, read-only or down."""
@@ -158,7 +159,11 @@ async def _describe(store: MetadataStore, ledger_id: LedgerId) -> _Description:
         for fragment in metadata.fragments
         for bookie in fragment.ensemble
     }
-    return _Description(ledger_id, metadata, last_entry, await find(store, ledger_id), bookies)
+    # Few writers store the creation time; ZooKeeper always does.
+    node = await store.exists(paths.ledger(ledger_id))
+    created_ms = metadata.ctime_ms or (node.ctime_ms if node is not None else None)
+    place = await find(store, ledger_id)
+    return _Description(ledger_id, metadata, last_entry, created_ms, place, bookies)
 
 
 async def _last_entry(
@@ -193,7 +198,7 @@ def _print(d: _Description) -> None:
                 f"counts, over {count(metadata.ensemble_size, 'bookie')} at a time",
             ],
             ["digest", metadata.digest_type.name if metadata.digest_type else "unknown"],
-            ["created", _created(metadata)],
+            ["created", _created(d.created_ms)],
         ],
     )
     print()
@@ -206,7 +211,7 @@ def _entries(d: _Description) -> str:
     entries = count(d.last_entry + 1, "entry").replace("entrys", "entries")
     if d.metadata.is_closed:
         return f"{entries}, {size(d.metadata.length)}"
-    return f"{entries} confirmed so far"
+    return f"{entries} confirmed, as far as the bookies know"
 
 
 def _belongs_to(place: LedgerPlace | None) -> str:
@@ -218,10 +223,10 @@ def _belongs_to(place: LedgerPlace | None) -> str:
     )
 
 
-def _created(metadata: LedgerMetadata) -> str:
-    if metadata.ctime_ms is None:
+def _created(created_ms: int | None) -> str:
+    if created_ms is None:
         return "unknown"
-    created = datetime.fromtimestamp(metadata.ctime_ms / 1000, UTC)
+    created = datetime.fromtimestamp(created_ms / 1000, UTC)
     return f"{created:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -255,7 +260,7 @@ def _as_json(d: _Description) -> dict[str, object]:
         "write_quorum": metadata.write_quorum,
         "ack_quorum": metadata.ack_quorum,
         "digest": metadata.digest_type.name if metadata.digest_type else None,
-        "created_ms": metadata.ctime_ms,
+        "created_ms": d.created_ms,
         "fragments": [
             {"first_entry": f.first_entry, "last_entry": last, "bookies": list(f.ensemble)}
             for f, last in zip(metadata.fragments, _last_entries(d), strict=True)

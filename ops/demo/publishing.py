@@ -18,7 +18,7 @@ from client.pubsub import Address, Publisher, PubSubError
 from ops.demo.check import Checker
 from ops.demo.member import LINE_HEADER
 
-_LINES_PER_TURN: Final = 100
+_LINES_PER_TURN: Final = 25
 
 
 class Publication:

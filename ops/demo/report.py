@@ -18,6 +18,7 @@ class Report:
     size: int
     publish_s: float
     total_s: float
+    """The whole run, from the start of the cluster to the verdict."""
     killed_bookie: str
     killed_broker: int
     led_by_killed: tuple[int, ...]
@@ -67,18 +68,18 @@ class Report:
             (
                 "identical files",
                 f"{v.files_identical:,} of {v.files:,}",
-                "put together again from the topic, byte for byte",
+                "put together again, byte for byte",
             ),
             ("redelivered", f"{v.redelivered:,}", "handed out again by a rebalance; no fault"),
             (
                 "without service",
                 f"{self.without_service_s:.2f} s",
-                f"longest pause of the {killed} partitions that lost their broker",
+                f"longest pause, {killed} partitions of the killed broker",
             ),
             (
-                "pause elsewhere",
+                "elsewhere",
                 f"{self.other_gap_s:.2f} s",
-                f"longest one of the other {len(self.gaps_s) - killed} partitions",
+                f"longest pause of the other {len(self.gaps_s) - killed} partitions",
             ),
             (
                 "speed",

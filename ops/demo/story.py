@@ -63,13 +63,20 @@ class Story:
     """One run over `files`, which `source` describes."""
 
     def __init__(
-        self, files: Mapping[str, bytes], source: str, display: Display, folder: Path
+        self,
+        files: Mapping[str, bytes],
+        source: str,
+        display: Display,
+        *,
+        folder: Path,
+        started_s: float,
     ) -> None:
-        """`folder` is an empty folder for the members' journals."""
+        """`folder` is for the members' journals; `started_s` is the loop's time of the start."""
         self._files = files
         self._source = source
         self._display = display
         self._folder = folder
+        self._started_s = started_s
         self._checker = Checker(files)
         self._record_count = sum(len(self._checker.lines(name)) for name in files)
         self._publication = Publication(TOPIC, PARTITION_COUNT, self._checker)
@@ -82,8 +89,6 @@ class Story:
 
         Raises DemoError when a subscriber ends early or nothing moves for a minute.
         """
-        loop = asyncio.get_running_loop()
-        started_s = loop.time()
         # Otherwise the collector stops us, to look at a million lines, and that looks like a
         # pause of the service.
         gc.freeze()
@@ -104,7 +109,7 @@ class Story:
                 await self._drain(servers, members)
         self._display.say("comparing what arrived with the files")
         members.judge(self._checker)
-        return self._report(loop.time() - started_s)
+        return self._report()
 
     async def _publish(self, cluster: Cluster, members: Members) -> None:
         async with Publisher(
@@ -176,7 +181,7 @@ class Story:
                 await asyncio.sleep(_TICK_S)
         raise DemoError("a partition has no leader: the log's end cannot be told")
 
-    def _report(self, total_s: float) -> Report:
+    def _report(self) -> Report:
         publication = self._publication
         return Report(
             verdict=self._checker.verdict(),
@@ -184,7 +189,7 @@ class Story:
             members=MEMBER_COUNT,
             size=publication.acknowledged_size,
             publish_s=publication.ended_s - publication.started_s,
-            total_s=total_s,
+            total_s=asyncio.get_running_loop().time() - self._started_s,
             killed_bookie=self._killed_bookie,
             killed_broker=self._killed_broker,
             led_by_killed=self._led_by_killed,

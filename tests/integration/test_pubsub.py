@@ -22,8 +22,9 @@ README = Path(str(client.pubsub.__file__)).with_name("README.md")
 def test_the_documented_example_works(cluster: LocalCluster) -> None:
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     (example,) = [block for block in blocks if "asyncio.run" in block]
+    example = example.replace("localhost:9092", cluster.bootstrap_servers)
     done = subprocess.run(
-        [sys.executable, "-c", example.replace("localhost:9092", cluster.bootstrap_servers)],
+        [sys.executable, "-c", example.replace('"greetings"', '"pubsub-greetings"')],
         cwd=ROOT,
         capture_output=True,
         text=True,

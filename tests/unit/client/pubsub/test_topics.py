@@ -1,14 +1,27 @@
-"""Topic administration over a fake aiokafka admin client."""
+"""Topic administration over a fake of aiokafka's client with two brokers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+)
+from aiokafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+)
+from aiokafka.protocol.metadata import MetadataRequest
 
+from client.errors import Outcome
 from client.pubsub import topics as module
 from client.pubsub.errors import (
     BrokerUnreachable,
@@ -32,41 +45,57 @@ def _topic(name: str, leaders: list[int], *, internal: bool = False) -> dict[str
     }
 
 
-class FakeAdmin:
-    """Stands in for AIOKafkaAdminClient; `answers` of metadata are used up, the last one stays."""
+class FakeClient:
+    """Stands in for AIOKafkaClient. A broker's last answer to Metadata stays, earlier ones pass."""
 
-    metadata: list[list[dict[str, Any]]]
+    answers: dict[int, list[list[dict[str, Any]]]]
+    dead: set[int]
+    failure: Exception | None
     create_result: tuple[str, int, str | None]
     config_entries: list[dict[str, Any]] | None
     start_error: Exception | None
+    asked: list[tuple[int, str]]
 
     def __init__(self, **_: Any) -> None:
-        self.created: list[Any] = []
+        brokers = [SimpleNamespace(nodeId=node) for node in self.answers]
+        self.cluster = SimpleNamespace(
+            brokers=lambda: brokers, update_metadata=lambda response: None
+        )
 
-    async def start(self) -> None:
+    async def bootstrap(self) -> None:
         if self.start_error is not None:
             raise self.start_error
 
     async def close(self) -> None:
         pass
 
-    async def create_topics(self, topics: list[Any]) -> Any:
-        self.created += topics
-        return SimpleNamespace(topic_errors=[self.create_result])
-
-    async def delete_topics(self, names: list[str]) -> Any:
-        known = {topic["topic"] for topic in self.metadata[0]}
-        codes = [(name, 0 if name in known else 3) for name in names]
-        return SimpleNamespace(topic_error_codes=codes)
-
-    async def describe_topics(self) -> list[dict[str, Any]]:
-        return self.metadata.pop(0) if len(self.metadata) > 1 else self.metadata[0]
-
-    async def describe_configs(self, _: object) -> list[Any]:
+    async def send(self, node: int, request: Any) -> Any:
+        if node in self.dead:
+            raise NodeNotReadyError
+        if self.failure is not None:
+            raise self.failure
+        self.asked.append((node, type(request).__name__))
+        if isinstance(request, MetadataRequest):
+            return self._metadata(node, request)
+        if isinstance(request, CreateTopicsRequest):
+            return SimpleNamespace(topic_errors=[self.create_result])
+        if isinstance(request, DeleteTopicsRequest):
+            known = {topic["topic"] for topic in self.answers[node][0]}
+            codes = [(name, 0 if name in known else 3) for name in request._topics]
+            return SimpleNamespace(topic_error_codes=codes)
+        assert isinstance(request, DescribeConfigsRequest)
         if self.config_entries is None:
             raise IncompatibleBrokerVersion
         answer = {"resources": [{"config_entries": self.config_entries}]}
-        return [SimpleNamespace(to_object=lambda: answer)]
+        return SimpleNamespace(to_object=lambda: answer)
+
+    def _metadata(self, node: int, request: MetadataRequest) -> Any:
+        assert request._allow_auto_topic_creation is False
+        answers, names = self.answers[node], request._topics
+        topics = answers.pop(0) if names and len(answers) > 1 else answers[0]
+        absent = [{"topic": name, "error_code": 3} for name in names or []]
+        found = [t for t in topics if names is None or t["topic"] in names]
+        return SimpleNamespace(to_object=lambda: {"topics": found or absent})
 
 
 class FakeConsumer:
@@ -89,32 +118,74 @@ class FakeConsumer:
 
 
 @pytest.fixture(autouse=True)
-def admin(monkeypatch: pytest.MonkeyPatch) -> type[FakeAdmin]:
-    FakeAdmin.metadata = [[]]
-    FakeAdmin.create_result = ("t", 0, None)
-    FakeAdmin.config_entries = None
-    FakeAdmin.start_error = None
-    monkeypatch.setattr(module, "AIOKafkaAdminClient", FakeAdmin)
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
+    FakeClient.answers = {0: [[]], 1: [[]]}
+    FakeClient.dead = set()
+    FakeClient.failure = None
+    FakeClient.create_result = ("t", 0, None)
+    FakeClient.config_entries = None
+    FakeClient.start_error = None
+    FakeClient.asked = []
+    monkeypatch.setattr(module, "AIOKafkaClient", FakeClient)
     monkeypatch.setattr(module, "AIOKafkaConsumer", FakeConsumer)
     monkeypatch.setattr(module, "_POLL_S", 0.0)
-    return FakeAdmin
+
+    async def why(_: str) -> str:
+        return "nothing listens at h:1"
+
+    monkeypatch.setattr(module, "why_unreachable", why)
+    return FakeClient
 
 
-async def test_create_returns_when_every_partition_has_a_leader(admin: type[FakeAdmin]) -> None:
-    admin.metadata = [[], [_topic("t", [-1, 1])], [_topic("t", [1, 1])]]
+async def test_create_returns_when_every_broker_shows_every_leader(fake: type[FakeClient]) -> None:
+    fake.answers = {
+        0: [[], [_topic("t", [-1, 1])], [_topic("t", [1, 1])]],
+        1: [[], [], [], [_topic("t", [1, 1])]],
+    }
     async with TopicAdmin("h:1") as topics:
         await topics.create("t", partition_count=2)
-    assert len(admin.metadata) == 1
+    assert [len(answers) for answers in fake.answers.values()] == [1, 1]
 
 
-async def test_create_gives_up_waiting_for_leaders(
-    admin: type[FakeAdmin], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("action", [TopicAdmin.create, TopicAdmin.delete])
+async def test_gives_up_waiting_for_all_brokers(
+    fake: type[FakeClient],
+    monkeypatch: pytest.MonkeyPatch,
+    action: Callable[[TopicAdmin, str], Any],
 ) -> None:
     monkeypatch.setattr(module, "_READY_TIMEOUT_S", 0.01)
-    admin.metadata = [[_topic("t", [-1])]]
+    fake.answers = {0: [[_topic("t", [-1])]], 1: [[]]}
     async with TopicAdmin("h:1") as topics:
-        with pytest.raises(BrokerUnreachable, match="is created, but has no leaders yet"):
-            await topics.create("t")
+        with pytest.raises(BrokerUnreachable, match=r"topic t is \w+, but"):
+            await action(topics, "t")
+
+
+async def test_delete_returns_when_no_broker_shows_it(fake: type[FakeClient]) -> None:
+    there = [_topic("t", [1])]
+    fake.answers = {0: [there, []], 1: [there, there, []]}
+    async with TopicAdmin("h:1") as topics:
+        await topics.delete("t")
+    assert [len(answers) for answers in fake.answers.values()] == [1, 1]
+
+
+async def test_a_dead_broker_is_passed_over(fake: type[FakeClient]) -> None:
+    fake.answers = {0: [[]], 1: [[_topic("t", [1])]]}
+    fake.dead = {0}
+    async with TopicAdmin("h:1") as topics:
+        await topics.create("t")
+        assert [listing.name for listing in await topics.listings()] == ["t"]
+        fake.dead = {0, 1}
+        with pytest.raises(BrokerUnreachable, match="listing topics failed: nothing listens"):
+            await topics.listings()
+
+
+async def test_a_request_that_may_have_arrived_is_not_repeated(fake: type[FakeClient]) -> None:
+    for failure in (KafkaConnectionError("connection lost"), RequestTimedOutError()):
+        fake.failure = failure
+        async with TopicAdmin("h:1") as topics:
+            with pytest.raises(BrokerUnreachable) as caught:
+                await topics.create("t")
+        assert caught.value.outcome is Outcome.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -125,16 +196,16 @@ async def test_create_gives_up_waiting_for_leaders(
     ],
 )
 async def test_create_says_what_the_broker_refused(
-    admin: type[FakeAdmin], code: int, text: str | None, error: type[PubSubError], words: str
+    fake: type[FakeClient], code: int, text: str | None, error: type[PubSubError], words: str
 ) -> None:
-    admin.create_result = ("t", code, text)
+    fake.create_result = ("t", code, text)
     async with TopicAdmin("h:1") as topics:
         with pytest.raises(error, match=words):
             await topics.create("t")
 
 
-async def test_listings_are_sorted(admin: type[FakeAdmin]) -> None:
-    admin.metadata = [[_topic("b", [1, 2]), _topic("__a", [1], internal=True)]]
+async def test_listings_are_sorted(fake: type[FakeClient]) -> None:
+    fake.answers[0] = [[_topic("b", [1, 2]), _topic("__a", [1], internal=True)]]
     async with TopicAdmin("h:1") as topics:
         assert await topics.listings() == [
             TopicListing("__a", 1, True),
@@ -142,8 +213,8 @@ async def test_listings_are_sorted(admin: type[FakeAdmin]) -> None:
         ]
 
 
-async def test_describe_shows_offsets_where_there_is_a_leader(admin: type[FakeAdmin]) -> None:
-    admin.metadata = [[_topic("t", [2, -1])]]
+async def test_describe_shows_offsets_where_there_is_a_leader(fake: type[FakeClient]) -> None:
+    fake.answers[0] = [[_topic("t", [2, -1])]]
     async with TopicAdmin("h:1") as topics:
         topic = await topics.describe("t")
     assert topic.partitions == [
@@ -155,10 +226,10 @@ async def test_describe_shows_offsets_where_there_is_a_leader(admin: type[FakeAd
 
 
 @pytest.mark.parametrize("version", ["config_source", "is_default"])
-async def test_describe_shows_settings_that_differ(admin: type[FakeAdmin], version: str) -> None:
+async def test_describe_shows_settings_that_differ(fake: type[FakeClient], version: str) -> None:
     own, default = (1, 5) if version == "config_source" else (False, True)
-    admin.metadata = [[_topic("t", [1])]]
-    admin.config_entries = [
+    fake.answers[0] = [[_topic("t", [1])]]
+    fake.config_entries = [
         {"config_names": "retention.ms", "config_value": "5", version: own},
         {"config_names": "segment.ms", "config_value": "7", version: default},
     ]
@@ -166,25 +237,19 @@ async def test_describe_shows_settings_that_differ(admin: type[FakeAdmin], versi
         assert (await topics.describe("t")).configs == {"retention.ms": "5"}
 
 
-async def test_describe_and_delete_of_an_absent_topic(admin: type[FakeAdmin]) -> None:
-    admin.metadata = [[_topic("t", [1])]]
+async def test_describe_and_delete_of_an_absent_topic() -> None:
     async with TopicAdmin("h:1") as topics:
         with pytest.raises(TopicNotFound, match="there is no topic u"):
             await topics.describe("u")
         with pytest.raises(TopicNotFound, match="deleting topic u failed"):
             await topics.delete("u")
-        await topics.delete("t")
+        with pytest.raises(InvalidTopic):
+            await topics.describe("a/b")
 
 
-async def test_says_that_nobody_is_there(
-    admin: type[FakeAdmin], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def why(_: str) -> str:
-        return "nothing listens at h:1"
-
-    monkeypatch.setattr(module, "why_unreachable", why)
-    admin.start_error = KafkaConnectionError("x")
-    with pytest.raises(BrokerUnreachable, match="nothing listens"):
+async def test_says_that_nobody_is_there(fake: type[FakeClient]) -> None:
+    fake.start_error = KafkaConnectionError("x")
+    with pytest.raises(BrokerUnreachable, match=r"^nothing listens at h:1$"):
         await TopicAdmin("h:1").start()
     with pytest.raises(PubSubError, match="not started"):
         await TopicAdmin("h:1").listings()
