@@ -124,7 +124,8 @@ def _welcome(config: LocalConfig, cluster: LocalCluster) -> str:
     about = cluster.describe()
     servers = str(about["bootstrap_servers"])
     quire = _own_command()
-    where = "" if servers == BOOTSTRAP_SERVERS else f" --bootstrap-server {servers}"
+    is_default = BOOTSTRAP_SERVERS.endswith(f":{config.kafka_port}")
+    where = "" if is_default else f" --bootstrap-server {servers}"
     return f"""
 Quire is ready: Kafka clients connect to {servers}
 
