@@ -229,6 +229,10 @@ class _Replay:
         return self._resume(LogPosition(number, scan.end), creates_after=None)
 
     def _resume(self, end: LogPosition, creates_after: int | None) -> AppendLog:
+        if creates_after is not None:
+            # A file that has to be made again must not be missed if it is gone next time: the
+            # kill that cut its making short may have come before its name was durable.
+            self._numbers = [number for number in self._numbers if number < end.number]
         return AppendLog(
             end,
             group=self._group + 1,

@@ -127,7 +127,7 @@ class CrashDisk:
             if write.sealed_size is not None:
                 self.truncate(file_name(write.number - 1), write.sealed_size)
             self.volume.create(name)
-            self.volume.sync_names()
+            self.volume.sync_names("log")
         file = self._file(name)
         position = write.position
         try:

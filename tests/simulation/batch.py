@@ -45,7 +45,7 @@ def run(job: Job) -> list[Result]:
     results = []
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
-    logging.disable(logging.NOTSET if job.log else logging.WARNING)
+    logging.disable(logging.NOTSET if job.log else logging.CRITICAL)
     gc.disable()
     gc.freeze()
     try:

@@ -11,6 +11,7 @@ from bookie.config import BookieConfig
 from bookie.errors import StorageError
 from client.errors import ConfigError, MetadataError
 from tests.simulation.disk import DiskTimes, SimDisk
+from tests.simulation.faults import FREE_BYTES_MIN
 from tests.simulation.hosts import Host, SimClock
 from tests.simulation.index import IndexStore, SimIndex
 from tests.simulation.volume import Volume
@@ -57,7 +58,7 @@ class BookieHost:
 
     def power_lost(self) -> None:
         """Lose what was not durable."""
-        self.volume.power_fails_in = -1
+        self.volume.stops_in = -1
         self.volume.power_lost()
         self._index.power_lost()
 
@@ -72,7 +73,7 @@ class BookieHost:
         bookie = Bookie(
             self.config,
             store=world.store.session(),
-            disk=SimDisk(self.volume, self.times),
+            disk=SimDisk(self.volume, self.times, free_bytes_min=FREE_BYTES_MIN),
             index_factory=lambda wipe: SimIndex(self._index, self.volume, wipe=wipe),
             clock=SimClock(world.loop, self.host),
             rng=self._rng(f"bookie {self.host.starts}"),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.simulation.swarm import DiskOptions
     from tests.simulation.volume import SimFile, Volume
 
+from tests.simulation.volume import directory_of
+
 T = TypeVar("T")
 
 _LONGEST_S = 3.0
@@ -55,8 +57,10 @@ class SimDisk:
     moments in the middle of a job that a loop of callbacks never stops at.
     """
 
-    def __init__(self, volume: Volume, times: DiskTimes) -> None:
+    def __init__(self, volume: Volume, times: DiskTimes, *, free_bytes_min: int = 0) -> None:
+        """`free_bytes_min`: see `bookie.config`."""
         self._volume = volume
+        self._free_bytes_min = free_bytes_min
         self._step = volume.step
         self._is_reading_cold = False
         self._times = times
@@ -99,7 +103,7 @@ class SimDisk:
         self._step()
         self._volume.rename(name + ".new", name)
         self._step()
-        self._volume.sync_names()
+        self._volume.sync_names(directory_of(name))
         self._step()
 
     def usage(self) -> Usage:
@@ -182,14 +186,19 @@ class SimDisk:
             if write.creates:
                 if write.sealed_size is not None:
                     self.truncate(file_name(write.number - 1), write.sealed_size)
-                volume.create(name)
+                if name in volume.files:
+                    volume.files[name].truncate(0)
+                else:
+                    volume.create(name)
                 self._step()
-                volume.sync_names()
+                volume.sync_names(directory_of(name))
         except OSError as error:
             self._failed = True
             raise DiskFailed(str(error)) from error
         file = volume.files[name]
         position = write.position
+        if not write.may_use_reserve and volume.free_bytes - write.size < self._free_bytes_min:
+            raise DiskFull("below the free space to keep")
         try:
             for buffer in write.buffers:
                 self._step()

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tests.simulation.volume import Volume
 
 
+FREE_BYTES_MIN = 20_000
+"""What simulated bookies keep back for fences, index and checkpoints."""
+
+
 class World(Protocol):
     """What the nemesis needs to know about a cluster."""
 
@@ -101,7 +105,7 @@ class Nemesis:
                 volume.capacity_bytes = 1 << 40
                 volume.flip_read_p = 0.0
                 volume.fail_syncs = 0
-                volume.power_fails_in = -1
+                volume.stops_in = -1
                 world.calm_disk(host)
             process = host.process
             if process is not None and process.alive and process.paused:
@@ -285,7 +289,8 @@ class Nemesis:
             return False
         host, volume = chosen
         self._note("full disk %s", host.name)
-        volume.capacity_bytes = volume.used_bytes + self._rng.choice((0, 100, 1000, 10_000))
+        left = self._rng.choice((0, 100, 1000, 10_000, FREE_BYTES_MIN, FREE_BYTES_MIN + 3000))
+        volume.capacity_bytes = volume.used_bytes + left
 
         def free() -> None:
             volume.capacity_bytes = 1 << 40
@@ -303,19 +308,25 @@ class Nemesis:
         return True
 
     def _power_loss_in_a_step(self) -> bool:
-        """Let the power of a bookie fail between two elementary disk operations."""
+        return self._stop_in_a_step(power_loss=True)
+
+    def _kill_in_a_step(self) -> bool:
+        return self._stop_in_a_step(power_loss=False)
+
+    def _stop_in_a_step(self, *, power_loss: bool) -> bool:
+        """Let a bookie end between two elementary disk operations."""
         chosen = self._disk()
         if chosen is None:
             return False
         host, volume = chosen
-        self._note("power of %s will fail in a step", host.name)
-        volume.power_fails_in = self._rng.randrange(self._rng.choice((3, 30)))
+        self._note("%s will %s in a step", host.name, "lose power" if power_loss else "be killed")
+        volume.stops_in = self._rng.randrange(self._rng.choice((3, 30)))
 
-        def fail() -> None:
+        def stop() -> None:
             if not self._over:
-                self._kill(host, power_loss=True)
+                self._kill(host, power_loss=power_loss)
 
-        volume.on_power_failure = fail
+        volume.on_stop = stop
         if self._rng.random() < 0.5 and host.running:
             self._kill(host)
         return True

@@ -29,6 +29,10 @@ PROCESS: ContextVar[Process | None] = ContextVar("simulated_process", default=No
 _TASKS_PRUNE_MIN = 64
 
 
+class Stopped(BaseException):
+    """Unwinds the code that was running when its process ended; nobody may catch it."""
+
+
 class Host:
     """A machine: survives its processes, may lose power, has a wall clock of its own."""
 

@@ -26,7 +26,7 @@ from asyncio import events
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.hosts import PROCESS, Host, Process
+from tests.simulation.hosts import PROCESS, Host, Process, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -135,6 +135,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.net: Any = None
         self.driver = Process(None, "driver")
+        self.processes: list[Process] = [self.driver]
+        """All there ever were: the dead must stay referenced."""
         self.failure: Violation | None = None
         self.on_crash: Callable[[Process, dict[str, Any]], None] | None = None
         """Told of every exception that nobody handled; None makes it a violation."""
@@ -273,6 +275,7 @@ class SimLoop(asyncio.BaseEventLoop):
         host.starts += 1
         process = Process(host, f"{label or host.name}#{host.starts}")
         host.process = process
+        self.processes.append(process)
         task = process.context.run(self.create_task, main())
         process.root = task
         task.add_done_callback(lambda done: self._exited(process, done), context=process.context)
@@ -321,7 +324,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Judge an exception that nobody handled."""
         process = PROCESS.get() or self.driver
-        if not process.alive:
+        if not process.alive or isinstance(context.get("exception"), Stopped):
             return
         if self.on_crash is not None:
             self.on_crash(process, context)
@@ -437,6 +440,9 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def dispose(self) -> None:
         """Close the loop and let go of all processes; their coroutines may unwind now."""
+        for process in self.processes:
+            for task in process.tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._heap.clear()
         self._runnable.clear()
         for attribute in ("net", "on_crash"):

@@ -32,6 +32,7 @@ FAULTS = (
     "full disk",
     "failed sync",
     "power loss in a step",
+    "kill in a step",
     "lost index",
     "flipped reads",
     "expire session",

@@ -5,7 +5,7 @@ makes durable what was written before it began. A process' death loses nothing (
 the cache). A power loss keeps the durable content, plus, per file and independently: nothing,
 everything, a torn prefix, or a random subset of the unsynced writes. A failed sync drops the
 dirty pages: later syncs succeed without them, though the cache may still show them. Names made
-since the last directory sync may vanish, in the reverse order of their making.
+since the last sync of their directory may vanish, in the reverse order of their making.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ import errno
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.simulation.hosts import Stopped
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECTOR_BYTES = 512
-
-
-class PowerFailed(BaseException):
-    """Unwinds the code that was running when the power failed; nobody may catch it."""
 
 
 class Write(NamedTuple):
@@ -139,20 +137,20 @@ class Volume:
         self.flip_read_p = 0.0
         self.fail_syncs = 0
         """How many of the next syncs fail with EIO."""
-        self.power_fails_in = -1
-        """After how many steps the power fails; -1 for not at all."""
-        self.on_power_failure: Callable[[], None] = lambda: None
+        self.stops_in = -1
+        """After how many steps the process ends in the middle of what it does; -1 for never."""
+        self.on_stop: Callable[[], None] = lambda: None
         self.on_durable: Callable[[SimFile, list[Write]], None] | None = None
-        self._undo_names: list[Callable[[], None]] = []
-        """Reverts the unsynced name changes, oldest first."""
+        self._undo_names: list[tuple[str, Callable[[], None]]] = []
+        """Unsynced name changes, oldest first: (directory, what reverts it)."""
 
     def step(self) -> None:
-        """Count one elementary operation. Raises PowerFailed when it is the last one."""
-        if self.power_fails_in >= 0:
-            self.power_fails_in -= 1
-            if self.power_fails_in < 0:
-                self.on_power_failure()
-                raise PowerFailed
+        """Count one elementary operation. Raises Stopped when it is the last one."""
+        if self.stops_in >= 0:
+            self.stops_in -= 1
+            if self.stops_in < 0:
+                self.on_stop()
+                raise Stopped
 
     def charge(self, size: int) -> None:
         """Take space. Raises OSError(ENOSPC)."""
@@ -171,7 +169,7 @@ class Volume:
             self.delete(name)
         file = SimFile(self, name)
         self._add(name, file)
-        self._undo_names.append(lambda: self._remove(name))
+        self._undo_names.append((directory_of(name), lambda: self._remove(name)))
         return file
 
     def delete(self, name: str) -> None:
@@ -179,10 +177,11 @@ class Volume:
         if name not in self.files:
             raise FileNotFoundError(errno.ENOENT, "no such simulated file", name)
         file = self._remove(name)
-        self._undo_names.append(lambda: self._add(name, file))
+        self._undo_names.append((directory_of(name), lambda: self._add(name, file)))
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, replacing what had it, in one step."""
+        """Give a file another name in its directory, replacing what had it, in one step."""
+        assert directory_of(old) == directory_of(new)
         replaced = self._remove(new) if new in self.files else None
         file = self._remove(old)
         self._add(new, file)
@@ -193,7 +192,7 @@ class Volume:
             if replaced is not None:
                 self._add(new, replaced)
 
-        self._undo_names.append(undo)
+        self._undo_names.append((directory_of(new), undo))
 
     def _add(self, name: str, file: SimFile) -> None:
         file.name = name
@@ -205,9 +204,9 @@ class Volume:
         self.used_bytes -= len(file.cached)
         return file
 
-    def sync_names(self) -> None:
-        """Make all name changes durable (a directory's fsync)."""
-        self._undo_names.clear()
+    def sync_names(self, directory: str = "") -> None:
+        """Make a directory's name changes durable (its fsync)."""
+        self._undo_names = [undo for undo in self._undo_names if undo[0] != directory]
 
     def take_sync_failure(self) -> bool:
         """Whether the sync under way fails; a planned failure is used up."""
@@ -227,9 +226,11 @@ class Volume:
 
     def power_lost(self) -> None:
         """Lose what was not durable, names first, then content."""
-        keep = self.rng.randrange(len(self._undo_names) + 1)
-        for undo in reversed(self._undo_names[keep:]):
-            undo()
+        for directory in dict.fromkeys(name for name, _ in self._undo_names):
+            undos = [undo for name, undo in self._undo_names if name == directory]
+            keep = self.rng.randrange(len(undos) + 1)
+            for undo in reversed(undos[keep:]):
+                undo()
         self._undo_names.clear()
         for file in self.files.values():
             file.power_lost()
@@ -239,3 +240,8 @@ class Volume:
         self.files.clear()
         self._undo_names.clear()
         self.used_bytes = 0
+
+
+def directory_of(name: str) -> str:
+    """Return the directory part of a file's name; "" for the top."""
+    return name.rpartition("/")[0]
