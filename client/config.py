@@ -343,14 +343,15 @@ def _build(cls: type[C], values: Mapping[str, object], prefix: str) -> C:
 
 
 def _convert(entry: Setting, value: object, source: str) -> object:
+    # A flag or a variable names the setting by itself, a file does not.
+    names_it = source == entry.flag or source.endswith(entry.variable(""))
+    name = source if names_it else f"{entry.key} in {source}"
     try:
         converted = coerce(entry.kind, value)
     except ValueError as error:
         shown = "(hidden)" if entry.secret else repr(value)
-        raise ConfigError(
-            f"{entry.key} must be {phrase(entry.kind)}, but {source} says {shown}"
-        ) from error
-    _check_range(entry, converted, f"{entry.key} (from {source})")
+        raise ConfigError(f"{name} must be {phrase(entry.kind)}, not {shown}") from error
+    _check_range(entry, converted, name)
     return converted
 
 

@@ -186,7 +186,7 @@ def test_mistakes_in_flags_are_one_sentence(tmp_path: Path) -> None:
     cluster = make(tmp_path, flags=["--bookies=none"])
     cluster.launch()
     assert cluster.wait() == 1
-    assert cluster.log() == "quire: Bookies must be a whole number, but --bookies says 'none'.\n"
+    assert cluster.log() == "quire: --bookies must be a whole number, not 'none'.\n"
 
 
 def test_no_java_says_what_to_install(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def test_every_setting_is_an_option_with_its_default() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--bookies", "0"], "quire: Bookies (from --bookies) must be at least 1, not 0.\n"),
-        (["--kafka-port", "x"], "quire: Kafka_port must be a whole number, but --kafka-port says"),
+        (["--bookies", "0"], "quire: --bookies must be at least 1, not 0.\n"),
+        (["--kafka-port", "x"], "quire: --kafka-port must be a whole number, not 'x'.\n"),
     ],
 )
 def test_wrong_values_are_one_sentence(
