@@ -428,6 +428,20 @@ class TestFailedStore:
         driver.join(leader)
         assert driver.group.generation == 3
 
+    def test_nor_does_it_become_the_assignment_of_the_next_one(self) -> None:
+        driver = GroupDriver()
+        (leader,) = driver.stable("a")
+        driver.join(leader)
+        driver.slow_log = True
+        driver.sync(leader, assignments={leader: b"old"})
+        second = driver.join()
+        driver.join(leader)
+        assert driver.joined(second).generation == 3
+        parked = driver.sync(driver.joined(second).member_id)
+        driver.finish_stores()
+        assert driver.reply(parked) is PARKED
+        assert driver.group.state is GroupState.COMPLETING
+
 
 class TestFailOver:
     def test_a_stable_group_goes_on_without_a_rebalance(self) -> None:

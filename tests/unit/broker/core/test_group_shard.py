@@ -409,6 +409,17 @@ class TestExpiry:
         bench.finish()
         assert bench.offset() == 2
 
+    def test_a_group_stays_while_its_first_commit_is_on_its_way(self) -> None:
+        bench = Bench()
+        who = bench.member()
+        bench.perform(bench.shard.leave("g", [Leaving(who.member_id, None)], bench.now)[1])
+        bench.slow = True
+        bench.commit(1)
+        bench.advance(601)
+        assert len(bench.held) == 1
+        bench.finish()
+        assert bench.offset() == 1
+
     def test_a_sweep_is_one_append(self) -> None:
         bench = Bench()
         for group in "abc":
