@@ -126,7 +126,7 @@ class BrokerConfig:
 
     # --- groups
     offsets_topic_partitions: int = setting(
-        50, "Partitions of __consumer_offsets; fixed once it exists.", at_least=1
+        16, "Partitions of __consumer_offsets; fixed once it exists.", at_least=1
     )
     group_session_timeout_min_ms: int = setting(
         6_000, "Shortest session a group member may ask for.", at_least=1
