@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from broker.core.log_limits import SegmentLimits
 from broker.core.retention import expired_count, trimmed_start
@@ -69,7 +69,10 @@ class SegmentChanges:
         self._node = SegmentNode(services.store, topic, index)
         self._lock = asyncio.Lock()
         self._ended = False
-        self._roll_task: asyncio.Task[None] | None = None
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        """Changes under way. They belong to the partition, not to who asked for them: a change
+        that stopped half way would leave a list whose version nobody knows."""
+        self._is_rolling = False
         self._roll_not_before_s = float("-inf")
 
     @property
@@ -85,54 +88,30 @@ class SegmentChanges:
 
     def roll_soon(self) -> None:
         """Roll in the background, unless that is happening already or has just failed."""
-        loop = asyncio.get_running_loop()
-        if self._ended or self._roll_task is not None or loop.time() < self._roll_not_before_s:
+        if self._ended or self._is_rolling:
             return
-        self._roll_task = loop.create_task(self._roll_in_background(), name="roll")
+        if asyncio.get_running_loop().time() >= self._roll_not_before_s:
+            self._is_rolling = True
+            self._start(self._roll())
 
     async def roll(self) -> None:
         """Continue the log in a new ledger.
 
         Raises NotEnoughReplicas (the log goes on in the present one), NotLeader, LeadershipLost.
         """
-        async with self._lock:
-            writer = await self._list_next_ledger()
-            try:
-                self._write.finish_segment()
-                previous = self._write.hold(writer.ledger_id)
-                self.reader.add_own(writer, self._write.active)
-                await self._write.drained()
-                previous_writer = self._write.switch(writer)
-            except LedgerError as error:
-                raise self._lost(f"add failed while rolling: {error!r}") from error
-            await self._seal(previous_writer, previous.facts())
+        await self._finish(self._roll())
 
     async def trim(self, log_start: Offset) -> None:
         """Move the log start up, and drop the segments below it. Raises NotLeader."""
-        async with self._lock:
-            start = max(log_start, self._write.offsets.log_start)
-            ends = [item.end_offset for item in self.segments.segments[:-1]]
-            count = 0
-            if self._write.has_own_snapshot:
-                count = sum(1 for end in ends if end is not None and end <= start)
-            if count or start > self._write.offsets.log_start:
-                await self._trim(count, start)
+        await self._finish(self._trim_to(log_start))
 
     async def trim_expired(self, limits: SegmentLimits, now_ms: int) -> None:
         """Drop the segments that retention allows to go; not now, if a change is under way.
 
         Raises NotLeader.
         """
-        if self._lock.locked():
-            return
-        async with self._lock:
-            if not self._write.has_own_snapshot:
-                return
-            count = expired_count(
-                self.segments, limits, active_bytes=self._write.active.size_bytes, now_ms=now_ms
-            )
-            if count:
-                await self._trim(count, trimmed_start(self.segments, count))
+        if not self._tasks:
+            await self._finish(self._trim_expired(limits, now_ms))
 
     async def confirm(self) -> None:
         """Ask the metadata store whether we still lead. Raises NotLeader if not, or unknown."""
@@ -157,23 +136,77 @@ class SegmentChanges:
     def end(self) -> None:
         """Leadership is over: nothing changes the list from here any more."""
         self._ended = True
-        if self._roll_task is not None and self._roll_task is not asyncio.current_task():
-            self._roll_task.cancel()
+        for task in list(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
 
     async def wait_ended(self) -> None:
-        """Wait for the background roll to be over."""
-        task = self._roll_task
-        if task is not None and task is not asyncio.current_task():
-            await asyncio.wait([task])
+        """Wait until no change is under way any more."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        if tasks:
+            await asyncio.wait(tasks)
 
-    async def _roll_in_background(self) -> None:
+    def _start(self, change: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(change, name=self._name)
+        self._tasks[task] = None
+        task.add_done_callback(self._on_done)
+        return task
+
+    async def _finish(self, change: Coroutine[Any, Any, None]) -> None:
+        """Make a change to its end, even if the caller is cancelled. Raises what it raises."""
+        task = self._start(change)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise LeadershipLost(f"{self._name}: leadership ended")
+        task.result()
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, BrokerError):
+            _LOG.warning("change.failed %s error=%r", self._name, error)
+
+    async def _roll(self) -> None:
+        self._is_rolling = True
         try:
-            await self.roll()
-        except BrokerError as error:
-            _LOG.warning("roll.failed %s error=%r", self._name, error)
+            async with self._lock:
+                await self._roll_locked()
+        except BrokerError:
             self._roll_not_before_s = asyncio.get_running_loop().time() + _RETRY_S
+            raise
         finally:
-            self._roll_task = None
+            self._is_rolling = False
+
+    async def _roll_locked(self) -> None:
+        writer = await self._list_next_ledger()
+        previous_writer = self._write.writer
+        try:
+            facts = await self._switch(writer)
+            await self._seal(previous_writer, facts)
+        except BaseException:
+            previous_writer.abandon()
+            writer.abandon()
+            raise
+
+    async def _trim_to(self, log_start: Offset) -> None:
+        async with self._lock:
+            start = max(log_start, self._write.offsets.log_start)
+            ends = [item.end_offset for item in self.segments.segments[:-1]]
+            count = 0
+            if self._write.has_own_snapshot:
+                count = sum(1 for end in ends if end is not None and end <= start)
+            if count or start > self._write.offsets.log_start:
+                await self._trim(count, start)
+
+    async def _trim_expired(self, limits: SegmentLimits, now_ms: int) -> None:
+        async with self._lock:
+            if not self._write.has_own_snapshot:
+                return
+            count = expired_count(
+                self.segments, limits, active_bytes=self._write.active.size_bytes, now_ms=now_ms
+            )
+            if count:
+                await self._trim(count, trimmed_start(self.segments, count))
 
     async def _list_next_ledger(self) -> Writer:
         self._require_leading()
@@ -192,6 +225,18 @@ class SegmentChanges:
             raise
         _LOG.info("roll.listed %s ledger=%d", self._name, writer.ledger_id)
         return writer
+
+    async def _switch(self, writer: Writer) -> SegmentFacts:
+        """Go on in a listed ledger once the previous one is complete; return its facts."""
+        try:
+            self._write.finish_segment()
+            previous = self._write.hold(writer.ledger_id)
+            self.reader.add_own(writer, self._write.active)
+            await self._write.drained()
+            self._write.switch(writer)
+        except LedgerError as error:
+            raise self._lost(f"add failed while rolling: {error!r}") from error
+        return previous.facts()
 
     async def _discard(self, writer: Writer) -> None:
         """Delete a ledger of ours if it is certain that it is not listed and never will be."""

@@ -148,14 +148,13 @@ class WritePath:
             self._drained = asyncio.get_running_loop().create_future()
             await self._drained
 
-    def switch(self, writer: Writer) -> Writer:
-        """Send what was held to the next ledger; return the previous writer. Raises LedgerError."""
+    def switch(self, writer: Writer) -> None:
+        """Send what was held to the next ledger. Raises LedgerError."""
         assert writer.ledger_id == self.active.ledger_id
-        previous, self.writer = self.writer, writer
+        self.writer = writer
         self.has_own_snapshot = False
         for append in self._queue.release():
             writer.add(append.buffers, self._added)
-        return previous
 
     def end(self, error: LeadershipLost) -> None:
         """Fail everything that is not confirmed: whether it survives is not known."""

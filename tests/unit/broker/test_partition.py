@@ -487,6 +487,27 @@ def test_nothing_is_sent_to_the_next_ledger_before_the_previous_one_is_complete(
     one_partition(scenario)
 
 
+@pytest.mark.parametrize("change", ["roll", "trim"])
+def test_a_change_goes_on_when_its_caller_goes_away(change: str) -> None:
+    """A client that closes its connection in the middle of a request must not stop the log."""
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a")))
+        for cancelled_after in range(12):
+            call = partition.roll() if change == "roll" else partition.delete_records(Offset(1))
+            asking = asyncio.create_task(call)
+            await settle(cancelled_after)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            append = partition.append(batch("x"))
+            async with asyncio.timeout(5):
+                await done(append)
+                await partition.roll()
+            assert partition.is_open
+
+    one_partition(scenario)
+
+
 def test_a_roll_without_bookies_leaves_the_log_as_it_is() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         world.backend.service.fail_next("create", NotEnoughBookies("two are away"))
