@@ -225,25 +225,27 @@ def _decode_member(reader: _Reader, version: int) -> MemberMetadata:
 class _Reader:
     """Takes fields off a buffer; every read is bounds-checked."""
 
+    __slots__ = ("_data", "_position")
+
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
 
     def int16(self) -> int:
         """Read an int16."""
-        return int(_INT16.unpack(self._take(2))[0])
+        return self._number(_INT16)
 
     def int32(self) -> int:
         """Read an int32."""
-        return int(_INT32.unpack(self._take(4))[0])
+        return self._number(_INT32)
 
     def int64(self) -> int:
         """Read an int64."""
-        return int(_INT64.unpack(self._take(8))[0])
+        return self._number(_INT64)
 
     def nullable_string(self) -> str | None:
         """Read a string with an int16 length, -1 being null."""
-        size = self.int16()
+        size = self._number(_INT16)
         if size == -1:
             return None
         try:
@@ -260,12 +262,20 @@ class _Reader:
 
     def blob(self) -> bytes:
         """Read bytes with an int32 length."""
-        return self._take(self.int32())
+        return self._take(self._number(_INT32))
 
     def end(self) -> None:
         """Check that nothing is left."""
         if self._position != len(self._data):
             raise CorruptCoordinatorRecord("bytes after the last field")
+
+    def _number(self, layout: struct.Struct) -> int:
+        try:
+            number: int = layout.unpack_from(self._data, self._position)[0]
+        except struct.error as error:
+            raise CorruptCoordinatorRecord("a number does not fit") from error
+        self._position += layout.size
+        return number
 
     def _take(self, size: int) -> bytes:
         end = self._position + size
