@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from bookie.core.append_log import LogPosition
 from bookie.core.checkpoint import Damage
 from bookie.core.log_format import FILE_HEADER_BYTES, file_name
 from bookie.errors import LogIncomplete
@@ -15,6 +14,7 @@ from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import BookieBox, add, fence, payload_of, read, settle
 from tests.fakes.disk import CrashDisk
+from tests.fakes.index import MemoryIndex
 
 FIRST = file_name(1)
 
@@ -130,13 +130,14 @@ async def test_a_rebuild_that_is_cut_short_begins_again(monkeypatch) -> None:
     box = await filled(log_file_bytes_max=300)
     await box.storage.close()
     box.kill()
+    end = box.checkpoint.start
     box.index_store.is_corrupt = True
     with monkeypatch.context() as patch:
         patch.setattr(CrashDisk, "uncache", lambda self, name: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             box.start()
     # The index may know the end of the log by now, and yet not all that is before it.
-    box.index_store.batches = [((), (), LogPosition(2, FILE_HEADER_BYTES))]
+    box.index_store.batches = [((), (), end)]
     box.start()
     assert await entries(box, 5) == expected(5)
 
@@ -176,6 +177,38 @@ async def test_what_a_start_has_shown_does_not_vanish_later() -> None:
     box.start()
     assert await entries(box, 2) == expected(2)
     assert await box.status(add(7, 2)) is Status.FENCED
+
+
+async def test_a_start_that_loses_power_does_not_take_its_own_haste_for_damage(
+    monkeypatch,
+) -> None:
+    """The index must not learn of bytes that could still vanish."""
+    monkeypatch.setattr("bookie.replay._BATCH_ENTRIES", 1)
+    for seed in range(20):
+        box = BookieBox(seed)
+        await box.call(add(7, 0, b"entry 0"))
+        await settle()
+        box.disk.hold = True
+        for n in range(1, 4):
+            box.send(add(7, n, b"entry %d" % n))
+        await settle()
+        box.disk.write_without_sync()
+        box.kill()
+        write = MemoryIndex.write
+
+        def fail_after(index: MemoryIndex, entries, ledgers, end, write=write) -> None:
+            write(index, entries, ledgers, end)
+            if entries[0][1] == 3:
+                raise OSError("power failure")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryIndex, "write", fail_after)
+            with pytest.raises(OSError, match="power failure"):
+                box.start()
+        box.lose_power()
+        box.start()
+        assert box.checkpoint.damage == ()
+        assert (await entries(box, 1)) == expected(1)
 
 
 async def test_a_file_that_was_being_made_is_made_again(caplog) -> None:
