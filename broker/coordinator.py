@@ -15,9 +15,9 @@ Whoever asks while the log is being read gets CoordinatorLoading. A broker that 
 its metadata session does not answer questions about state, which may be somebody else's by now;
 it still keeps its members' sessions alive.
 
-The log is bounded. After enough bytes a copy of all live state is appended behind the rest,
-group by group, and when it is durable what lies before is deleted. A crash in between leaves a
-longer log and nothing else.
+The log is bounded. After enough bytes, or leaders, a copy of all live state is appended behind
+the rest, group by group, and when it is durable what lies before is deleted. A crash in between
+leaves a longer log and nothing else.
 
 Sources: Kafka's CoordinatorRuntime; KIP-848 on why coordinators replay.
 """
@@ -74,6 +74,9 @@ about 0.1 s of processor time per MiB of single commits."""
 
 COPY_GROWTH: Final = 4
 """The log also has to outgrow the last copy by this factor, so that copying stays cheap."""
+
+COPY_EPOCHS: Final = 16
+"""A log that so many leaders wrote to is copied too: each of them left it a ledger more."""
 
 _COPY_IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
 _RETRY_S_MIN: Final = 0.1
@@ -396,8 +399,10 @@ class Coordinator:
     # --- bounding the log ---------------------------------------------------------------------
 
     def _copy_if_due(self) -> None:
-        due = max(self._copy_bytes_min, COPY_GROWTH * self._copied_bytes)
-        if self._log.bytes_since_copy >= due and self._copying is None:
+        log = self._log
+        grown = log.bytes_since_copy >= max(self._copy_bytes_min, COPY_GROWTH * self._copied_bytes)
+        scattered = self.partition.leader_epoch - log.oldest_epoch >= COPY_EPOCHS
+        if (grown or scattered) and self._copying is None:
             self._copying = asyncio.get_running_loop().create_task(
                 self._copy(), name=f"copy {self._name}"
             )
@@ -411,6 +416,7 @@ class Coordinator:
     async def _copy(self) -> None:
         log, shard = self._log, self._shard
         log.bytes_since_copy = 0
+        log.oldest_epoch = self.partition.leader_epoch
         try:
             # In a segment of its own, the copy lets everything before it go as whole ledgers.
             await self.partition.roll()

@@ -20,7 +20,7 @@ from broker.errors import BrokerError, LeadershipLost, OffsetOutOfRange
 from client.ids import Offset
 from client.wire.kafka.record_builder import Record, build_batch
 from client.wire.kafka.record_builder import records as decode_records
-from client.wire.kafka.records import Buffer, headers
+from client.wire.kafka.records import headers
 
 if TYPE_CHECKING:
     from broker.partition import Append, Partition
@@ -56,6 +56,8 @@ class GroupLog:
         self.partition = partition
         self.bytes_since_copy = 0
         """What a reader would have to read that was not part of the last copy."""
+        self.oldest_epoch = partition.leader_epoch
+        """Leader epoch of the oldest batch that was read: later leaders left a ledger each."""
         self.in_flight_bytes = 0
         self.applied_offset = partition.log_start_offset
         """Everything below was read, or was appended here and is durable."""
@@ -114,7 +116,7 @@ class GroupLog:
             found: list[LogRecord] = []
             for buffer in fetched.buffers:
                 self.bytes_since_copy += len(buffer)
-                found += _decode(buffer, position)
+                found += self._decode(memoryview(buffer), position)
             position = fetched.next_offset
             yield found
         self.applied_offset = self.sent_offset = position
@@ -137,6 +139,16 @@ class GroupLog:
             if not future.done():
                 future.set_exception(error)
         self._waits.clear()
+
+    def _decode(self, buffer: memoryview, first: Offset) -> Iterator[LogRecord]:
+        """Walk the records at or above `first`; the batch that holds it may begin earlier."""
+        for at, header in headers(buffer):
+            self.oldest_epoch = min(self.oldest_epoch, header.leader_epoch)
+            if header.is_control:
+                continue
+            for record in decode_records(buffer[at : at + header.size]):
+                if record.offset >= first:
+                    yield LogRecord(record.key or b"", record.value)
 
     def _on_done(self, _append: Append) -> None:
         while self._in_flight and self._in_flight[0].append.completed:
@@ -185,14 +197,3 @@ def _split(records: Sequence[LogRecord], now_ms: int) -> Iterator[list[Record]]:
         size += more
     if part:
         yield part
-
-
-def _decode(buffer: Buffer, first: Offset) -> Iterator[LogRecord]:
-    """Walk the records at or above `first`; the batch that holds it may begin earlier."""
-    view = memoryview(buffer)
-    for at, header in headers(view):
-        if header.is_control:
-            continue
-        for record in decode_records(view[at : at + header.size]):
-            if record.offset >= first:
-                yield LogRecord(record.key or b"", record.value)

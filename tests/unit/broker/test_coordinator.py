@@ -653,6 +653,21 @@ class TestBoundedLog:
 
         run(scenario())
 
+    def test_a_log_of_many_leaders_is_copied_too(self) -> None:
+        async def scenario() -> None:
+            log = FakeLog()
+            for number in range(20):
+                broker = await Broker(log).active()
+                await asyncio.sleep(1)
+                assert await broker.commit(number) is None
+                broker.lose()
+                assert len(log.batches) <= 17
+            assert log.start > 0
+            last = await Broker(log).active()
+            assert last.offset() == 19
+
+        run(scenario())
+
     def test_a_failed_copy_is_tried_again(self) -> None:
         async def scenario() -> None:
             log = FakeLog()
