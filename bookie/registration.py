@@ -4,9 +4,8 @@
     available/readonly/<id>    serves reads, fences and recovery writes only
 
 A node of an older session of ours (after a crash) is waited out, not deleted: until the server
-expires it, it points to us anyway. When the session expires the bookie registers again. Between
-the two states the new node is made before the old one is deleted, so that the bookie never seems
-gone. This file is the only home of those nodes and of BookieServiceInfo.
+expires it, it points to us anyway. When the session expires the bookie registers again. This file
+is the only home of those nodes and of BookieServiceInfo.
 
 Source: Apache BookKeeper `ZKRegistrationManager`.
 """
@@ -86,16 +85,6 @@ class Registration:
             except (ConnectionLoss, SessionExpired) as error:
                 logger.warning("bookie.register_retry id=%s error=%r", self._bookie_id, error)
                 await asyncio.sleep(_RETRY_S)
-        logger.info("bookie.registered id=%s read_only=%s", self._bookie_id, read_only)
-
-    async def set_read_only(self, read_only: bool) -> None:
-        """Move to the other node, the new one first. Raises MetadataErrors."""
-        old = self._path
-        self.is_read_only = read_only
-        if self._path == old or not self.is_registered:
-            return
-        await self._claim(self._path)
-        await self._delete(old)
         logger.info("bookie.registered id=%s read_only=%s", self._bookie_id, read_only)
 
     async def close(self) -> None:

@@ -18,7 +18,10 @@ def test_every_counter_and_gauge_is_exposed() -> None:
         assert f"quire_bookie_{name}_total {float(value)}" in text
     for name in GAUGES:
         assert f"quire_bookie_{name} 2.5" in text
+    assert 'quire_bookie_sync_seconds_bucket{le="0.0025"} 0.0' in text
     assert 'quire_bookie_sync_seconds_bucket{le="0.005"} 1.0' in text
+    assert 'quire_bookie_sync_seconds_bucket{le="+Inf"} 1.0' in text
+    assert "quire_bookie_sync_seconds_sum 0.003" in text
     assert "quire_bookie_group_seconds_count 0.0" in text
 
 

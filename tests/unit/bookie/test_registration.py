@@ -114,33 +114,9 @@ async def test_a_lost_answer_to_our_own_create_is_recognised(monkeypatch) -> Non
     assert await owner(store, WRITABLE) == store.session_id
 
 
-async def test_moving_to_read_only_and_back_never_leaves_the_bookie_out(monkeypatch) -> None:
-    cluster = MemoryCluster()
-    store = cluster.session()
-    registration = make(store)
-    await registration.register(read_only=False)
-    seen: list[tuple[str, str]] = []
-
-    def note(operation: Operation) -> None:
-        if operation.name in ("create", "delete"):
-            seen.append((operation.name, operation.path))
-
-    cluster.on_request = note
-    await registration.set_read_only(True)
-    await registration.set_read_only(True)
-    await registration.set_read_only(False)
-    assert seen == [
-        ("create", READ_ONLY),
-        ("delete", WRITABLE),
-        ("create", WRITABLE),
-        ("delete", READ_ONLY),
-    ]
-
-
 async def test_a_read_only_bookie_registers_as_such() -> None:
     store = MemoryCluster().session()
     registration = make(store)
-    await registration.set_read_only(True)
     await registration.register(read_only=True)
     assert await owner(store, READ_ONLY) == store.session_id
     assert await owner(store, WRITABLE) is None
