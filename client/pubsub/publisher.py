@@ -43,8 +43,10 @@ Headers = Sequence[tuple[str, bytes]]
 BATCH_SIZE_MAX: Final = 512 * 1024
 """Bytes of one batch: below the broker's default `max.message.bytes` of 1 MiB."""
 
-RECORD_SIZE_MAX: Final = 1024 * 1024
-"""Bytes of one record, key and headers included."""
+REQUEST_SIZE_MAX: Final = 1024 * 1024
+
+RECORD_SIZE_MAX: Final = REQUEST_SIZE_MAX - 1024
+"""Bytes of one record, key and headers included; the rest is for the batch around it."""
 
 _START_TIMEOUT_S: Final = 30.0
 
@@ -101,7 +103,7 @@ class Publisher:
             "enable_idempotence": True,
             "compression_type": compression,
             "max_batch_size": batch_size_max,
-            "max_request_size": RECORD_SIZE_MAX,
+            "max_request_size": REQUEST_SIZE_MAX,
             "linger_ms": 0,
             "request_timeout_ms": request_timeout_ms,
             "retry_backoff_ms": retry_backoff_ms,
@@ -233,7 +235,7 @@ class Publisher:
         timestamp_ms: int | None,
     ) -> asyncio.Future[RecordMetadata]:
         producer = self._running()
-        _check_size(key, value)
+        _check_size(key, value, headers)
         try:
             if topic not in self._known_topics:
                 await self._learn(topic)
@@ -272,10 +274,12 @@ class Publisher:
             raise failure
 
 
-def _check_size(key: bytes | None, value: bytes | None) -> None:
+def _check_size(key: bytes | None, value: bytes | None, headers: Headers) -> None:
     if key is None and value is None:
         raise ValueError("a record needs a key or a value")
     size = len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += len(name) + len(content)
     if size > RECORD_SIZE_MAX:
         raise RecordTooLarge(
             f"a record of {size:,} bytes is larger than the limit of {RECORD_SIZE_MAX:,} bytes"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import click
 
-from client.errors import LedgerError, NoSuchLedger, QuireError
+from client.errors import LedgerError, MetadataError, NoSuchLedger, QuireError
 from client.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.client import LedgerClient
@@ -24,6 +24,7 @@ from ops.cli.console import count, json_option, print_json, print_table, run, sa
 from ops.ledger_map import LedgerPlace, find, places
 
 _ZOOKEEPER = "localhost:2181"
+_START_TIMEOUT_MS = 5_000
 _TAIL_TIMEOUT_S = 5.0
 
 zookeeper_option = click.option(
@@ -134,9 +135,15 @@ class _WallClock:
 
 @asynccontextmanager
 async def _open_store(hosts: str) -> AsyncIterator[MetadataStore]:
-    store = ZooKeeperStore(hosts)
+    store = ZooKeeperStore(hosts, start_timeout_ms=_START_TIMEOUT_MS)
     try:
-        await store.start()
+        try:
+            await store.start()
+        except MetadataError as error:
+            raise QuireError(
+                f"{error}. Start a cluster with `quire up`, or give the address with "
+                "--zookeeper HOST:PORT"
+            ) from error
         yield store
     finally:
         await store.close()

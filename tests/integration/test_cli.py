@@ -234,7 +234,15 @@ def test_errors_are_one_sentence_that_says_what_to_do(shell: Shell) -> None:
             f"quire: Nothing listens at localhost:{port}. Start a cluster with `quire up`, "
             "or give its address with --bootstrap-server HOST:PORT."
         )
+    assert shell.fails(f"quire ledger list --zookeeper localhost:{port}") == (
+        f"quire: No ZooKeeper server answers at localhost:{port} (waited 5 s). Start a cluster "
+        "with `quire up`, or give the address with --zookeeper HOST:PORT."
+    )
     assert "`quire topic create`" in shell.fails("quire consume cli-no-such-topic")
+    (shell.folder / "large").write_bytes(bytes(1_048_000))
+    assert shell.fails("quire produce cli-errors large") == (
+        "quire: A record of 1,048,000 bytes is larger than the limit of 1,047,552 bytes."
+    )
     assert "host:port" in shell.fails("quire topic list --bootstrap-server localhost:x")
     sentence = shell.fails("quire produce cli-errors --key-separator :", "a:1\nb2\n")
     assert "line 2" in sentence
