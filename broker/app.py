@@ -25,6 +25,7 @@ from broker.endpoints import registered_host
 from broker.groups import Groups
 from broker.handlers.registry import handlers
 from broker.lease import SessionLease
+from broker.ledger_sweep import LedgerSweep
 from broker.ledgers import Ledgers
 from broker.log_services import LogServices
 from broker.maintenance import Maintenance
@@ -108,6 +109,7 @@ class Broker:
         self._peers = Peers(store, self.cluster, config.node_id)
         changes = TopicChanges(store, clock, rng)
         self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
+        self._sweep = LedgerSweep(store, ledgers, self.cluster, config.node_id)
         self._registration: Registration | None = None
         self._add_gauges(log_services.cache)
 
@@ -164,6 +166,7 @@ class Broker:
         self._maintenance.start()
         self._peers.start()
         self._cleaner.start()
+        self._sweep.start()
         log.info(
             "broker.serving id=%d port=%d cluster=%s",
             config.node_id, self.port, self.cluster.cluster_id,
@@ -184,6 +187,7 @@ class Broker:
             await self._registration.close()
         await self._peers.close()
         await self._cleaner.close()
+        await self._sweep.close()
         await self._maintenance.close()
         await self._server.close()
         self.services.deadlines.close()

@@ -14,6 +14,7 @@ applications are not touched.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -78,7 +79,8 @@ class LedgerSweep:
         async for ledger_id in self._ledgers.ledgers():
             if ledger_id not in listed and await self._is_orphan(ledger_id):
                 _LOG.info("sweep.orphan ledger=%d", ledger_id)
-                await self._ledgers.delete(ledger_id)
+                with contextlib.suppress(NoSuchLedger):
+                    await self._ledgers.delete(ledger_id)
                 deleted.append(ledger_id)
         return deleted
 
