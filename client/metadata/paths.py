@@ -4,6 +4,7 @@ Two trees share one ZooKeeper: BookKeeper's own (root `/ledgers`, layout fixed b
 BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `/quire`).
 
     /ledgers/LAYOUT, INSTANCEID, available/…, cookies/…, idgen/…, 00/0000/L0000 …
+    /ledgers/underreplication/ledgers/…          ledgers that lack copies
     /quire/cluster_id                            text, made once
     /quire/brokers/<id>                          ephemeral, JSON BrokerInfo
     /quire/topics/<name>                         JSON TopicInfo (topic id, partitions, configs)
@@ -100,6 +101,23 @@ def cookies(root: str = LEDGERS_ROOT) -> str:
 def cookie(bookie_id: BookieId, root: str = LEDGERS_ROOT) -> str:
     """Cookie of one bookie."""
     return f"{root}/cookies/{bookie_id}"
+
+
+def under_replication(root: str = LEDGERS_ROOT) -> str:
+    """Directory of everything auto recovery keeps."""
+    return f"{root}/underreplication"
+
+
+def under_replicated_ledgers(root: str = LEDGERS_ROOT) -> str:
+    """Directory tree of the marks of ledgers that lack copies."""
+    return f"{under_replication(root)}/ledgers"
+
+
+def under_replicated_ledger(ledger_id: LedgerId, root: str = LEDGERS_ROOT) -> str:
+    """Mark of one ledger that lacks copies: four levels of hex digits, then the decimal id."""
+    digits = f"{ledger_id:016x}"
+    parts = "/".join(digits[at : at + 4] for at in range(0, 16, 4))
+    return f"{under_replicated_ledgers(root)}/{parts}/urL{ledger_id:010d}"
 
 
 def ledger_id_prefix(root: str = LEDGERS_ROOT) -> str:
