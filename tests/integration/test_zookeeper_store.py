@@ -131,6 +131,7 @@ async def test_closing_while_the_server_is_gone_ends_soon(tmp_path: Path) -> Non
     await asyncio.to_thread(server.kill)
     async with asyncio.timeout(10):
         await store.close()
+    assert (store.session_id, store.state) == (0, SessionState.EXPIRED)
 
 
 async def test_a_cluster_is_made_once(lab: ZooKeeperLab) -> None:
