@@ -28,6 +28,7 @@ from ops.cli.console import (
     size,
 )
 
+_SILENCE_S: Final = 10.0
 _CHUNK_SIZE: Final = 256 * 1024
 _STDIN: Final = "-"
 
@@ -77,6 +78,7 @@ def produce(
     async def work() -> None:
         separator = None if key_separator is None else lines.separator(key_separator)
         async with Publisher(bootstrap_servers, client_id="quire-produce") as publisher:
+            watch = asyncio.create_task(publication.watch(publisher))
             try:
                 with publication.progress(files):
                     for name in files or (_STDIN,):
@@ -85,6 +87,8 @@ def produce(
             except lines.LineError as error:
                 await publisher.flush()
                 raise publication.stopped_by(error) from error
+            finally:
+                watch.cancel()
         publication.summarise(as_json)
 
     run(work())
@@ -123,6 +127,15 @@ class _Publication:
         )
         self._bar.add_task("", total=None, records=0, acknowledged=0, rate="0 bytes")
         return self._bar
+
+    async def watch(self, publisher: Publisher) -> None:
+        """Tell people when nothing is acknowledged any more: it may be waiting for brokers."""
+        while True:
+            acknowledged = self._acknowledged
+            await asyncio.sleep(_SILENCE_S)
+            if publisher.unacknowledged and self._acknowledged == acknowledged:
+                waiting = count(publisher.unacknowledged, "record")
+                say(f"No broker has stored anything for {_SILENCE_S:g} s; {waiting} on the way.")
 
     async def publish_file(
         self, publisher: Publisher, name: str, key_separator: bytes | None
