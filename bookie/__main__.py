@@ -80,7 +80,6 @@ async def _run(config: BookieConfig) -> int:
         reader_threads=config.reader_threads,
     )
     store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
-    await store.start()
     bookie = Bookie(
         config,
         store=store,
@@ -91,16 +90,15 @@ async def _run(config: BookieConfig) -> int:
         loop=loop,
     )
     stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
-    starting: asyncio.Future[Any] = loop.create_task(bookie.start())
+    starting: asyncio.Future[Any] = loop.create_task(_start(store, bookie))
     try:
-        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        ends: list[asyncio.Future[Any]] = [bookie.failed, stopping]
+        await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
             logger.info("bookie.serving id=%s port=%d", bookie.bookie_id, bookie.port)
-            ended: list[asyncio.Future[Any]] = [bookie.failed, stopping]
-            await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
-        else:
-            starting.cancel()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
         if bookie.failed.done():
             # What is on the disk is unknown, and its threads may never return.
             logger.error("bookie.failed %s", bookie.failed.exception())
@@ -112,6 +110,11 @@ async def _run(config: BookieConfig) -> int:
         await store.close()
     logger.info("bookie.stopped id=%s", bookie.bookie_id)
     return 0
+
+
+async def _start(store: ZooKeeperStore, bookie: Bookie) -> None:
+    await store.start()
+    await bookie.start()
 
 
 if __name__ == "__main__":

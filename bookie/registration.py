@@ -32,6 +32,7 @@ from client.wire.bookkeeper import protobuf
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.5
+_CLOSE_TIMEOUT_S: Final = 2.0
 
 
 def service_info(host: str, port: int, admin_port: int | None) -> bytes:
@@ -95,8 +96,9 @@ class Registration:
         if self.is_registered:
             self.is_registered = False
             try:
-                await self._delete(self._path)
-            except MetadataError as error:
+                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                    await self._delete(self._path)
+            except (MetadataError, TimeoutError) as error:
                 logger.warning("bookie.not_deregistered id=%s error=%r", self._bookie_id, error)
 
     @property

@@ -134,6 +134,18 @@ async def test_close_survives_a_metadata_store_that_is_away(monkeypatch) -> None
     await other.close()
 
 
+async def test_close_does_not_wait_for_a_metadata_store_without_end(monkeypatch) -> None:
+    monkeypatch.setattr("bookie.registration._CLOSE_TIMEOUT_S", 0.01)
+    cluster = MemoryCluster()
+    store = cluster.session()
+    registration = make(store)
+    await registration.register(read_only=False)
+    cluster.suspend(store)
+    async with asyncio.timeout(5):
+        await registration.close()
+    assert not registration.is_registered
+
+
 async def test_an_expiry_after_close_registers_nothing() -> None:
     cluster = MemoryCluster()
     store = cluster.session()
