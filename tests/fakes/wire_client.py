@@ -1,7 +1,7 @@
 """A Kafka client for tests that sends exactly what it is told to.
 
-Requests are given as plain fields (what is left out is empty) and encoded by Quire's encoder from kio's request
-classes; answers are read by kio. `send_raw` sends any bytes at all.
+Requests are given as plain fields (what is left out is empty) and encoded by Quire's encoder
+from kio's request classes; answers are read by kio. `send_raw` sends any bytes at all.
 """
 
 from __future__ import annotations
