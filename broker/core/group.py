@@ -31,11 +31,10 @@ from broker.core.group_machine import (
     EMPTY,
     PREPARING,
     STABLE,
-    AssignmentStore,
     GroupMachine,
-    StaticStore,
 )
 from broker.core.group_members import Member
+from broker.core.group_stores import AssignmentStore, StaticStore
 from broker.core.group_types import (
     NO_GENERATION,
     NO_MEMBER,

@@ -25,10 +25,11 @@ Sources: Kafka's ClassicGroup and GroupMetadataManager; KIP-62, KIP-345, KIP-814
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-from broker.core.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
+from broker.core.consumer_protocol import PROTOCOL_TYPE
 from broker.core.group_members import Member, Membership
+from broker.core.group_stores import AssignmentStore, EmptyStore, PendingStore, StaticStore
 from broker.core.group_types import (
     Event,
     GroupConfig,
@@ -36,7 +37,6 @@ from broker.core.group_types import (
     GroupEffects,
     GroupMetadata,
     GroupState,
-    JoinedMember,
     JoinReply,
     Now,
     Reply,
@@ -63,30 +63,6 @@ TRANSITIONS: Final = {
 
 REWAIT_MS_MIN: Final = 1_000
 """Shortest further wait for a rebalance that nobody joined; keeps odd timeouts from spinning."""
-
-
-class AssignmentStore(NamedTuple):
-    """The leader's assignment of a generation is on its way into the log."""
-
-    generation: int
-
-
-class StaticStore(NamedTuple):
-    """A static member's new id is on its way into the log."""
-
-    generation: int
-    member_id: str
-    old_member_id: str
-    old_leader: str | None
-    can_skip_assignment: bool
-    token: Token
-
-
-class EmptyStore(NamedTuple):
-    """The end of the last generation is on its way into the log; nobody waits for it."""
-
-
-PendingStore = AssignmentStore | StaticStore | EmptyStore
 
 
 class GroupMachine:
@@ -224,13 +200,7 @@ class GroupMachine:
         """Return the topics that members consume; None if that cannot be known."""
         if self.protocol_type != PROTOCOL_TYPE:
             return None
-        topics: set[str] = set()
-        for member in self.members:
-            names = subscribed_topics(member.metadata(self.protocol))
-            if names is None:
-                return None
-            topics.update(names)
-        return frozenset(topics)
+        return self.members.subscribed_topics(self.protocol)
 
     def check(self) -> None:
         """Assert the invariants of states, deadlines and parked requests."""
@@ -334,12 +304,7 @@ class GroupMachine:
     def _join_reply(self, member: Member) -> JoinReply:
         leader = self.members.leader
         assert leader is not None
-        shown: tuple[JoinedMember, ...] = ()
-        if leader == member.member_id:
-            shown = tuple(
-                JoinedMember(one.member_id, one.instance_id, one.metadata(self.protocol))
-                for one in self.members
-            )
+        shown = self.members.shown(self.protocol) if leader == member.member_id else ()
         return JoinReply(
             member.member_id, self.generation, self.protocol_type, self.protocol, leader, shown
         )
@@ -382,10 +347,7 @@ class GroupMachine:
             protocol=self.protocol,
             leader=self.members.leader,
             state_since_ms=now.ms,
-            members=tuple(
-                one.stored(self.protocol, assignments.get(one.member_id, b""))
-                for one in self.members
-            ),
+            members=self.members.stored(self.protocol, assignments),
         )
 
     def _store(self, metadata: GroupMetadata, store: PendingStore) -> None:

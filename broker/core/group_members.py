@@ -14,9 +14,10 @@ Source: Kafka's ClassicGroup and ClassicGroupMember; KIP-345 for static members.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from broker.core.group_types import Join, MemberMetadata, Token
+from broker.core.consumer_protocol import subscribed_topics
+from broker.core.group_types import Join, JoinedMember, MemberMetadata, Token
 
 
 class Member:
@@ -190,6 +191,28 @@ class Membership:
     def rebalance_timeout_ms(self) -> int:
         """Return how long a rebalance waits: the longest that any member asked for."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def shown(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+        """Return the members as the leader gets to see them."""
+        return tuple(
+            JoinedMember(one.member_id, one.instance_id, one.metadata(protocol)) for one in self
+        )
+
+    def stored(
+        self, protocol: str | None, assignments: Mapping[str, bytes]
+    ) -> tuple[MemberMetadata, ...]:
+        """Return the members as the log keeps them; who has no assignment gets b""."""
+        return tuple(one.stored(protocol, assignments.get(one.member_id, b"")) for one in self)
+
+    def subscribed_topics(self, protocol: str | None) -> frozenset[str] | None:
+        """Return the topics in the members' subscriptions; None if one is not understood."""
+        topics: set[str] = set()
+        for member in self:
+            names = subscribed_topics(member.metadata(protocol))
+            if names is None:
+                return None
+            topics.update(names)
+        return frozenset(topics)
 
     def all_joined(self) -> bool:
         """Whether every member waits for its join answer."""

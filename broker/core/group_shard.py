@@ -21,9 +21,7 @@ Source: Kafka's GroupCoordinatorShard, OffsetMetadataManager.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from broker.core.consumer_protocol import PROTOCOL_TYPE
 from broker.core.group import Group
@@ -52,6 +50,7 @@ from broker.core.group_types import (
     Ticket,
     Token,
 )
+from broker.core.offset_changes import OffsetChanges, Outcomes
 from broker.core.offset_records import (
     GroupEntry,
     OffsetEntry,
@@ -60,6 +59,7 @@ from broker.core.offset_records import (
     group_record,
     offset_record,
 )
+from broker.core.wakes import Wakes
 from broker.errors import (
     BrokerError,
     GroupError,
@@ -72,26 +72,7 @@ from broker.errors import (
     UnknownMember,
 )
 
-Outcomes = tuple[BrokerError | None, ...]
-"""One outcome per item of a request, in the request's order; None is success."""
-
-
-class _GroupStore(NamedTuple):
-    """A group's metadata is being appended."""
-
-    group_id: str
-
-
-class _Change(NamedTuple):
-    """Offsets are being written or removed; groups in `dead` go with them."""
-
-    keys: dict[str, list[TopicPartition]]
-    dead: tuple[str, ...]
-    token: Token | None
-    outcomes: Outcomes
-
-
-_Pending = _GroupStore | _Change
+__all__ = ["GroupShard", "Outcomes"]
 
 
 class GroupShard:
@@ -102,11 +83,10 @@ class GroupShard:
         self._config = config
         self._new_member_id = new_member_id
         self._groups: dict[str, Group] = {}
-        self._offsets: dict[str, GroupOffsets] = {}
-        self._pending: dict[Ticket, _Pending] = {}
+        self._offsets = OffsetChanges(self._new_ticket)
+        self._stores: dict[Ticket, str] = {}  # whose metadata is on its way into the log
         self._last_ticket = 0
-        self._wakes: list[tuple[float, str]] = []  # heap; entries not in _wake_of are stale
-        self._wake_of: dict[str, float] = {}
+        self._wakes = Wakes()
         self._sweep_s: float | None = None
 
     # --- the log ------------------------------------------------------------------------------
@@ -115,17 +95,14 @@ class GroupShard:
         """Apply a durable record. Raises CorruptCoordinatorRecord."""
         entry = decode(record.key, record.value)
         if isinstance(entry, OffsetEntry):
-            offsets = self._offsets_of(entry.group_id)
-            offsets.replay(entry.topic, entry.partition, entry.committed)
-            if not offsets:
-                del self._offsets[entry.group_id]
+            self._offsets.replay(entry)
         elif isinstance(entry, GroupEntry):
             self._group_of(entry.group_id).replay(entry.metadata)
 
     def loaded(self, now: Now) -> ShardEffects:
         """Go live after the log was replayed to its end."""
         effects: list[ShardEffect] = []
-        for group_id in list(self._offsets):
+        for group_id in self._offsets:
             self._group_of(group_id)
         for group_id, group in list(self._groups.items()):
             effects += self._pass_on(group_id, group.restore(now))
@@ -134,38 +111,34 @@ class GroupShard:
 
     def on_stored(self, ticket: Ticket, now: Now) -> ShardEffects:
         """Go on after the records of an Append were replayed."""
-        pending = self._pending.pop(ticket)
-        if isinstance(pending, _GroupStore):
-            group = self._groups[pending.group_id]
-            return self._pass_on(pending.group_id, group.on_stored(ticket, now))
-        for group_id in pending.dead:
-            self._forget(group_id)
-        self._settle(pending)
-        return () if pending.token is None else (Reply(pending.token, pending.outcomes),)
+        group_id = self._stores.pop(ticket, None)
+        if group_id is not None:
+            return self._pass_on(group_id, self._groups[group_id].on_stored(ticket, now))
+        change = self._offsets.settle(ticket)
+        for dead in change.dead:
+            self._forget(dead)
+        self._note_all(change.keys)
+        return change.replies()
 
     def on_store_failed(self, ticket: Ticket, error: BrokerError, now: Now) -> ShardEffects:
         """Go on after the log refused an Append: nothing of it is durable."""
-        pending = self._pending.pop(ticket)
-        if isinstance(pending, _GroupStore):
-            group = self._groups[pending.group_id]
-            effects = group.on_store_failed(ticket, error, now)
-            return self._pass_on(pending.group_id, effects)
-        for group_id in pending.dead:
-            self._groups[group_id].revive(now)
-        self._settle(pending)
-        return () if pending.token is None else (Reply(pending.token, error),)
+        group_id = self._stores.pop(ticket, None)
+        if group_id is not None:
+            effects = self._groups[group_id].on_store_failed(ticket, error, now)
+            return self._pass_on(group_id, effects)
+        change = self._offsets.settle(ticket)
+        for dead in change.dead:
+            self._groups[dead].revive(now)
+        self._note_all(change.keys)
+        return change.replies(error)
 
     def unload(self, error: BrokerError) -> ShardEffects:
         """Answer everything that waits: this broker no longer coordinates these groups."""
         effects: list[ShardEffect] = []
         for group_id, group in list(self._groups.items()):
             effects += self._pass_on(group_id, group.unload(error))
-        effects += (
-            Reply(pending.token, error)
-            for pending in self._pending.values()
-            if isinstance(pending, _Change) and pending.token is not None
-        )
-        self._pending.clear()
+        effects += self._offsets.give_up(error)
+        self._stores.clear()
         return effects
 
     # --- membership ---------------------------------------------------------------------------
@@ -246,11 +219,11 @@ class GroupShard:
         if not records:
             return (Reply(token, tuple(outcomes)),)
         self._group_of(commit.group_id)
-        return self._change({commit.group_id: keys}, records, token, tuple(outcomes))
+        return self._offsets.write({commit.group_id: keys}, records, token, tuple(outcomes))
 
     def committed(self, group_id: str) -> GroupOffsets:
         """Return the durable offsets of a group; empty for one that does not exist."""
-        return self._offsets.get(group_id) or GroupOffsets()
+        return self._offsets.of(group_id)
 
     def delete_offsets(
         self, group_id: str, keys: Sequence[TopicPartition], token: Token
@@ -272,18 +245,19 @@ class GroupShard:
         gone = [
             key for key, error in zip(keys, outcomes, strict=True) if error is None and key in known
         ]
-        return self._remove({group_id: gone}, (), token, outcomes)
+        return self._offsets.remove({group_id: gone}, token, outcomes)
 
     def delete_topic(self, topic: str, *, before_ms: int | None = None) -> ShardEffects:
         """Remove a topic's offsets: all, or with `before_ms` those committed earlier."""
         gone: dict[str, list[TopicPartition]] = {}
-        for group_id, offsets in self._offsets.items():
+        for group_id in self._offsets:
+            offsets = self.committed(group_id)
             keys = offsets.keys(topic)
             if before_ms is not None:
                 keys = [key for key in keys if offsets.is_older(key, before_ms)]
             if keys:
                 gone[group_id] = keys
-        return self._remove(gone, (), None, ()) if gone else ()
+        return self._offsets.remove(gone, None, ())
 
     # --- groups -------------------------------------------------------------------------------
 
@@ -318,25 +292,20 @@ class GroupShard:
                 outcomes.append(None)
                 dead.append(group_id)
         gone = {group_id: self.committed(group_id).keys() for group_id in dead}
-        return self._remove(gone, tuple(dead), token, tuple(outcomes))
+        return self._offsets.remove(gone, token, tuple(outcomes), dead=tuple(dead))
 
     # --- time ---------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
         """Return when `on_deadline` wants to be called; perhaps early, never late."""
-        if not self._wakes:
-            return self._sweep_s
-        first = self._wakes[0][0]
-        return first if self._sweep_s is None else min(first, self._sweep_s)
+        deadlines = (self._wakes.first(), self._sweep_s)
+        return min((at_s for at_s in deadlines if at_s is not None), default=None)
 
     def on_deadline(self, now: Now) -> ShardEffects:
         """Do what is due in all groups."""
         effects: list[ShardEffect] = []
-        while self._wakes and self._wakes[0][0] <= now.s:
-            at_s, group_id = heapq.heappop(self._wakes)
-            if self._wake_of.get(group_id) == at_s:
-                del self._wake_of[group_id]
-                effects += self._pass_on(group_id, self._groups[group_id].on_deadline(now))
+        while (group_id := self._wakes.pop_due(now.s)) is not None:
+            effects += self._pass_on(group_id, self._groups[group_id].on_deadline(now))
         if self._sweep_s is not None and self._sweep_s <= now.s:
             self._sweep_s = now.s + self._config.offsets_check_interval_ms / 1000
             effects += self._sweep(now)
@@ -366,12 +335,9 @@ class GroupShard:
 
     def check(self) -> None:
         """Assert the invariants of all groups and of the deadline order."""
-        for group_id, group in self._groups.items():
+        for group in self._groups.values():
             group.check()
-            at_s = group.next_deadline()
-            assert at_s is None or self._wake_of[group_id] <= at_s
-        assert all(group_id in self._groups for group_id in self._wake_of)
-        assert all((at_s, group_id) in self._wakes for group_id, at_s in self._wake_of.items())
+        self._wakes.check({name: group.next_deadline() for name, group in self._groups.items()})
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -385,9 +351,6 @@ class GroupShard:
                 new_ticket=self._new_ticket,
             )
         return group
-
-    def _offsets_of(self, group_id: str) -> GroupOffsets:
-        return self._offsets.setdefault(group_id, GroupOffsets())
 
     def _member_group(self, group_id: str, member_id: str) -> Group:
         group = self._groups.get(group_id)
@@ -404,7 +367,7 @@ class GroupShard:
         passed: list[ShardEffect] = []
         for effect in effects:
             if isinstance(effect, Store):
-                self._pending[effect.ticket] = _GroupStore(group_id)
+                self._stores[effect.ticket] = group_id
                 record = group_record(group_id, effect.metadata)
                 passed.append(Append(effect.ticket, (record,)))
             else:
@@ -413,60 +376,21 @@ class GroupShard:
         return passed
 
     def _note(self, group_id: str) -> None:
-        """Forget a group that holds nothing, or make sure that its deadline is in the heap."""
+        """Forget a group that holds nothing, or make sure that it is woken in time."""
         group = self._groups[group_id]
-        if group.forgettable() and not self._offsets.get(group_id):
+        if group.forgettable() and not self.committed(group_id):
             self._forget(group_id)
-            return
-        at_s = group.next_deadline()
-        if at_s is not None and at_s < self._wake_of.get(group_id, float("inf")):
-            self._wake_of[group_id] = at_s
-            heapq.heappush(self._wakes, (at_s, group_id))
+        else:
+            self._wakes.note(group_id, group.next_deadline())
+
+    def _note_all(self, group_ids: Iterable[str]) -> None:
+        for group_id in group_ids:
+            if group_id in self._groups:
+                self._note(group_id)
 
     def _forget(self, group_id: str) -> None:
         del self._groups[group_id]
-        self._wake_of.pop(group_id, None)
-
-    def _remove(
-        self,
-        keys: dict[str, list[TopicPartition]],
-        dead: tuple[str, ...],
-        token: Token | None,
-        outcomes: Outcomes,
-    ) -> ShardEffects:
-        """Write tombstones for offsets, and for the groups in `dead`."""
-        records = [
-            offset_record(group_id, key.topic, key.partition, None)
-            for group_id, gone in keys.items()
-            for key in gone
-        ]
-        records += (group_record(group_id, None) for group_id in dead)
-        if not records:
-            return () if token is None else (Reply(token, outcomes),)
-        return self._change(keys, records, token, outcomes, dead=dead)
-
-    def _change(
-        self,
-        keys: dict[str, list[TopicPartition]],
-        records: Iterable[LogRecord],
-        token: Token | None,
-        outcomes: Outcomes,
-        *,
-        dead: tuple[str, ...] = (),
-    ) -> ShardEffects:
-        for group_id, gone in keys.items():
-            self._offsets_of(group_id).sent(gone)
-        ticket = self._new_ticket()
-        self._pending[ticket] = _Change(keys, dead, token, outcomes)
-        return (Append(ticket, tuple(records)),)
-
-    def _settle(self, change: _Change) -> None:
-        for group_id, keys in change.keys.items():
-            self._offsets_of(group_id).settled(keys)
-            if not self._offsets[group_id]:
-                del self._offsets[group_id]
-            if group_id in self._groups:
-                self._note(group_id)
+        self._wakes.forget(group_id)
 
     def _sweep(self, now: Now) -> ShardEffects:
         """Remove expired offsets, and groups that have nothing left."""
@@ -486,7 +410,7 @@ class GroupShard:
             if unused and len(gone) == len(offsets.keys()):
                 group.mark_dead(now)
                 dead.append(group_id)
-        return self._remove(keys, tuple(dead), None, ())
+        return self._offsets.remove(keys, None, (), dead=tuple(dead))
 
 
 def _check_texts(request: Join) -> None:
