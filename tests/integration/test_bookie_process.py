@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from client.wire.bookkeeper.messages import Request, Status
 from ops.child import LEASH
 from ops.ports import pick_free
 from tests.fakes.bookie_box import add, fence, payload_of, read
-from tests.integration.cluster import ROOT, RealZooKeeper
+from tests.integration.cluster import ROOT, RealZooKeeper, wait_until
 
 IN_FLIGHT = 200
 
@@ -101,6 +102,13 @@ class BookieProcess:
                     assert self.process is not None
                     assert self.process.poll() is None, self.log_path.read_text()
                     await asyncio.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        url = f"http://127.0.0.1:{self.admin_port}/api/v1/bookie/is_ready"
+        try:
+            return urllib.request.urlopen(url, timeout=5).status == 200
+        except urllib.error.HTTPError:
+            return False
 
     async def exit_code(self) -> int:
         assert self.process is not None
@@ -189,9 +197,7 @@ async def test_stops_gracefully(bookie: BookieProcess, store: ZooKeeperStore) ->
     bookie.start()
     peer = await bookie.connect()
     assert (await peer.call(add(7, 0, b"kept"))).status is Status.OK
-    base = f"http://127.0.0.1:{bookie.admin_port}"
-    ready = await asyncio.to_thread(urllib.request.urlopen, f"{base}/api/v1/bookie/is_ready")
-    assert ready.status == 200
+    await asyncio.to_thread(wait_until, bookie.is_ready, "the bookie to be registered")
     node = paths.available_bookie(f"127.0.0.1:{bookie.port}", bookie.root)  # type: ignore[arg-type]
     assert await store.exists(node) is not None
     assert await asyncio.to_thread(bookie.signal, signal.SIGTERM) == 0
