@@ -154,6 +154,8 @@ class Connection(asyncio.Protocol):
         self._last_heard_s = self._loop.time()
         self._lost_call: Callable[[], None] | None = None
         self._muted = False
+        # Answers not handed to the transport yet: early ones wait for their turn.
+        self._unsent_bytes = 0
         self._writing_paused = False
         self._reading_paused = False
         self._proceeding = False
@@ -213,6 +215,7 @@ class Connection(asyncio.Protocol):
         """Send buffers, or nothing if empty, once it is the slot's turn."""
         if self._transport is None:
             return
+        self._unsent_bytes += sum(map(len, buffers))
         waited_s = self._loop.time() - slot.opened_s
         self._server.metrics.on_request(slot.api_key, waited_s)
         if self._wire.answer(slot, buffers) and not self._flush_planned:
@@ -280,6 +283,7 @@ class Connection(asyncio.Protocol):
         return (
             not self._muted
             and not self._writing_paused
+            and self._unsent_bytes < config.send_buffer_bytes_max
             and self._wire.in_flight_bytes < config.connection_in_flight_bytes_max
             and self._wire.open_slots < config.connection_requests_max
             and self._server.may_start(self)
@@ -311,7 +315,9 @@ class Connection(asyncio.Protocol):
         buffers = self._wire.take()
         self._server.release(before - self._wire.in_flight_bytes)
         if buffers:
-            self._server.metrics.sent_bytes += sum(map(len, buffers))
+            size = sum(map(len, buffers))
+            self._unsent_bytes -= size
+            self._server.metrics.sent_bytes += size
             transport.writelines(buffers)
 
 

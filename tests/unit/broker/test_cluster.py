@@ -302,3 +302,28 @@ async def test_leader_epochs_are_read_when_asked_for(world: World) -> None:
     assert (epochs.get(topic, 0), epochs.get(topic, 1), epochs.get(topic, 7)) == (4, -1, -1)
     await first.delete_topic("t")
     assert epochs.get(topic, 0) == -1
+
+
+async def test_the_commit_point_of_each_change_is_in_its_place(world: World) -> None:
+    """A broker that dies between two writes must leave a whole topic, or none."""
+    first, _ = world.views
+    writes: list[str] = []
+
+    def note(operation: Operation) -> None:
+        if operation.name in ("create", "create_all", "set", "delete"):
+            writes.append(f"{operation.name} {operation.path}")
+
+    world.tree.on_request = note
+    topic = await first.create_topic("t", 2)
+    directory = paths.topic_partitions(topic.id_text)
+    assert writes == [
+        f"create_all {directory}",
+        f"create_all {directory}/0",
+        "create /quire/topics/t",
+    ]
+    writes.clear()
+    await first.grow_topic("t", 3)
+    assert writes == [f"create_all {directory}/2", "set /quire/topics/t"]
+    writes.clear()
+    await first.delete_topic("t")
+    assert writes == [f"create_all /quire/deleted/{topic.id_text}", "delete /quire/topics/t"]

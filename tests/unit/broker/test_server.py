@@ -270,20 +270,39 @@ class TestBackPressure:
         broker = await cloud.start_broker(
             1, send_buffer_bytes_max=1024, tail_cache_bytes_max=1 << 26
         )
-        await create_topic(broker, config={"max.message.bytes": "40000000"})
+        await create_topic(broker, config={"max.message.bytes": "5000000"})
         client = await WireClient.connect(broker.port)
-        await produce(client, batch(b"x" * 8_000_000))
+        stored = await produce(client, batch(b"x" * 4_000_000))
+        assert stored.error_code == 0
         greedy = await WireClient.connect(broker.port)
         greedy._writer.transport.pause_reading()  # type: ignore[attr-defined]
         fields = fetch_fields(0, bytes_max=1 << 26, partition_bytes_max=1 << 26)
-        for _ in range(8):
+        for _ in range(20):
             greedy.send(ApiKey.FETCH, 12, **fields)
         await asyncio.sleep(0.2)
-        assert broker.metrics.fetched_bytes < 4 * 8_000_000
+        assert 0 < broker.metrics.fetched_bytes < 6 * 4_000_000
         greedy._writer.transport.resume_reading()  # type: ignore[attr-defined]
-        for _ in range(8):
+        for _ in range(20):
             await greedy.receive()
         await greedy.close()
+        await client.close()
+
+    async def test_answers_that_wait_for_their_turn_count_as_unsent(self, cloud: FakeCloud) -> None:
+        broker = await cloud.start_broker(1, send_buffer_bytes_max=1024)
+        partition = await create_topic(broker)
+        client = await WireClient.connect(broker.port)
+        await produce(client, batch(b"x" * 100_000))
+        cloud.ledgers.clients[0].hold_answers = True
+        client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"a")))
+        for _ in range(20):
+            client.send(ApiKey.FETCH, 12, **fetch_fields(0))
+        await breathe()
+        assert broker.metrics.fetched_bytes < 200_000
+        await self.confirm(cloud)
+        for _ in range(21):
+            await client.receive()
+        assert partition.high_watermark == 2
+        assert broker.metrics.fetched_bytes > 2_000_000
         await client.close()
 
 

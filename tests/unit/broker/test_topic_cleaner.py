@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from broker.app import Broker
+from broker.core.segments import decode_segments
 from broker.topic_cleaner import ORPHAN_AGE_MS
 from client.errors import WriteFailed
 from client.ids import LedgerId
@@ -57,6 +58,25 @@ async def test_a_deleted_topics_ledgers_and_nodes_go(cloud: FakeCloud, broker: B
     await cloud.close()
 
 
+async def test_nobody_can_open_a_partition_whose_ledgers_go(
+    cloud: FakeCloud, broker: Broker
+) -> None:
+    partition = await create_topic(broker)
+    gate = cloud.ledgers.stop_at("delete")
+    await broker.cluster.delete_topic("t")
+    store = cloud.tree.session()
+    node = paths.partition(partition.topic.id_text, 0)
+    async with asyncio.timeout(10):
+        changed = asyncio.Event()
+        while not decode_segments((await store.get(node, changed.set)).data).deleted:
+            await changed.wait()
+            changed.clear()
+    assert len(cloud.ledgers.ledgers) == 1
+    gate.set()
+    await gone(cloud, partition.topic.id_text)
+    await cloud.close()
+
+
 async def test_ledgers_that_are_gone_already_are_no_obstacle(
     cloud: FakeCloud, broker: Broker
 ) -> None:
@@ -94,10 +114,10 @@ async def test_the_cleaner_finishes_what_a_dead_broker_began(
 
 
 async def test_a_namesake_made_meanwhile_is_left_alone(cloud: FakeCloud, broker: Broker) -> None:
-    old = await create_topic(broker)
-    await broker.cluster.delete_topic("t")
     new = await create_topic(broker)
-    await gone(cloud, old.topic.id_text)
+    old = "00000000-0000-4000-8000-000000000001"
+    await cloud.tree.session().create(paths.deleted_topic(old), b"t")
+    await gone(cloud, old)
     assert broker.cluster.topics["t"].topic_id == new.topic.topic_id
     assert new.is_open
     await cloud.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
 from client.errors import ReadFailed
+from client.ids import Offset
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.records import Codec, headers
 from tests.fakes.broker import FakeCloud, until
@@ -109,14 +111,25 @@ async def test_a_long_poll_ends_when_data_is_confirmed(
     await producer.close()
 
 
-async def test_a_long_poll_gathers_min_bytes(broker: Broker, client: WireClient) -> None:
+async def test_a_long_poll_gathers_min_bytes(
+    broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partition = await create_topic(broker)
     producer = await WireClient.connect(broker.port)
     size = len(batch(b"a"))
+    looks = []
+    real = partition.on_high_watermark
+
+    def counted(above: Offset, call: Callable[[], None]) -> Callable[[], None]:
+        looks.append(above)
+        return real(above, call)
+
+    monkeypatch.setattr(partition, "on_high_watermark", counted)
     client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=60_000, bytes_min=2 * size))
     await produce(producer, batch(b"a"))
     with pytest.raises(TimeoutError):
         await client.receive_raw(0.02)
+    assert looks == [0, 1]
     await produce(producer, batch(b"b"))
     data = (await client.receive()).responses[0].partitions[0]
     assert base_offsets(data) == [0, 1]
@@ -154,11 +167,13 @@ async def test_a_long_poll_ends_with_the_connection(broker: Broker, client: Wire
 
 
 async def test_a_long_poll_holds_back_what_follows(broker: Broker, client: WireClient) -> None:
-    await create_topic(broker)
+    partition = await create_topic(broker)
     client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=50))
-    client.send(ApiKey.API_VERSIONS, 0)
-    await client.receive()
-    assert (await client.receive()).api_keys
+    client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"a")))
+    await breathe()
+    assert partition.log_end_offset == 0
+    assert bytes((await client.receive()).responses[0].partitions[0].records) == b""
+    assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
 
 
 async def test_errors_do_not_wait(broker: Broker, client: WireClient) -> None:
@@ -251,7 +266,7 @@ class TestFromBookies:
         for partition in (0, 1):
             await produce(client, batch(b"a"), partition=partition)
         cloud.brokers[1].services.reading.bytes_max = 10
-        fields = fetch_fields(0)
+        fields = fetch_fields(0, bytes_max=8 << 20)
         rows = fields["topics"][0]["partitions"]
         rows.append({**rows[0], "partition": 1})
         first, second = (await client.call(ApiKey.FETCH, 12, **fields)).responses[0].partitions

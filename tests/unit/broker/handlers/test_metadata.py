@@ -82,6 +82,14 @@ async def test_creation_needs_both_sides(cloud: FakeCloud) -> None:
     await other.close()
 
 
+async def test_bad_names_are_bad_also_where_nothing_is_created(
+    broker: Broker, client: WireClient
+) -> None:
+    names = ["", "a/b", "..", "with space"]
+    answer = await metadata(client, names, 12, allow_auto_topic_creation=False)
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.invalid_topic_exception}
+
+
 async def test_bad_names_are_never_created(broker: Broker, client: WireClient) -> None:
     await create_topic(broker, "a.b")
     names = ["", "..", "with space", "x" * 250, "a_b"]
@@ -108,9 +116,9 @@ async def test_a_topic_made_elsewhere_is_found_before_the_watch_fires(
 ) -> None:
     first = await cloud.start_broker(1)
     second = await cloud.start_broker(2)
+    await second.cluster._topic_view.close()
     await first.cluster.create_topic("t")
-    second.cluster.topics = {}
-    second.cluster._topic_view.values.clear()
+    assert not second.cluster.topics
     client = await WireClient.connect(second.port)
     (topic,) = (await metadata(client, ["t"], 12, allow_auto_topic_creation=False)).topics
     assert topic.error_code is ErrorCode.none

@@ -14,7 +14,7 @@ from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.record_builder import Record, build_batch
 from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
-from tests.unit.broker.handlers.requests import NOW_MS, batch, create_topic, produce
+from tests.unit.broker.handlers.requests import NOW_MS, batch, breathe, create_topic, produce
 
 
 class TestApiVersions:
@@ -148,6 +148,22 @@ class TestListOffsets:
         await create_topic(broker, "empty")
         row = await list_offset(client, -3, topic="empty")
         assert (row.error_code, row.offset, row.timestamp) == (ErrorCode.none, -1, -1)
+
+    async def test_a_search_that_ends_in_doubt_says_nothing(
+        self, cloud: FakeCloud, broker: Broker, client: WireClient
+    ) -> None:
+        partition = broker.partitions.find("t", 0)
+        assert partition is not None
+        gate = cloud.ledgers.stop_at("read")
+        row = {"partition_index": 0, "timestamp": 0, "current_leader_epoch": -1}
+        client.send(
+            ApiKey.LIST_OFFSETS, 8, replica_id=-1, topics=[{"name": "t", "partitions": [row]}]
+        )
+        await breathe()
+        partition._services.lease.end()
+        gate.set()
+        found = (await client.receive()).topics[0].partitions[0]
+        assert found.error_code is ErrorCode.not_leader_or_follower
 
     async def test_a_broker_in_doubt_says_nothing(self, broker: Broker, client: WireClient) -> None:
         partition = broker.partitions.find("t", 0)

@@ -230,9 +230,12 @@ async def test_another_brokers_partition_is_refused_with_a_hint(cloud: FakeCloud
 
 
 async def test_old_message_formats_close_the_connection(broker: Broker, client: WireClient) -> None:
-    frame = struct.pack(">hhih", ApiKey.PRODUCE, 2, 1, -1) + struct.pack(">hii", 1, 1, 0)
-    client.send_raw(struct.pack(">i", len(frame)) + frame)
+    partition = await create_topic(broker)
+    frame = bytearray(client.frame(ApiKey.PRODUCE, 3, produce_fields(batch(b"a"))))
+    struct.pack_into(">h", frame, 6, 2)
+    client.send_raw(bytes(frame))
     assert await client.is_closed()
+    assert partition.log_end_offset == 0
 
 
 async def test_the_producer_of_a_lost_connection_is_forgotten(
