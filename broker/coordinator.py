@@ -15,9 +15,7 @@ Whoever asks while the log is being read gets CoordinatorLoading. A broker that 
 its metadata session does not answer questions about state, which may be somebody else's by now;
 it still keeps its members' sessions alive.
 
-The log is bounded. After enough bytes, or leaders, a copy of all live state is appended behind
-the rest, group by group, and when it is durable what lies before is deleted. A crash in between
-leaves a longer log and nothing else.
+What keeps the log short is `broker/group_copy.py`.
 
 Sources: Kafka's CoordinatorRuntime; KIP-848 on why coordinators replay.
 """
@@ -59,6 +57,7 @@ from broker.errors import (
     LogError,
     NotCoordinator,
 )
+from broker.group_copy import COPY_BYTES_MIN, GroupCopy
 from broker.group_log import GroupLog
 from client.errors import QuireError
 from client.ids import Clock
@@ -68,17 +67,12 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-COPY_BYTES_MIN: Final = 4 * 1024 * 1024
-"""Log growth after which live state is copied. Lower: shorter loads, more writing. A load takes
-about 0.1 s of processor time per MiB of single commits."""
+STALL_S: Final = 2.0
+"""A timer that fires so late means that this whole process stood still, not its members."""
 
-COPY_GROWTH: Final = 4
-"""The log also has to outgrow the last copy by this factor, so that copying stays cheap."""
+STALL_GRACE_S: Final = 1.0
+"""How long deadlines are put off then: what the members sent meanwhile has to be read first."""
 
-COPY_EPOCHS: Final = 16
-"""A log that so many leaders wrote to is copied too: each of them left it a ledger more."""
-
-_COPY_IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
 _RETRY_S_MIN: Final = 0.1
 _RETRY_S_MAX: Final = 5.0
 
@@ -110,16 +104,15 @@ class Coordinator:
         self._config = config
         self._clock = clock
         self._new_member_id = new_member_id
-        self._copy_bytes_min = copy_bytes_min
-        self._copied_bytes = 0
         self._shard = GroupShard(config, new_member_id)
         self._log = GroupLog(partition, self._on_log_failed)
         self._calls: dict[Token, asyncio.Future[object]] = {}
         self._last_token = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._not_before_s = float("-inf")  # no deadline is acted on earlier, see STALL_S
         self._timer_at_s = 0.0
         self._loading: asyncio.Task[None] | None = None
-        self._copying: asyncio.Task[None] | None = None
+        self._copy = GroupCopy(self._name, clock, bytes_min=copy_bytes_min)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -134,9 +127,9 @@ class Coordinator:
         if self.phase is Phase.CLOSED:
             return
         self.phase = Phase.CLOSED
-        for task in (self._loading, self._copying):
-            if task is not None:
-                task.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+        self._copy.cancel()
         self._give_up(NotCoordinator(f"{self._name} is no longer coordinated here"))
         _LOG.info("coordinator.closed partition=%s", self._name)
 
@@ -316,7 +309,7 @@ class Coordinator:
                 refusal = _as_group_error(error)
                 self._perform(shard.on_store_failed(effect.ticket, refusal, now))
             return
-        self._copy_if_due()
+        self._copy.start_if_due(self._log, self._shard)
 
     def _on_durable(self, effect: Append) -> None:
         for record in effect.records:
@@ -325,18 +318,26 @@ class Coordinator:
 
     def _arm(self) -> None:
         at_s = self._shard.next_deadline() if self.phase is Phase.ACTIVE else None
+        if at_s is not None:
+            at_s = max(at_s, self._not_before_s)
         if self._timer is not None:
-            if at_s is not None and self._timer_at_s <= at_s:
+            if at_s is not None and self._timer.when() <= at_s:
                 return
             self._timer.cancel()
             self._timer = None
         if at_s is not None:
-            self._timer_at_s = at_s  # a due timer of uvloop's does not tell its time
             self._timer = asyncio.get_running_loop().call_at(at_s, self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
-        self._perform(self._shard.on_deadline(self._now()))
+        assert self._timer is not None
+        due_s, self._timer = self._timer.when(), None
+        now = self._now()
+        if now.s - due_s >= STALL_S and due_s > self._not_before_s:
+            _LOG.warning("coordinator.stalled partition=%s seconds=%.1f", self._name, now.s - due_s)
+            self._not_before_s = now.s + STALL_GRACE_S
+            self._arm()
+            return
+        self._perform(self._shard.on_deadline(now))
 
     def _on_log_failed(self, error: BrokerError) -> None:
         """The log's end is unknown: forget everything and read it again, if we still lead it."""
@@ -344,8 +345,7 @@ class Coordinator:
             return
         _LOG.warning("coordinator.log_failed partition=%s error=%r", self._name, error)
         self.phase = Phase.LOADING
-        if self._copying is not None:
-            self._copying.cancel()
+        self._copy.cancel()
         self._give_up(NotCoordinator(str(error)))
         self.start()
 
@@ -394,50 +394,7 @@ class Coordinator:
             self._name, count, log.bytes_since_copy, len(shard.group_ids()), now.s - started_s,
         )  # fmt: skip
         self._perform(shard.loaded(now))
-        self._copy_if_due()
-
-    # --- bounding the log ---------------------------------------------------------------------
-
-    def _copy_if_due(self) -> None:
-        log = self._log
-        grown = log.bytes_since_copy >= max(self._copy_bytes_min, COPY_GROWTH * self._copied_bytes)
-        scattered = self.partition.leader_epoch - log.oldest_epoch >= COPY_EPOCHS
-        if (grown or scattered) and self._copying is None:
-            self._copying = asyncio.get_running_loop().create_task(
-                self._copy(), name=f"copy {self._name}"
-            )
-            self._copying.add_done_callback(self._on_copied)
-
-    def _on_copied(self, task: asyncio.Task[None]) -> None:
-        self._copying = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error  # a bug: the loop's exception handler reports it
-
-    async def _copy(self) -> None:
-        log, shard = self._log, self._shard
-        log.bytes_since_copy = 0
-        log.oldest_epoch = self.partition.leader_epoch
-        try:
-            # In a segment of its own, the copy lets everything before it go as whole ledgers.
-            await self.partition.roll()
-            await log.applied(log.sent_offset)
-            start = log.applied_offset
-            before = log.bytes_since_copy
-            for group_id in shard.group_ids():
-                # From the shard's answer to the append nothing may happen in between.
-                records = shard.snapshot(group_id)
-                if records:
-                    log.append(records, self._clock.now_ms(), lambda: None)
-                if log.in_flight_bytes >= _COPY_IN_FLIGHT_BYTES:
-                    await log.applied(log.sent_offset)
-            copied = log.bytes_since_copy - before
-            await log.applied(log.sent_offset)
-            await self.partition.delete_records(start)
-        except (BrokerError, QuireError) as error:
-            _LOG.warning("coordinator.copy_failed partition=%s error=%r", self._name, error)
-            return
-        self._copied_bytes = copied
-        _LOG.info("coordinator.copied partition=%s bytes=%d start=%d", self._name, copied, start)
+        self._copy.start_if_due(self._log, self._shard)
 
 
 def _as_group_error(error: BrokerError) -> BrokerError:

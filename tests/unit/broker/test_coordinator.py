@@ -477,6 +477,27 @@ class TestFailOver:
         run(scenario())
 
 
+class TestStall:
+    def test_a_process_that_stood_still_hears_its_members_first(self) -> None:
+        async def scenario() -> None:
+            broker = await Broker(FakeLog()).active()
+            first, second = await broker.stable()
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(5)
+            loop._now_s += 60  # type: ignore[attr-defined]
+            await asyncio.sleep(0.5)  # the timer is overdue; then a heartbeat is read
+            broker.heartbeat(first)
+            await asyncio.sleep(0.4)
+            description = broker.coordinator.describe(GROUP)
+            assert description is not None
+            assert description.state is GroupState.STABLE
+            await asyncio.sleep(0.2)
+            with pytest.raises(UnknownMember):
+                broker.heartbeat(second)
+
+        run(scenario())
+
+
 class TestDoubt:
     def test_state_is_not_told_while_leadership_is_in_doubt(self) -> None:
         async def scenario() -> None:
