@@ -49,6 +49,8 @@ def main() -> int:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
+    # What matters of it (lost, expired) is told by the store; the rest is a line per attempt.
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:
         config = load_program(
             BrokerConfig, prog="python -m broker", env_prefix="QUIRE_BROKER_", argv=sys.argv[1:]
