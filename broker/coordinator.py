@@ -28,6 +28,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from broker import background
 from broker.core.group_offsets import GroupOffsets, TopicPartition
 from broker.core.group_shard import GroupShard, Outcomes
 from broker.core.group_types import (
@@ -118,9 +119,7 @@ class Coordinator:
 
     def start(self) -> None:
         """Begin to read the log."""
-        self._loading = asyncio.get_running_loop().create_task(
-            self._load(), name=f"load {self._name}"
-        )
+        self._loading = background.run(self._load(), f"load {self._name}")
 
     def close(self) -> None:
         """Stop serving: everything that waits is told to look for another coordinator."""

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import Final
 
+from broker import background
 from broker.core.group_shard import GroupShard
 from broker.group_log import GroupLog
 from client.errors import QuireError
@@ -49,9 +50,7 @@ class GroupCopy:
         grown = log.bytes_since_copy >= max(self._bytes_min, COPY_GROWTH * self._copied_bytes)
         scattered = log.partition.leader_epoch - log.oldest_epoch >= COPY_EPOCHS
         if grown or scattered:
-            self._task = asyncio.get_running_loop().create_task(
-                self._run(log, shard), name=f"copy {self._name}"
-            )
+            self._task = background.run(self._run(log, shard), f"copy {self._name}")
             self._task.add_done_callback(self._on_done)
 
     def cancel(self) -> None:
@@ -59,10 +58,8 @@ class GroupCopy:
         if self._task is not None:
             self._task.cancel()
 
-    def _on_done(self, task: asyncio.Task[None]) -> None:
+    def _on_done(self, _task: asyncio.Task[None]) -> None:
         self._task = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error  # a bug: the loop's exception handler reports it
 
     async def _run(self, log: GroupLog, shard: GroupShard) -> None:
         log.bytes_since_copy = 0

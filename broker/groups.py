@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from broker import background
 from broker.config import BrokerConfig
 from broker.coordinator import Coordinator, Phase
 from broker.core.group_offsets import lag
@@ -82,7 +83,7 @@ class Groups:
         """Follow the cluster's topics from now on."""
         self._topic_ids = self._current_ids()
         self._cluster.add_listener(self._on_cluster_changed)
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep(), name="offset sweep")
+        self._sweeper = background.run(self._sweep(), "offset sweep")
 
     def close(self) -> None:
         """Stop serving all groups."""
