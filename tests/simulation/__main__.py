@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK = 25
+_TASKS_PER_CHILD = 4
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -64,6 +65,7 @@ def _chunks(options: argparse.Namespace) -> Iterator[batch.Job]:
             seeds=range(start, min(start + chunk, seeds.stop)),
             mutant=options.mutant,
             log=options.log,
+            collect=options.jobs <= 1,
         )
 
 
@@ -73,7 +75,9 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
         for job in jobs:
             yield from batch.run(job)
         return
-    with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(
+        options.jobs, maxtasksperchild=_TASKS_PER_CHILD
+    ) as pool:
         pending = []
         for job in jobs:
             pending.append(pool.apply_async(batch.run, (job,)))

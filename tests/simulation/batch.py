@@ -37,6 +37,8 @@ class Job:
     mutant: str = ""
     log: bool = False
     stop_at_violation: bool = False
+    collect: bool = True
+    """Free memory between schedules; needless in a process that soon ends."""
 
 
 def run(job: Job) -> list[Result]:
@@ -58,12 +60,13 @@ def run(job: Job) -> list[Result]:
                 results.append(result)
                 if result.violation and job.stop_at_violation:
                     break
-                if number % _COLLECT_EVERY == _COLLECT_EVERY - 1:
+                if job.collect and number % _COLLECT_EVERY == _COLLECT_EVERY - 1:
                     gc.collect()
     finally:
         gc.unfreeze()
         gc.enable()
-        gc.collect()
+        if job.collect:
+            gc.collect()
         logging.disable(logging.NOTSET)
         sys.unraisablehook = hook
     return results

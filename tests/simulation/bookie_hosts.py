@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,15 +21,34 @@ if TYPE_CHECKING:
     import random
 
     from tests.simulation.ledger_world import LedgerWorld
+    from tests.simulation.swarm import LedgerSwarm
 
 BOOKIE_PORT = 3181
 _RESTART_S = 0.3
+_REFUSED_S = 5.0
+"""Pause after a refusal to start that only an operator could mend."""
+
+
+def bookie_config(options: LedgerSwarm) -> BookieConfig:
+    """Return the settings of a schedule's bookies, apart from their names."""
+    return BookieConfig(
+        data_dir=Path("/simulated"),
+        port=BOOKIE_PORT,
+        session_timeout_ms=max(1000, int(options.store.session_timeout_s * 1000)),
+        requests_in_flight_max=options.bookie.requests_in_flight_max,
+        pending_bytes_max=options.bookie.pending_bytes_max,
+        cache_bytes_max=options.bookie.cache_bytes_max,
+        log_file_bytes_max=options.bookie.log_file_bytes_max,
+        disk_full_retry_ms=options.bookie.disk_full_retry_ms,
+        checkpoint_bytes=options.bookie.checkpoint_bytes,
+        checkpoint_interval_ms=options.bookie.checkpoint_interval_ms,
+    )
 
 
 class BookieHost:
     """One machine with a disk and a bookie that its supervisor starts again whenever it ends."""
 
-    def __init__(self, world: LedgerWorld, host: Host) -> None:
+    def __init__(self, world: LedgerWorld, host: Host, config: BookieConfig) -> None:
         options = world.options
         self._world = world
         self.host = host
@@ -39,19 +59,9 @@ class BookieHost:
         self.volume.on_durable = lambda file, writes: world.oracle.on_durable(
             self.bookie_id, file, writes
         )
-        self.config = BookieConfig(
-            data_dir=Path(f"/simulated/{host.name}"),
-            port=BOOKIE_PORT,
-            advertised_host=host.name,
-            session_timeout_ms=max(1000, int(options.store.session_timeout_s * 1000)),
-            requests_in_flight_max=options.bookie.requests_in_flight_max,
-            pending_bytes_max=options.bookie.pending_bytes_max,
-            cache_bytes_max=options.bookie.cache_bytes_max,
-            log_file_bytes_max=options.bookie.log_file_bytes_max,
-            disk_full_retry_ms=options.bookie.disk_full_retry_ms,
-            checkpoint_bytes=options.bookie.checkpoint_bytes,
-            checkpoint_interval_ms=options.bookie.checkpoint_interval_ms,
-        )
+        # Checking every range again for every host would take longer than the host's life.
+        self.config = copy.copy(config)
+        object.__setattr__(self.config, "advertised_host", host.name)
 
     def _rng(self, what: str) -> random.Random:
         return self._world.fork_rng(f"{what} {self.host.name}")
@@ -65,6 +75,12 @@ class BookieHost:
     def damage_index(self) -> None:
         """Make the index impossible to open."""
         self._index.corrupt = True
+
+    def wipe(self) -> None:
+        """Put an empty disk in."""
+        self.volume.wipe()
+        self._index.wipe()
+        self._world.oracle.wiped(self.bookie_id)
 
     async def main(self) -> None:
         """Run one bookie process until its disk fails or it cannot start."""
@@ -87,9 +103,9 @@ class BookieHost:
             reason = error
         world.oracle.note("%s ends: %r", self.host.name, reason)
         world.oracle.count(f"bookie ended by {type(reason).__name__}")
-        loop.call_soon(self._restart_later)
+        self._restart_later(_REFUSED_S if isinstance(reason, ConfigError) else _RESTART_S)
 
-    def _restart_later(self) -> None:
+    def _restart_later(self, delay_s: float) -> None:
         """The supervisor of the machine: not part of the process that ends."""
         world, host = self._world, self.host
 
@@ -97,4 +113,4 @@ class BookieHost:
             if host.powered and not host.running:
                 world.boot(host)
 
-        world.loop.kernel_at(world.loop.time() + _RESTART_S, restart)
+        world.loop.kernel_at(world.loop.time() + delay_s, restart)

@@ -36,7 +36,8 @@ class World(Protocol):
     oracle: LedgerOracle
     bookies: list[Host]
     clients: list[Host]
-    power_loss_keeps: bool
+    copies_to_spare: bool
+    """Whether one bookie may lose what it has without a loss of acknowledged entries."""
 
     def boot(self, host: Host) -> None:
         """Start the program that belongs on a host."""
@@ -48,6 +49,10 @@ class World(Protocol):
 
     def power_lost(self, host: Host) -> None:
         """Let a host's disk lose what was not durable."""
+        ...
+
+    def wipe(self, host: Host) -> None:
+        """Replace a host's disk by an empty one."""
         ...
 
     def damage_index(self, host: Host) -> None:
@@ -73,6 +78,8 @@ class Nemesis:
         self._weights = [weights[name] for name in self._names]
         self.counts: dict[str, int] = {}
         self._over = False
+        self._destroyed: Host | None = None
+        """The bookie whose copies may be damaged or gone."""
 
     async def run(self, duration_s: float, every_s: float) -> None:
         """Make faults for a while."""
@@ -352,6 +359,54 @@ class Nemesis:
             volume.flip_read_p = 0.0
 
         self._later(self._mean_s(0.05, 0.5), stop)
+        return True
+
+    def _one_copy_may_go(self, host: Host) -> bool:
+        """Whether a copy on this host may be destroyed: one bookie in a schedule, if Qa > 1."""
+        if not self._world.copies_to_spare or self._destroyed not in (None, host):
+            return False
+        self._destroyed = host
+        return True
+
+    def _rotten_byte(self) -> bool:
+        """Change a byte of a file for good, in the cache as on the device.
+
+        Once per schedule, and not in the newest group of a log: without a later group that proves
+        it was durable, no bookie can tell rot from what a power loss tore.
+        """
+        host = self._any(self._world.bookies)
+        volume = self._world.volume(host)
+        if volume is None or self._destroyed is not None or not self._one_copy_may_go(host):
+            return False
+        logs = [
+            (file, min(len(file.durable), file.newest_sync_at))
+            for name, file in sorted(volume.files.items())
+            if name.startswith("log/")
+        ]
+        others = [
+            (file, len(file.durable))
+            for name, file in sorted(volume.files.items())
+            if not name.startswith("log/")
+        ]
+        chosen = [(f, n) for f, n in (others if self._rng.random() < 0.1 else logs) if n > 0]
+        if not chosen:
+            return False
+        file, size = self._rng.choice(chosen)
+        at = self._rng.randrange(size)
+        self._note("rotten byte in %s of %s at %d", file.name, host.name, at)
+        file.rot(at, 1 << self._rng.randrange(8))
+        if self._rng.random() < 0.5 and host.running:
+            self._kill(host)
+        return True
+
+    def _lost_disk(self) -> bool:
+        """Give a machine an empty disk."""
+        host = self._any(self._world.bookies)
+        if not self._one_copy_may_go(host):
+            return False
+        self._kill(host, power_loss=True)
+        self._note("%s has an empty disk", host.name)
+        self._world.wipe(host)
         return True
 
     # ---------------------------------------------------------------- the store and clocks

@@ -130,7 +130,7 @@ class LedgerClients:
     async def _recover(self, host: Host) -> None:
         client = await self._client(host)
         rng = self._world.fork_rng(f"recoverer {host.name} {host.starts}")
-        while True:
+        while not self._world.healed:
             await asyncio.sleep(rng.expovariate(1 / self._world.options.fault_phase_s) / 3)
             if not self.known:
                 continue
@@ -141,6 +141,8 @@ class LedgerClients:
                     await self._read_all(reader, host.name)
             except QuireError as error:
                 self._world.oracle.note("%s cannot recover %d: %r", host.name, ledger_id, error)
+
+        await self._world.loop.create_future()
 
     async def _recover_one(
         self, client: LedgerClient, ledger_id: int, by: str
@@ -172,7 +174,7 @@ class LedgerClients:
     async def _read(self, host: Host) -> None:
         client = await self._client(host)
         rng = self._world.fork_rng(f"reader {host.name} {host.starts}")
-        while True:
+        while not self._world.healed:
             await asyncio.sleep(rng.expovariate(1 / self._world.options.fault_phase_s) / 3)
             if not self.known:
                 continue
@@ -184,6 +186,7 @@ class LedgerClients:
                 await self._read_all(reader, host.name)
             except QuireError as error:
                 self._world.oracle.note("%s cannot read %d: %r", host.name, ledger_id, error)
+        await self._world.loop.create_future()
 
     # ---------------------------------------------------------------- the judge
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from client.errors import MetadataError
 from client.metadata.bookkeeper import init_bookkeeper
 from tests.simulation import swarm
-from tests.simulation.bookie_hosts import BOOKIE_PORT, BookieHost
+from tests.simulation.bookie_hosts import BOOKIE_PORT, BookieHost, bookie_config
 from tests.simulation.faults import Nemesis
 from tests.simulation.hosts import Host, SimClock
 from tests.simulation.ledger_clients import LedgerClients
@@ -54,10 +54,14 @@ class LedgerWorld:
         self.oracle = LedgerOracle(self.loop)
         if log:
             self.oracle.log = []
-        self.rng = random.Random(f"{seed} workload")
+        ensemble_size, _, ack_quorum = options.quorums
+        self.copies_to_spare = ack_quorum > 1 and options.bookies > ensemble_size
         self.bookies = [self.net.add_host(f"b{n}") for n in range(options.bookies)]
         self.clients: list[Host] = []
-        self._machines = {host.name: BookieHost(self, host) for host in self.bookies}
+        self.healed = False
+        """Whether the fault phase is over: the workload makes no new trouble."""
+        config = bookie_config(options)
+        self._machines = {host.name: BookieHost(self, host, config) for host in self.bookies}
         self.work = LedgerClients(self)
         for role, count in (
             ("writer", options.writers),
@@ -96,6 +100,10 @@ class LedgerWorld:
         if machine is not None:
             machine.power_lost()
 
+    def wipe(self, host: Host) -> None:
+        """Replace a host's disk by an empty one."""
+        self._machines[host.name].wipe()
+
     def damage_index(self, host: Host) -> None:
         """Make a host's index impossible to open."""
         self._machines[host.name].damage_index()
@@ -130,6 +138,7 @@ class LedgerWorld:
         await asyncio.sleep(0.2)
         nemesis = Nemesis(self, self.fork_rng("nemesis"), self.options.faults)
         await nemesis.run(self.options.fault_phase_s, self.options.fault_every_s)
+        self.healed = True
         nemesis.heal_all()
         await self._judge()
         return nemesis.counts

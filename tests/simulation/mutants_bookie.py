@@ -4,7 +4,220 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bookie import bookie, cookie, indexer, replay, storage
+from bookie.core import log_format, log_scan
+from bookie.core.entry_cache import EntryCache
+from bookie.core.group_commit import GroupCommit
+from bookie.core.log_format import Kind, ledger_of
+from bookie.entry_reader import EntryReader
+from bookie.errors import DiskFailed, StorageError
+from bookie.registration import Registration
+from bookie.replay import init_log
+from bookie.storage import Storage
+from client.wire.bookkeeper.messages import Status
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PLANTS: dict[str, Callable[[Any], None]] = {}
+
+def ack_before_sync(patch: Any) -> None:
+    """A group is answered when its write begins."""
+
+    def start(self: Storage) -> None:
+        original(self)
+        group = self._commit.in_flight
+        if group is not None:
+            waiters, group.waiters = group.waiters, []
+            for on_done in waiters:
+                on_done(Status.OK)
+
+    original = patch(Storage, "_start", start)
+
+
+def ack_with_next_sync(patch: Any) -> None:
+    """Adds that arrive while a group is being written are answered with it."""
+
+    def synced(self: GroupCommit) -> Any:
+        group = original(self)
+        group.waiters += self.open.waiters
+        self.open.waiters = []
+        return group
+
+    original = patch(GroupCommit, "synced", synced)
+
+
+def sync_failure_ignored(patch: Any) -> None:
+    """A failed sync is taken for a successful one."""
+
+    class _Fine:
+        def exception(self) -> None:
+            return None
+
+    def written(self: Storage, write: Any, opened: float, started: float, done: Any) -> None:
+        if isinstance(done.exception(), DiskFailed):
+            done = _Fine()
+        original(self, write, opened, started, done)
+
+    original = patch(Storage, "_written", written)
+
+
+def fence_ignored(patch: Any) -> None:
+    """A fenced ledger takes adds."""
+    patch(storage, "may_add", lambda ledger, *, recovery: Status.OK)
+
+
+def fence_in_memory(patch: Any) -> None:
+    """A fence is not written to the log (500)."""
+
+    def fence(self: Storage, ledger_id: Any, master_key: bytes, on_done: Any) -> None:
+        ledger = self._admit_key(ledger_id, master_key, on_done)
+        if ledger is not None:
+            ledger.fenced = True
+            on_done(Status.OK)
+
+    patch(Storage, "fence", fence)
+
+
+def fence_answered_early(patch: Any) -> None:
+    """A fence is answered before its record is durable."""
+
+    def fence(self: Storage, ledger_id: Any, master_key: bytes, on_done: Any) -> None:
+        answers: list[Status] = []
+        original(self, ledger_id, master_key, answers.append)
+        on_done(answers[0] if answers else Status.OK)
+
+    original = patch(Storage, "fence", fence)
+
+
+def fence_without_key_lost(patch: Any) -> None:
+    """A start skips the fence of a ledger that it knows nothing else of."""
+
+    def apply(self: Any, number: int, record: Any) -> None:
+        is_bare = record.kind is Kind.FENCE and self._ledgers.get(ledger_of(record.body)) is None
+        if not is_bare:
+            original(self, number, record)
+
+    original = patch(replay._Replay, "_apply", apply)
+
+
+def fence_not_indexed(patch: Any) -> None:
+    """The index forgets that a ledger is fenced, and a checkpoint passes the record."""
+    original = patch(indexer, "record_of", lambda ledger: original(ledger)._replace(fenced=False))
+
+
+def torn_tail_accepted(patch: Any) -> None:
+    """A start takes what a crash tore for records, without looking at the CRC."""
+
+    def unpack(data: memoryview, seed: int, offset: int = 0) -> Any:
+        del seed
+        header = log_format.unpack_record_header(data, offset)
+        if header is None:
+            return None
+        begin = offset + log_format.RECORD_HEADER_BYTES
+        kind = log_format._KINDS[header.kind]
+        body = data[begin : begin + header.size]
+        return log_format.Record(kind, header.group, header.group_start, header.position, body)
+
+    patch(log_scan, "unpack_record", unpack)
+
+
+def damage_is_absence(patch: Any) -> None:
+    """An entry that cannot be read is answered as "no such entry" (2908)."""
+
+    def try_read(self: EntryReader, ledger_id: Any, entry_id: Any) -> Any:
+        found = original(self, ledger_id, entry_id)
+        return None if isinstance(found, StorageError) else found
+
+    original = patch(EntryReader, "_try_read", try_read)
+
+
+def damage_served(patch: Any) -> None:
+    """Entries are served without looking at their CRC."""
+
+    def verify(self: EntryReader, data: bytes, location: Any, ids: Any) -> memoryview:
+        del self, ids
+        return memoryview(data)[log_format.RECORD_HEADER_BYTES :][: location.size]
+
+    patch(EntryReader, "_verify", verify)
+
+
+def damage_cut_off(patch: Any) -> None:
+    """A start takes damage for the torn end and cuts the log there."""
+    patch(log_scan.LogScan, "_gap_at", lambda self, position: None)
+
+
+def pending_invisible(patch: Any) -> None:
+    """Entries that are accepted and not yet indexed are not found by reads."""
+    patch(EntryCache, "put", lambda self, ledger_id, entry_id, location, entry: None)
+
+
+def cache_dropped_early(patch: Any) -> None:
+    """The cache drops entries that the index does not have yet."""
+
+    def evict(self: EntryCache) -> None:
+        while self.entry_bytes > self._bytes_max:
+            key = next(iter(self._entries))
+            self.entry_bytes -= len(self._entries.pop(key)[1])
+
+    patch(EntryCache, "_evict", evict)
+
+
+def checkpoint_without_flush(patch: Any) -> None:
+    """A checkpoint is taken before the index is durable, and the index is trusted (1534)."""
+
+    def save(disk: Any, index: Any, checkpoint: Any) -> None:
+        del index
+        disk.save(indexer.FILE_NAME, checkpoint.encode())
+
+    def open_index(factory: Any, checkpoint: Any) -> Any:
+        del checkpoint
+        try:
+            return factory(False)
+        except StorageError:
+            return None
+
+    patch(indexer, "save_checkpoint", save)
+    patch(replay, "_open_index", open_index)
+
+
+def rebuild_from_checkpoint(patch: Any) -> None:
+    """An index that was lost is rebuilt from the checkpoint on instead of from the start."""
+
+    def open_index(factory: Any, checkpoint: Any) -> Any:
+        del checkpoint
+        try:
+            return factory(False)
+        except StorageError:
+            return factory(True)
+
+    patch(replay, "_open_index", open_index)
+
+
+def lost_group_stays(patch: Any) -> None:
+    """A group that found no space stays readable, and its fences count as recorded."""
+    patch(EntryCache, "drop_lost", lambda self, added: None)
+    patch(storage, "forget_lost_records", lambda ledger, group: None)
+
+
+def empty_disk_accepted(patch: Any) -> None:
+    """A bookie that lost its disk comes back under its old name (2612)."""
+
+    async def admit(store: Any, disk: Any, **options: Any) -> None:
+        if disk.load(cookie.FILE_NAME) is None:
+            init_log(disk, options["rng"])
+            return
+        await original(store, disk, **options)
+
+    original = patch(bookie.cookie, "admit", admit)
+
+
+def never_registers_again(patch: Any) -> None:
+    """A bookie whose session expired never registers again."""
+    patch(Registration, "_on_session", lambda self, state: None)
+
+
+PLANTS: dict[str, Callable[[Any], None]] = {
+    name.replace("_", "-"): value
+    for name, value in list(globals().items())
+    if callable(value) and getattr(value, "__module__", "") == __name__
+}

@@ -12,8 +12,8 @@ from client.errors import (
     VersionConflict,
 )
 from client.ids import EntryId
+from client.ledger import add_reports, tail, writer
 from client.ledger import client as ledger_client
-from client.ledger import tail, writer
 from client.ledger.core import ensemble_change, metadata_codec, recovery
 from client.ledger.core.adds import Adds, AddsState, Confirmed
 from client.ledger.core.last_confirmed import LacQuorum
@@ -159,12 +159,12 @@ def lac_is_pushed(patch: Any) -> None:
 
 def certain_failure(patch: Any) -> None:
     """Adds that were sent fail as certainly not applied."""
-    patch(writer, "_of_pending", lambda error: error)
+    patch(add_reports, "_of_sent", lambda error: error)
 
 
 def fenced_is_certain(patch: Any) -> None:
     """A fenced add is reported as certainly not applied."""
-    patch(writer, "_of_pending", lambda error: NoSuchEntry(str(error)))
+    patch(add_reports, "_of_sent", lambda error: NoSuchEntry(str(error)))
 
 
 def cas_any_version(patch: Any) -> None:

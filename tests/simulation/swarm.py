@@ -35,6 +35,8 @@ FAULTS = (
     "kill in a step",
     "lost index",
     "flipped reads",
+    "rotten byte",
+    "lost disk",
     "expire session",
     "lagging store",
     "clock jump",
@@ -92,7 +94,6 @@ class LedgerSwarm:
     faults: dict[str, int] = field(default_factory=dict)
     """Weight of each class that exists in this schedule."""
     request_timeout_s: float
-    power_loss_keeps: bool
     net: NetOptions
     disk: DiskOptions
     bookie: BookieOptions
@@ -143,7 +144,6 @@ def draw(seed: int) -> LedgerSwarm:
         fault_every_s=0.0 if calm else rng.choice((0.05, 0.15, 0.4)),
         faults=_draw_faults(rng),
         request_timeout_s=rng.choice((0.1, 0.5, 2.0)),
-        power_loss_keeps=rng.random() < 0.3,
         net=NetOptions(
             latency_s=rng.choice((0.0002, 0.001, 0.005)),
             jitter_s=rng.choice((0.0001, 0.001)),

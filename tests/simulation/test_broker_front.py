@@ -14,6 +14,8 @@ import gc
 import random
 from typing import Any
 
+import pytest
+
 from broker.app import Broker
 from broker.config import BrokerConfig
 from client.ids import BookieId, BrokerId
@@ -185,6 +187,8 @@ def run(seed: int, *, hostile: bool) -> World:
     return world
 
 
+# The coroutines of a killed process are collected after its loop is gone, and say so.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_brokers_run_under_simulation_and_a_seed_replays() -> None:
     for hostile in (False, True):
         for seed in range(3):

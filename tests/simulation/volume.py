@@ -32,7 +32,7 @@ class Write(NamedTuple):
 class SimFile:
     """One file: its cached content, its durable content and what lies between."""
 
-    __slots__ = ("cached", "dirty", "durable", "name", "volume")
+    __slots__ = ("cached", "dirty", "durable", "name", "newest_sync_at", "volume")
 
     def __init__(self, volume: Volume, name: str) -> None:
         self.volume = volume
@@ -40,6 +40,8 @@ class SimFile:
         self.cached = bytearray()
         self.durable = bytearray()
         self.dirty: list[Write] = []
+        self.newest_sync_at = 0
+        """Lowest offset that the newest sync made durable: everything before is older."""
 
     def write(self, offset: int, data: bytes) -> None:
         """Write into the cache. Raises OSError(ENOSPC) when the volume is full."""
@@ -67,6 +69,8 @@ class SimFile:
         done, self.dirty = self.dirty[:count], self.dirty[count:]
         for write in done:
             _apply(self.durable, write)
+        if done:
+            self.newest_sync_at = min(write.offset for write in done)
         if done and self.volume.on_durable is not None:
             self.volume.on_durable(self, done)
 
@@ -83,6 +87,12 @@ class SimFile:
             _apply(content, write)
         self.volume.used_bytes += len(content) - len(self.cached)
         self.cached = content
+
+    def rot(self, offset: int, bits: int) -> None:
+        """Change a durable byte for good."""
+        self.durable[offset] ^= bits
+        if offset < len(self.cached):
+            self.cached[offset] ^= bits
 
     def power_lost(self) -> None:
         """Keep what the platter has."""
