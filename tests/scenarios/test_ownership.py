@@ -21,6 +21,8 @@ from client.errors import LedgerFenced, NotEnoughBookies, RecoveryInconclusive
 from client.ids import BrokerId, Offset
 from client.metadata import paths
 from client.metadata.store import SessionState
+from client.wire.bookkeeper.messages import AddRequest
+from tests.fakes.bookies import FakeBookie, Fate
 from tests.fakes.brokers import (
     Broker,
     ClientBackend,
@@ -122,46 +124,76 @@ def test_a_partition_that_is_being_opened_says_so() -> None:
 
 @both
 def test_a_graceful_hand_over_shows_nothing_but_not_leader(backend: type) -> None:
-    """A producer that writes all the time sees refusals only, no append with an unknown end."""
+    """A producer with several batches under way sees refusals only, no unknown end."""
 
     async def scenario(world: World) -> None:
         topic = await world.topic()
         await world.broker(1)
         await world.broker(2)
         old = await leader_of(world, topic)
+        if backend is FakeBackend:
+            world.backend.service.arrival_s = lambda: 0.02
+        else:
+            for number in range(1, 5):
+                slow_down(world.backend.bookies[f"b{number}:1"], 0.02)
         acknowledged: list[str] = []
         errors: list[BrokerError] = []
+        refused_at: list[float] = []
+        loop = asyncio.get_running_loop()
 
         async def produce() -> None:
-            number = 0
+            sent = 0
+            waiting: list[asyncio.Task[int]] = []
             while len(acknowledged) < 200:
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.005)
                 for broker in world.brokers:
                     partition = broker.partitions.find("t", 0)
                     if partition is None:
                         continue
                     try:
-                        await done(partition.append(batch(f"v{number}", pid=1, sequence=number)))
+                        append = partition.append(batch(f"v{sent}", pid=1, sequence=sent))
                     except BrokerError as error:
                         errors.append(error)
-                    else:
-                        acknowledged.append(f"v{number}")
-                        number += 1
+                        continue
+                    sent += 1
+                    waiting.append(asyncio.ensure_future(done(append)))
+                for task in [task for task in waiting if task.done()]:
+                    waiting.remove(task)
+                    assert task.result() == len(acknowledged)
+                    acknowledged.append(f"v{len(acknowledged)}")
+            for offset in await asyncio.gather(*waiting):
+                assert offset == len(acknowledged)
+                acknowledged.append(f"v{offset}")
 
         producing = asyncio.create_task(produce())
         await until(lambda: len(acknowledged) > 50)
-        started = asyncio.get_running_loop().time()
+        refused_at.append(loop.time())
         await old.stop()
         old.dead = True
-        new = other(world, old)
-        partition = await new.leads(topic)
-        assert asyncio.get_running_loop().time() - started < 0.5
+        partition = await other(world, old).leads(topic)
+        assert loop.time() - refused_at[0] < 0.5
         await producing
         assert {type(error) for error in errors} <= {NotLeader}
         assert [value for _, value in await read_all(partition)] == acknowledged
         assert old.closed == old.opened
+        if backend is FakeBackend:
+            first = world.backend.service.get(world.segments(topic).segments[0].ledger_id)
+            assert not first.fenced or first.closed_at is not None
 
     in_world(scenario, backend)
+
+
+def slow_down(bookie: FakeBookie, seconds: float) -> None:
+    """Let adds take a while."""
+    loop = asyncio.get_running_loop()
+
+    def fate_of(request: object) -> Fate:
+        if not isinstance(request, AddRequest):
+            return Fate.DELIVER
+        loop.call_later(seconds, bookie.release, 1)
+        return Fate.HOLD_REQUEST
+
+    bookie.fate_of = fate_of
 
 
 def test_a_broker_that_is_not_wanted_any_more_hands_over() -> None:
