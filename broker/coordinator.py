@@ -110,6 +110,7 @@ class Coordinator:
         self._calls: dict[Token, asyncio.Future[object]] = {}
         self._last_token = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
         self._not_before_s = float("-inf")  # no deadline is acted on earlier, see STALL_S
         self._timer_at_s = 0.0
         self._loading: asyncio.Task[None] | None = None
@@ -320,16 +321,18 @@ class Coordinator:
         if at_s is not None:
             at_s = max(at_s, self._not_before_s)
         if self._timer is not None:
-            if at_s is not None and self._timer.when() <= at_s:
+            if at_s is not None and self._timer_at_s <= at_s:
                 return
             self._timer.cancel()
             self._timer = None
         if at_s is not None:
+            # Kept beside the handle: what uvloop returns for a time that has passed knows none.
+            self._timer_at_s = at_s
             self._timer = asyncio.get_running_loop().call_at(at_s, self._on_timer)
 
     def _on_timer(self) -> None:
         assert self._timer is not None
-        due_s, self._timer = self._timer.when(), None
+        due_s, self._timer = self._timer_at_s, None
         now = self._now()
         if now.s - due_s >= STALL_S and due_s > self._not_before_s:
             _LOG.warning("coordinator.stalled partition=%s seconds=%.1f", self._name, now.s - due_s)
