@@ -583,6 +583,21 @@ def test_retention_by_size() -> None:
     one_partition(scenario, config={"retention_bytes": "3000"})
 
 
+def test_a_trim_that_is_not_listed_deletes_nothing() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a")))
+        await partition.roll()
+        await settle()
+        before = world.segments(partition.topic)
+        path = partition._changes._node.path
+        world.cluster.tree.set(path, before.encode(), -1)
+        with pytest.raises(LeadershipLost):
+            await partition.delete_records(HIGH_WATERMARK)
+        assert world.ledger_ids() == [item.ledger_id for item in before.segments]
+
+    one_partition(scenario)
+
+
 def test_compacted_topics_are_not_trimmed() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         partition.configure(
