@@ -52,13 +52,14 @@ def in_world(scenario: Callable[[World], Awaitable[None]], backend: type = FakeB
 
 
 async def leader_of(world: World, topic: TopicInfo, index: int = 0) -> Broker:
-    """Wait until the live broker that all live brokers want leads the partition."""
+    """Wait until all live brokers know each other, and the one they want leads the partition."""
     while True:
         live = [broker for broker in world.brokers if not broker.dead]
-        wanted = [broker.cluster.wanted_owner(topic, index) for broker in live]
+        agreed = all(list(one.cluster.brokers) == [each.id for each in live] for one in live)
+        wanted = live[0].cluster.wanted_owner(topic, index)
         for broker in live:
             led = broker.partitions.find(topic.name, index) is not None
-            if led and all(one == broker.id for one in wanted):
+            if agreed and led and broker.id == wanted:
                 return broker
         await asyncio.sleep(0.01)
 
