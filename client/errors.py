@@ -20,6 +20,7 @@
         ├── NotEnoughBookies
         ├── DigestMismatch
         ├── QuorumTimeout
+        ├── DuplicateEntryId
         ├── RecoveryInconclusive
         ├── UnauthorizedAccess
         ├── MetadataConflict
@@ -194,6 +195,12 @@ class QuorumTimeout(LedgerError):
 
     code = -21
     outcome = Outcome.UNKNOWN
+
+
+class DuplicateEntryId(LedgerError):
+    """The caller chose an entry id that is taken already (-22)."""
+
+    code = -22
 
 
 class BookieTimeout(LedgerError):

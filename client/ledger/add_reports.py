@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from client.errors import LedgerError, Outcome, WriteFailed
 from client.ids import EntryId
@@ -19,35 +19,30 @@ OnDone = Callable[[EntryId, LedgerError | None], None]
 """Called with the entry id and None once confirmed, otherwise with what went wrong."""
 
 
-class _Due:
-    """A run of adds that are to be told. `next` moves on before each call."""
-
-    __slots__ = ("error", "last", "next")
-
-    def __init__(self, first: EntryId, last: EntryId, error: LedgerError | None) -> None:
-        self.next = first
-        self.last = last
-        self.error = error
-
-
 class AddReports:
     """The callbacks of one writer's adds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._callbacks: deque[OnDone] = deque()
-        """One per add that was not told yet, in entry order."""
-        self._due: deque[_Due] = deque()
+        self._callbacks: dict[int, OnDone] = {}
+        """By entry id; one per add that was not told yet."""
+        self._due: deque[tuple[Iterator[int], LedgerError | None]] = deque()
+        """Runs of entries to tell; an iterator has moved on before each call."""
         self._is_telling = False
 
-    def expect(self, on_done: OnDone) -> None:
-        """Remember whom to tell about the next add."""
-        self._callbacks.append(on_done)
+    def expect(self, entry_id: EntryId, on_done: OnDone) -> None:
+        """Remember whom to tell about an add."""
+        self._callbacks[entry_id] = on_done
 
     def tell(self, outcome: Confirmed | Failed) -> None:
         """Tell a run of adds, after all runs before it."""
-        error = _of_sent(outcome.error) if isinstance(outcome, Failed) else None
-        self._due.append(_Due(outcome.first, outcome.last, error))
+        if isinstance(outcome, Confirmed):
+            ids: Iterable[int] = range(outcome.first, outcome.last + 1)
+            self._due.append((iter(ids), None))
+        else:
+            # Chosen ids may leave gaps of any size, so look at what was added.
+            ids = sorted(entry_id for entry_id in self._callbacks if entry_id >= outcome.first)
+            self._due.append((iter(ids), unknown_once_sent(outcome.error)))
         if not self._is_telling:
             self._tell_due()
 
@@ -55,11 +50,9 @@ class AddReports:
         self._is_telling = True
         try:
             while self._due:
-                due = self._due[0]
-                while due.next <= due.last:
-                    entry_id = due.next
-                    due.next = EntryId(entry_id + 1)
-                    self._callbacks.popleft()(entry_id, due.error)
+                ids, error = self._due[0]
+                for entry_id in ids:
+                    self._callbacks.pop(entry_id)(EntryId(entry_id), error)
                 self._due.popleft()
         finally:
             self._is_telling = False
@@ -67,7 +60,7 @@ class AddReports:
                 self._loop.call_soon(self._tell_due)
 
 
-def _of_sent(error: LedgerError) -> LedgerError:
+def unknown_once_sent(error: LedgerError) -> LedgerError:
     """Return what adds that were sent are told when `error` ends the writer.
 
     Whatever the reason, some bookies may have stored them, and recovery may keep them: their

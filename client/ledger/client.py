@@ -16,9 +16,12 @@ the writer, settles where the ledger ends, and closes it for good.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
+from typing import Final
 
 from client.errors import LedgerExists, UnauthorizedAccess
 from client.ids import Clock, LedgerId, Rng
@@ -26,10 +29,12 @@ from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.bookies import Bookies, BookieSet
 from client.ledger.config import LedgerClientConfig
+from client.ledger.context import LedgerContext
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
 from client.ledger.core.placement import Placement, RandomPlacement
 from client.ledger.core.recovery import close_recovered, mark_in_recovery
 from client.ledger.core.schedule import Schedule
+from client.ledger.hole_marks import HoleMarks
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.reader import FIRST_ENTRY, LedgerReader
@@ -42,7 +47,9 @@ from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 
 log = logging.getLogger(__name__)
 
-_C_TOKEN_BITS = 63
+_C_TOKEN_BITS: Final = 63
+_LINGER_S: Final = 1.0
+"""How long closing a client waits for answers to its last adds, and for its last marks."""
 
 
 class LedgerClient:
@@ -81,6 +88,10 @@ class LedgerClient:
             attempts_max=self._config.metadata_attempts_max,
             retry_delay_s=self._config.metadata_retry_delay_ms / 1000,
         )
+        self._marks = HoleMarks(store, self._nodes, clock, root=root)
+        self._context = LedgerContext(
+            self._nodes, self._bookies, self._choice, self._marks, self._config
+        )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
 
@@ -93,10 +104,18 @@ class LedgerClient:
         await self._bookies.start()
 
     async def close(self) -> None:
-        """Abandon all writers and close all connections. The store stays open."""
+        """Abandon all writers and close all connections. The store stays open.
+
+        Gives bookies a moment to answer what they were sent: only so is known whether all of
+        them have what others confirmed.
+        """
         for writer in self._writers:
             writer.abandon()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER_S):
+                await asyncio.gather(*(writer.settled() for writer in self._writers))
         self._writers.clear()
+        await self._marks.close(_LINGER_S)
         self._bookies.close()
 
     async def __aenter__(self) -> LedgerClient:
@@ -143,16 +162,9 @@ class LedgerClient:
             ledger_id,
             ",".join(current.metadata.last_fragment.ensemble),
         )
-        writer = LedgerWriter(
-            EntryCodec(ledger_id, digest_type, password),
-            master_key(password),
-            current,
-            self._nodes,
-            self._bookies,
-            self._choice,
-            self._config,
-        )
-        self._writers = [*(known for known in self._writers if not known.is_ended), writer]
+        codec = EntryCodec(ledger_id, digest_type, password)
+        writer = LedgerWriter(codec, master_key(password), current, self._context)
+        self._writers = [*(known for known in self._writers if not known.is_settled), writer]
         return writer
 
     async def open(self, ledger_id: LedgerId, *, password: bytes | None = b"") -> LedgerReader:
@@ -208,15 +220,7 @@ class LedgerClient:
         """Run recovery from metadata that is IN_RECOVERY; return what stands afterwards."""
         snapshot = current.metadata
         log.info("ledger.recovering ledger=%d", ledger_id)
-        run = RecoveryRun(
-            snapshot,
-            codec,
-            key,
-            self._bookies,
-            self._choice,
-            window_entries=self._config.recovery_window_entries,
-        )
-        end = await run.run()
+        end = await RecoveryRun(snapshot, codec, key, self._context).run()
         current = await self._nodes.update(
             ledger_id, current, lambda metadata: close_recovered(metadata, snapshot, end)
         )
@@ -233,13 +237,8 @@ class LedgerClient:
         self, ledger_id: LedgerId, current: VersionedMetadata, password: bytes | None
     ) -> LedgerReader:
         codec, _ = _unlock(ledger_id, current.metadata, password)
-        return LedgerReader(
-            ledger_id,
-            TailView(ledger_id, current, codec, self._nodes, self._bookies),
-            codec,
-            self._bookies,
-            window_entries=self._config.read_window_entries,
-        )
+        view = TailView(ledger_id, current, codec, self._nodes, self._bookies)
+        return LedgerReader(ledger_id, view, codec, self._context)
 
 
 def _unlock(

@@ -23,6 +23,29 @@ class LedgerClientConfig:
         " change; too high: a hung bookie holds up writes for that long.",
         at_least=1,
     )
+    add_quorum_timeout_ms: int = setting(
+        0,
+        "How long the next entry to confirm may wait, for whatever reason, before its writer"
+        " fails; 0 for ever. Bounds stalls while neither bookies nor metadata answer.",
+        at_least=0,
+    )
+    delay_ensemble_change: bool = setting(
+        False,
+        "Keep a failed bookie in the ensemble as long as entries reach their ack quorum without"
+        " it. Fewer metadata writes while bookies restart; entries lack a copy until repaired.",
+    )
+    ensemble_changes_max: int = setting(
+        0,
+        "Ensemble changes after which the next one fails the writer, so that a ledger's metadata"
+        " stays small; 0 for no limit.",
+        at_least=0,
+    )
+    explicit_lac_interval_ms: int = setting(
+        0,
+        "How soon bookies are told of the last confirmed entry when no further one is added, for"
+        " readers of open ledgers; 0 never.",
+        at_least=0,
+    )
     connect_timeout_ms: int = setting(
         5_000,
         "How long connecting to a bookie may take before it counts as unreachable.",

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from client.errors import DigestMismatch, IncorrectParameter, LedgerError, ReadFailed
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies import BookieSet
+from client.ledger.context import LedgerContext
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.core.reads import EntryRead, read_order
 from client.wire.bookkeeper.entry import Entry, EntryCodec
@@ -60,15 +61,13 @@ class LedgerReader:
         ledger_id: LedgerId,
         view: LedgerView,
         codec: EntryCodec,
-        bookies: BookieSet,
-        *,
-        window_entries: int,
+        context: LedgerContext,
     ) -> None:
         self.ledger_id = ledger_id
         self._view = view
         self._codec = codec
-        self._bookies = bookies
-        self._window_entries = window_entries
+        self._bookies = context.bookies
+        self._window_entries = context.config.read_window_entries
 
     @property
     def metadata(self) -> LedgerMetadata:

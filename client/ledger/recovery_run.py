@@ -13,10 +13,9 @@ from functools import partial
 
 from client.errors import LedgerError
 from client.ids import BookieId, EntryId
-from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookie_link import OnAnswer
-from client.ledger.bookies import BookieSet
-from client.ledger.core.adds import ChangeEnsemble, SendAdd
+from client.ledger.context import LedgerContext
+from client.ledger.core.adds import ChangeEnsemble, SendAdd, UnderReplicated
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.core.recovery import (
     FenceRead,
@@ -47,17 +46,15 @@ class RecoveryRun:
         snapshot: LedgerMetadata,
         codec: EntryCodec,
         master_key: bytes,
-        bookies: BookieSet,
-        choice: BookieChoice,
-        *,
-        window_entries: int,
+        context: LedgerContext,
     ) -> None:
         """`snapshot`: metadata as read back IN_RECOVERY."""
         self._codec = codec
         self._master_key = master_key
-        self._bookies = bookies
-        self._choice = choice
-        self._recovery = Recovery(snapshot, self._seal, window=window_entries)
+        self._context = context
+        self._bookies = context.bookies
+        window = context.config.recovery_window_entries
+        self._recovery = Recovery(snapshot, self._seal, window=window)
         self._loop = asyncio.get_running_loop()
         self._end: asyncio.Future[Recovered] = self._loop.create_future()
         self._queue: deque[RecoveryEffect] = deque()
@@ -105,13 +102,18 @@ class RecoveryRun:
                     self._bookies.bookie(name).request(request, on_answer, size)
             case ChangeEnsemble(failed):
                 ensemble = list(self._recovery.ensemble)
-                chosen = self._choice.replacements(ensemble, sorted(failed), failed.values())
+                chosen = self._context.choice.replacements(
+                    ensemble, sorted(failed), failed.values()
+                )
                 for index, bookie in chosen.items():
                     ensemble[index] = bookie
                 self._perform(self._recovery.on_ensemble(ensemble, self._loop.time()))
             case Recovered():
                 if not self._end.done():
                     self._end.set_result(effect)
+            case UnderReplicated(bookies):
+                # Perhaps after the end: as late as the last bookie answers.
+                self._context.marks.want(self._codec.ledger_id, bookies)
             case RecoveryFailed(error):
                 if not self._end.done():
                     self._end.set_exception(error)
@@ -129,9 +131,8 @@ class RecoveryRun:
     def _on_fence_answer(
         self, member: int, _request: Request, answer: Response | LedgerError
     ) -> None:
-        if not self._end.done():
-            outcome = open_entry(self._codec, None, answer)
-            self._perform(self._recovery.on_fence_answer(member, outcome, self._loop.time()))
+        outcome = open_entry(self._codec, None, answer)
+        self._perform(self._recovery.on_fence_answer(member, outcome, self._loop.time()))
 
     def _on_read_answer(self, request: Request, answer: Response | LedgerError) -> None:
         assert isinstance(request, ReadRequest)
@@ -144,8 +145,6 @@ class RecoveryRun:
         self, index: int, bookie: BookieId, request: Request, answer: Response | LedgerError
     ) -> None:
         assert isinstance(request, AddRequest)
-        if self._end.done():
-            return
         if isinstance(answer, LedgerError):
             effects = self._recovery.on_failed(request.entry_id, index, bookie, answer)
         else:

@@ -27,6 +27,8 @@ from client.wire.bookkeeper.messages import (
     Request,
     Response,
     Status,
+    WriteLacRequest,
+    WriteLacResponse,
 )
 
 
@@ -59,6 +61,7 @@ class StoredLedger:
         self.key: bytes | None = None
         self.fenced = False
         self.entries: dict[EntryId, bytes] = {}
+        self.lac_packet: bytes | None = None
 
 
 class FakeBookie:
@@ -138,6 +141,8 @@ class FakeBookie:
                 response = self._read(request)
             case ReadLacRequest(ledger_id):
                 response = self._read_lac(ledger_id)
+            case WriteLacRequest():
+                response = self._write_lac(request)
             case _:
                 raise AssertionError(f"unexpected {request}")
         status: Status = response.status  # type: ignore[union-attr]
@@ -174,12 +179,19 @@ class FakeBookie:
         return ReadResponse(Status.OK, ledger_id, entry_id, entries[found])
 
     def _read_lac(self, ledger_id: LedgerId) -> ReadLacResponse:
-        if ledger_id not in self.ledgers:
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is None:
             return ReadLacResponse(Status.NO_LEDGER, ledger_id)
-        entries = self.ledgers[ledger_id].entries
-        if not entries:
-            return ReadLacResponse(Status.NO_ENTRY, ledger_id)
-        return ReadLacResponse(Status.OK, ledger_id, None, entries[max(entries)])
+        last = ledger.entries[max(ledger.entries)] if ledger.entries else None
+        status = Status.NO_ENTRY if last is ledger.lac_packet is None else Status.OK
+        return ReadLacResponse(status, ledger_id, ledger.lac_packet, last)
+
+    def _write_lac(self, request: WriteLacRequest) -> WriteLacResponse:
+        ledger = self.ledgers.setdefault(request.ledger_id, StoredLedger())
+        status = self._check_key(ledger, request.master_key)
+        if status is Status.OK:
+            ledger.lac_packet = bytes(request.packet)
+        return WriteLacResponse(status, request.ledger_id)
 
     def _check_key(self, ledger: StoredLedger, key: bytes | None) -> Status:
         if ledger.key is None:

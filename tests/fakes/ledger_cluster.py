@@ -7,11 +7,12 @@ import random
 from collections.abc import Callable, Iterable
 
 from client.errors import LedgerError
-from client.ids import EntryId, LedgerId
+from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.ledger.under_replication import read_mark
 from client.ledger.writer import LedgerWriter
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
@@ -71,6 +72,21 @@ class LedgerCluster:
             wanted = {fragment.ensemble[index] for index in indices}
             holders = wanted & set(self.bookies.holders(ledger_id, entry_id))
             assert len(holders) >= metadata.ack_quorum, f"entry {entry_id} is on {holders} only"
+
+    def lacking(self, ledger_id: LedgerId) -> set[BookieId]:
+        """Return the bookies without some entry of a closed ledger that they are members for."""
+        metadata = self.stored_metadata(ledger_id)
+        found: set[BookieId] = set()
+        for entry_id in map(EntryId, range(metadata.last_entry + 1)):
+            ensemble = metadata.fragment_of(entry_id).ensemble
+            wanted = {ensemble[index] for index in metadata.schedule.write_set(entry_id)}
+            found |= wanted.difference(self.bookies.holders(ledger_id, entry_id))
+        return found
+
+    async def marked(self, ledger_id: LedgerId) -> set[BookieId]:
+        """Return the bookies that a ledger's under-replication mark names."""
+        mark = await read_mark(self.metadata.session(), ledger_id)
+        return set(mark.bookies) if mark is not None else set()
 
 
 class Outcomes:

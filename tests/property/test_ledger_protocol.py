@@ -9,7 +9,8 @@ and come back, metadata answers are lost. Whatever happens, at the end, when all
 - L6  fragments ascend;
 - L7  the ledger can be closed;
 - R1  what a reader was allowed to read stays there;
-- R8  adds are told in entry order.
+- R8  adds are told in entry order;
+- HOLES  whoever lacks an entry is named by the ledger's mark, so that auto recovery mends it.
 """
 
 from __future__ import annotations
@@ -145,6 +146,9 @@ async def test_whatever_happens_nothing_confirmed_is_lost(seed: int) -> None:
     await run.calm_down()
     run.ends.append((await clients[1].recover(writer.ledger_id)).last_entry)
     await check(run, outcomes, clients[2])
+    for client in clients:
+        await client.close()
+    assert cluster.lacking(writer.ledger_id) <= await cluster.marked(writer.ledger_id)
 
 
 async def check(run: Run, outcomes: Outcomes, client: LedgerClient) -> None:

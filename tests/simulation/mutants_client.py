@@ -12,8 +12,9 @@ from client.errors import (
     VersionConflict,
 )
 from client.ids import EntryId
-from client.ledger import add_reports, tail, writer
+from client.ledger import add_pipeline, add_reports, tail
 from client.ledger import client as ledger_client
+from client.ledger.add_pipeline import AddPipeline
 from client.ledger.core import ensemble_change, metadata_codec, recovery
 from client.ledger.core.adds import Adds, AddsState, Confirmed
 from client.ledger.core.last_confirmed import LacQuorum
@@ -22,7 +23,6 @@ from client.ledger.core.recovery import Recovery
 from client.ledger.core.schedule import Schedule
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.recovery_run import RecoveryRun
-from client.ledger.writer import LedgerWriter
 from client.metadata import paths
 from client.wire.bookkeeper.messages import LAST_ENTRY, AddRequest, ReadRequest
 
@@ -86,17 +86,18 @@ def stale_answers_count(patch: Any) -> None:
 def use_before_cas(patch: Any) -> None:
     """Replacement bookies are used before the metadata names them (1591)."""
 
-    async def change(self: LedgerWriter, failed: Any) -> None:
-        first_entry = EntryId(self._adds.lac + 1)
-        ensemble = list(self._adds.ensemble)
-        chosen = self._choice.replacements(ensemble, sorted(failed), failed.values())
+    async def change(self: AddPipeline, failed: Any) -> None:
+        first_entry = EntryId(self.adds.lac + 1)
+        ensemble = list(self.adds.ensemble)
+        choice = self._context.choice
+        chosen = choice.replacements(ensemble, sorted(failed), failed.values())
         for index, bookie in chosen.items():
             ensemble[index] = bookie
         self._seat(ensemble)
-        self._perform(self._adds.on_ensemble(ensemble, self._loop.time()))
-        self._current = await self._nodes.update(
+        self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
+        self.current = await self._context.nodes.update(
             self.ledger_id,
-            self._current,
+            self.current,
             lambda metadata: ensemble_change.change_ensemble(
                 metadata, failed, first_entry, lambda *_: chosen
             ),
@@ -106,27 +107,27 @@ def use_before_cas(patch: Any) -> None:
         if not task.cancelled():
             task.exception()
 
-    patch(LedgerWriter, "_change_ensemble", change)
-    patch(writer, "_surface_bug", surface)
+    patch(AddPipeline, "_change_ensemble", change)
+    patch(add_pipeline, "_surface_bug", surface)
 
 
 def fragment_after_pushed(patch: Any) -> None:
     """A new fragment starts behind the last add pushed instead of the last confirmed."""
     original = ensemble_change.change_ensemble
-    plain = LedgerWriter._change_ensemble
+    plain = AddPipeline._change_ensemble
 
-    async def change(self: LedgerWriter, failed: Any) -> None:
+    async def change(self: AddPipeline, failed: Any) -> None:
         def shifted(metadata: Any, gone: Any, first_entry: Any, choose: Any) -> Any:
             del first_entry
-            return original(metadata, gone, EntryId(self._adds.last_add_pushed + 1), choose)
+            return original(metadata, gone, EntryId(self.adds.last_add_pushed + 1), choose)
 
-        writer.change_ensemble = shifted
+        add_pipeline.change_ensemble = shifted
         try:
             await plain(self, failed)
         finally:
-            writer.change_ensemble = original
+            add_pipeline.change_ensemble = original
 
-    patch(LedgerWriter, "_change_ensemble", change)
+    patch(AddPipeline, "_change_ensemble", change)
 
 
 def change_while_fenced(patch: Any) -> None:
@@ -142,14 +143,14 @@ def change_while_fenced(patch: Any) -> None:
             return metadata.with_ensemble(first_entry, ensemble) if standing else None
         return original(metadata, failed, first_entry, choose)
 
-    patch(writer, "change_ensemble", change)
+    patch(add_pipeline, "change_ensemble", change)
 
 
 def lac_is_pushed(patch: Any) -> None:
     """Entries carry the last entry pushed as their LAC instead of the last confirmed."""
-    original = LedgerWriter._seal
+    original = AddPipeline._seal
     patch(
-        LedgerWriter,
+        AddPipeline,
         "_seal",
         lambda self, entry_id, lac, length, payload: original(
             self, entry_id, EntryId(entry_id - 1), length, payload

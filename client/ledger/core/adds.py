@@ -9,7 +9,8 @@ input. The writer and the recovery of a ledger both use it.
     OPEN       add after a late failure       CHANGING  + ChangeEnsemble
     CHANGING   ensemble settled               OPEN      + re-sends, then Confirmed
     CHANGING   ensemble settled, more failed  CHANGING  + ChangeEnsemble
-    any        fenced, unauthorized, change failed, fail()   FAILED + Failed
+    any        fenced, unauthorized, change failed, too late, fail()   FAILED + Failed
+    FAILED     last answer to a confirmed add FAILED    + UnderReplicated, if anybody lacks entries
 
 Rules, by the names that PROTOCOL.md and the tests use:
 
@@ -25,11 +26,19 @@ Rules, by the names that PROTOCOL.md and the tests use:
 - CHANGE-AGAIN bookies that failed meanwhile are replaced before anything is sent again (1886).
 - ADD-LATE    a failure of an add that has its quorum is remembered and acted on with the next add.
 - ADD-FENCED  a fenced answer fails every unconfirmed add; the ledger takes no more.
-
+- ADD-CHOSEN  the caller may choose entry ids, in any order. One that is pending or confirmed is
+              DuplicateEntryId; entries behind a gap wait for it.
+- ADD-TIMEOUT with a quorum timeout, the next entry to confirm being unconfirmed for longer fails
+              the ledger, whatever it waits for.
+- CHANGE-DELAY with `delay_change`, a failed bookie stays as long as the add can reach its quorum
+              without it; a read-only one goes at once.
 - CHANGE-SUSPEND when no replacement can be found but every write set still reaches Qa without the
               failed bookies, they are suspended instead of failing the ledger: nothing is sent to
               them but a probe every `PROBE_INTERVAL_S`; the first stored probe brings them back.
               What is confirmed meanwhile has Qa copies, as promised, but not Qw. (Beyond Java.)
+- HOLES       a member that will not store a confirmed entry of its own is remembered, whatever the
+              reason, and told of as `UnderReplicated`: when it takes part again, when others took
+              its place, and once at the end. (Beyond Java, which finds some of them by chance.)
 
 Sources: BookKeeper protocol text ("Writing to ledgers"), `PendingAddOp`, `LedgerHandle`.
 """
@@ -40,8 +49,18 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from client.errors import LedgerError, LedgerFenced, NotEnoughBookies, UnauthorizedAccess
+from client.errors import (
+    BookieReadOnly,
+    DuplicateEntryId,
+    IncorrectParameter,
+    LedgerError,
+    LedgerFenced,
+    NotEnoughBookies,
+    QuorumTimeout,
+    UnauthorizedAccess,
+)
 from client.ids import NO_ENTRY, BookieId, EntryId
+from client.ledger.core.holes import Holes
 from client.ledger.core.schedule import Schedule
 from client.wire.bookkeeper.messages import AddRequest, Buffer
 
@@ -89,7 +108,13 @@ class Failed(NamedTuple):
     error: LedgerError
 
 
-AddEffect = SendAdd | Confirmed | ChangeEnsemble | Failed
+class UnderReplicated(NamedTuple):
+    """These bookies lack confirmed entries that they are members for: repair the ledger."""
+
+    bookies: tuple[BookieId, ...]
+
+
+AddEffect = SendAdd | Confirmed | ChangeEnsemble | Failed | UnderReplicated
 AddEffects = Sequence[AddEffect]
 
 _NOTHING: Final[AddEffects] = ()
@@ -98,16 +123,23 @@ _NOTHING: Final[AddEffects] = ()
 class _Pending:
     """An add that is unconfirmed, or confirmed and not yet answered by all its bookies."""
 
-    __slots__ = ("acked", "awaited", "length", "request", "size")
+    __slots__ = ("acked", "awaited", "growth", "missed", "request", "sent_s", "size")
 
-    def __init__(self, request: AddRequest, size: int, length: int, awaited: int) -> None:
+    def __init__(
+        self, request: AddRequest, size: int, growth: int, sent_s: float, awaited: int, missed: int
+    ) -> None:
         self.request = request
         self.size = size
-        self.length = length
+        self.growth = growth
+        """By how much it makes the ledger longer."""
+        self.sent_s = sent_s
+        # The write set is the union of the next three masks, which are disjoint.
         self.acked = 0
-        """Mask of indices whose current bookie stored it."""
+        """Indices whose current bookie stored it."""
         self.awaited = awaited
-        """Mask of indices it was sent to that have not answered."""
+        """Indices it was sent to that have not answered."""
+        self.missed = missed
+        """Indices that failed it, or never got it."""
 
 
 class Adds:
@@ -122,12 +154,18 @@ class Adds:
         lac: EntryId = NO_ENTRY,
         length: int = 0,
         frozen_lac: EntryId | None = None,
+        delay_change: bool = False,
+        quorum_timeout_s: float | None = None,
     ) -> None:
-        """`lac`, `length`: where adding starts. `frozen_lac`: entries carry this LAC instead."""
+        """`lac`, `length`: where adding starts. `frozen_lac`: entries carry this LAC instead.
+
+        `delay_change`, `quorum_timeout_s`: rules CHANGE-DELAY and ADD-TIMEOUT.
+        """
         self.ensemble = tuple(ensemble)
         self.state = AddsState.OPEN
         self.lac = lac
         self.last_add_pushed = lac
+        """Highest entry id taken."""
         self.length = length
         """Payload bytes of all entries pushed."""
         self.confirmed_length = length
@@ -136,11 +174,14 @@ class Adds:
         """Payload bytes of adds that somebody has still to answer: what we hold in memory."""
         self.error: LedgerError | None = None
         """Why the pipeline failed."""
+        self.holes = Holes()
         self._schedule = schedule
         self._seal = seal
         self._frozen_lac = frozen_lac
+        self._delay_change = delay_change
+        self._quorum_timeout_s = quorum_timeout_s
         self._pending: dict[int, _Pending] = {}
-        """By entry id, ascending."""
+        """By entry id, in the order they came; after a failure the confirmed ones only."""
         self._failures: dict[int, BookieId] = {}
         """Failed members of the ensemble that no change has dealt with yet."""
         self._changing: dict[int, BookieId] = {}
@@ -151,29 +192,40 @@ class Adds:
         """Mask of indices that get no adds now: under change or suspended."""
 
     def add(
-        self, payload: Sequence[Buffer], size: int, now_s: float, length: int | None = None
+        self,
+        payload: Sequence[Buffer],
+        size: int,
+        now_s: float,
+        length: int | None = None,
+        entry_id: EntryId | None = None,
     ) -> AddEffects:
-        """Take the next entry; its id is `last_add_pushed` afterwards.
+        """Take an entry: `entry_id`, or by default the one after the last.
 
         `size` is the payload's bytes. `length`, if given, is the ledger's length including this
-        entry (recovery knows it from the entry). Raises the error that failed the pipeline.
+        entry (recovery knows it from the entry). Raises the error that failed the pipeline, and
+        DuplicateEntryId.
         """
         if self.error is not None:
             raise type(self.error)(str(self.error))
+        entry_id = EntryId(self.last_add_pushed + 1) if entry_id is None else entry_id
+        if entry_id <= self.last_add_pushed:
+            self._check_free(entry_id)
         effects: list[AddEffect] = []
         if self._failures and self.state is AddsState.OPEN:
             effects.append(self._begin_change())
-        entry_id = EntryId(self.last_add_pushed + 1)
-        self.last_add_pushed = entry_id
-        self.length = self.length + size if length is None else length
+        self.last_add_pushed = max(self.last_add_pushed, entry_id)
+        growth = size if length is None else length - self.length
+        self.length += growth
         carried = self.lac if self._frozen_lac is None else self._frozen_lac
         request = self._seal(entry_id, carried, self.length, payload)
         indices: Sequence[int] = self._schedule.write_set(entry_id)
         awaited = self._schedule.write_mask(entry_id)
+        missed = 0
         if self._unsent:
-            awaited &= ~self._unsent | self._take_due_probes(awaited, now_s)
+            missed = awaited & self._unsent & ~self._take_due_probes(awaited, now_s)
+            awaited &= ~missed
             indices = [index for index in indices if awaited >> index & 1]
-        self._pending[entry_id] = _Pending(request, size, self.length, awaited)
+        self._pending[entry_id] = _Pending(request, size, growth, now_s, awaited, missed)
         self.pending_bytes += size
         effects.append(SendAdd(request, size, indices))
         return effects
@@ -188,6 +240,8 @@ class Adds:
         add.awaited &= ~bit
         if entry_id <= self.lac:
             self._forget_if_answered(entry_id, add)
+        if self.state is AddsState.FAILED:
+            return self._tell_holes_at_last()
         if self._suspended and index in self._suspended:
             return self._resume_sending(index)
         if entry_id == self.lac + 1 and self.state is AddsState.OPEN:
@@ -198,18 +252,23 @@ class Adds:
         self, entry_id: EntryId, index: int, bookie: BookieId, error: LedgerError
     ) -> AddEffects:
         """A bookie that was asked as member `index` did not store an entry, or cannot say."""
-        if self.state is AddsState.FAILED or self.ensemble[index] != bookie:
+        if self.ensemble[index] != bookie:
             return _NOTHING
-        if isinstance(error, (LedgerFenced, UnauthorizedAccess)):
-            return self.fail(error)
         add = self._pending.get(entry_id)
         if add is not None:
-            add.awaited &= ~(1 << index)
-            if entry_id <= self.lac:
-                self._forget_if_answered(entry_id, add)
+            self._miss(entry_id, add, 1 << index)
+        if self.state is AddsState.FAILED:
+            return _NOTHING if add is None else self._tell_holes_at_last()
+        if isinstance(error, (LedgerFenced, UnauthorizedAccess)):
+            return self.fail(error)
         if index in self._changing or index in self._suspended:
             return _NOTHING
-        self._failures[index] = bookie
+        if not self._delay_change or isinstance(error, BookieReadOnly):
+            self._failures[index] = bookie
+        elif add is None or self._can_reach_quorum(add):
+            return _NOTHING
+        else:
+            self._failures.update(self._members(add.missed & ~self._unsent))
         if self.state is AddsState.CHANGING or add is None or self._has_quorum(add):
             return _NOTHING
         return (self._begin_change(),)
@@ -222,6 +281,7 @@ class Adds:
         if self.state is not AddsState.CHANGING:
             return _NOTHING
         left = [i for i, bookie in self._changing.items() if ensemble[i] == bookie]
+        has_changed = self.ensemble != tuple(ensemble)
         self._strike_replaced(ensemble)
         self._changing = {}
         self._suspended.update((index, now_s + PROBE_INTERVAL_S) for index in left)
@@ -237,7 +297,8 @@ class Adds:
             names = ", ".join(self.ensemble[index] for index in self._suspended)
             return self.fail(NotEnoughBookies(f"no replacement for {names}"))
         self.state = AddsState.OPEN
-        return [*self._send_missing(), *self._drain()]
+        told = self._tell_holes() if has_changed else _NOTHING
+        return [*self._send_missing(), *told, *self._drain()]
 
     def replace_suspended(self) -> AddEffects:
         """Try again to replace suspended members: other bookies may have become writable."""
@@ -245,50 +306,89 @@ class Adds:
             return _NOTHING
         return (self._begin_change(),)
 
+    def expire(self, now_s: float) -> AddEffects:
+        """Fail if the next entry to confirm has waited too long (rule ADD-TIMEOUT)."""
+        head = self._pending.get(self.lac + 1)
+        if self._quorum_timeout_s is None or head is None:
+            return _NOTHING
+        if now_s - head.sent_s < self._quorum_timeout_s:
+            return _NOTHING
+        return self.fail(QuorumTimeout(f"entry {self.lac + 1} did not reach its quorum in time"))
+
     def fail(self, error: LedgerError) -> AddEffects:
-        """Fail every unconfirmed add, for good. Their outcome is as unknown as the error says."""
+        """Fail every unconfirmed add, for good. Their outcome is as unknown as the error says.
+
+        Answers to confirmed adds are still wanted, to know whether everybody has them.
+        """
         if self.state is AddsState.FAILED:
             return _NOTHING
         self.state = AddsState.FAILED
         self.error = error
-        self._pending = {}
-        self.pending_bytes = 0
+        self._pending = {i: add for i, add in self._pending.items() if i <= self.lac}
+        self.pending_bytes = sum(add.size for add in self._pending.values())
         self._changing = {}
         self._unsent = _mask(self._suspended)
-        return (Failed(EntryId(self.lac + 1), self.last_add_pushed, error),)
+        failed = Failed(EntryId(self.lac + 1), self.last_add_pushed, error)
+        return [failed, *self._tell_holes_at_last()]
 
     @property
     def suspended(self) -> list[BookieId]:
         """Members of the ensemble that get no adds because nobody could replace them."""
         return [self.ensemble[index] for index in self._suspended]
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the entry after LAC is under way; if not, nothing will be confirmed."""
+        return self.lac + 1 in self._pending
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the pipeline has failed, and every answer that matters is there."""
+        return self.state is AddsState.FAILED and not self._pending
+
     def check(self) -> None:
         """Assert the invariants; tests and the simulator call this after every input."""
         assert self.lac <= self.last_add_pushed
         assert self.pending_bytes == sum(add.size for add in self._pending.values())
-        assert list(self._pending) == sorted(self._pending)
         assert self._unsent == _mask(self._suspended) | _mask(self._changing)
         assert bool(self._changing) == (self.state is AddsState.CHANGING)
         failed = _mask(self._failures) | self._unsent
         for entry_id, add in self._pending.items():
             mask = self._schedule.write_mask(EntryId(entry_id))
-            assert not (add.acked | add.awaited) & ~mask
+            assert add.acked | add.awaited | add.missed == mask
+            assert add.acked ^ add.awaited ^ add.missed == mask, "disjoint"
             if entry_id <= self.lac:
                 assert add.awaited, "an add that is confirmed and answered is forgotten"
             elif self.state is AddsState.OPEN:
-                assert not mask & ~(add.acked | add.awaited | failed), "an add nobody will store"
+                given_up = add.missed & ~failed
+                assert not given_up or self._delay_change, "an add that a live member will lack"
+                assert not given_up or self._can_reach_quorum(add), "an add nobody will store"
         if self.state is AddsState.OPEN and (head := self._pending.get(self.lac + 1)):
             assert not self._has_quorum(head), "an add that could be confirmed waits"
 
+    def _check_free(self, entry_id: EntryId) -> None:
+        if entry_id < 0:
+            raise IncorrectParameter(f"{entry_id} is no entry id")
+        if entry_id <= self.lac or entry_id in self._pending:
+            raise DuplicateEntryId(f"entry {entry_id} was added before")
+
     def _has_quorum(self, add: _Pending) -> bool:
         return add.acked.bit_count() >= self._schedule.ack_quorum
+
+    def _can_reach_quorum(self, add: _Pending) -> bool:
+        return (add.acked | add.awaited).bit_count() >= self._schedule.ack_quorum
+
+    def _members(self, mask: int) -> dict[int, BookieId]:
+        return {i: bookie for i, bookie in enumerate(self.ensemble) if mask >> i & 1}
 
     def _drain(self) -> AddEffects:
         """Confirm the run of adds after LAC that have their quorum."""
         pending = self._pending
         first = entry_id = self.lac + 1
         while (add := pending.get(entry_id)) is not None and self._has_quorum(add):
-            self.confirmed_length = add.length
+            self.confirmed_length += add.growth
+            if add.missed:
+                self.holes.add(self._members(add.missed).values())
             self._forget_if_answered(entry_id, add)
             entry_id += 1
         if entry_id == first:
@@ -296,10 +396,30 @@ class Adds:
         self.lac = EntryId(entry_id - 1)
         return (Confirmed(EntryId(first), self.lac),)
 
+    def _miss(self, entry_id: int, add: _Pending, mask: int) -> None:
+        """The members in `mask` will not store what they were sent."""
+        missed = add.awaited & mask
+        add.awaited &= ~missed
+        add.missed |= missed
+        if entry_id <= self.lac:
+            self.holes.add(self._members(missed).values())
+            self._forget_if_answered(entry_id, add)
+
     def _forget_if_answered(self, entry_id: int, add: _Pending) -> None:
         if not add.awaited:
             del self._pending[entry_id]
             self.pending_bytes -= add.size
+
+    def _tell_holes(self) -> AddEffects:
+        bookies = self.holes.news()
+        return (UnderReplicated(bookies),) if bookies else _NOTHING
+
+    def _tell_holes_at_last(self) -> AddEffects:
+        """Tell once nothing can change any more, also what was told before: whoever repaired the
+        ledger while it was open could not know that this was all."""
+        if self._pending or not self.holes.counts:
+            return _NOTHING
+        return (UnderReplicated(tuple(self.holes.counts)),)
 
     def _begin_change(self) -> ChangeEnsemble:
         suspended = {index: self.ensemble[index] for index in self._suspended}
@@ -312,23 +432,23 @@ class Adds:
 
     def _strike_replaced(self, ensemble: Sequence[BookieId]) -> None:
         """Adopt the new ensemble: what replaced members stored or were asked counts no more."""
-        replaced = [i for i, bookie in enumerate(ensemble) if bookie != self.ensemble[i]]
-        self.ensemble = tuple(ensemble)
-        kept = ~_mask(replaced)
+        replaced = _mask(i for i, bookie in enumerate(ensemble) if bookie != self.ensemble[i])
         for entry_id, add in list(self._pending.items()):
-            add.awaited &= kept
-            if entry_id > self.lac:
-                add.acked &= kept
+            if entry_id <= self.lac:
+                self._miss(entry_id, add, replaced)
             else:
-                self._forget_if_answered(entry_id, add)
+                add.missed |= (add.acked | add.awaited) & replaced
+                add.acked &= ~replaced
+                add.awaited &= ~replaced
+        self.ensemble = tuple(ensemble)
 
     def _send_missing(self) -> list[AddEffect]:
         """Send every unconfirmed add to the members that neither stored it nor were asked."""
         effects: list[AddEffect] = []
         for entry_id, add in self._pending.items():
-            wanted = self._schedule.write_mask(EntryId(entry_id)) & ~self._unsent
-            missing = wanted & ~(add.acked | add.awaited)
+            missing = add.missed & ~self._unsent
             if entry_id > self.lac and missing:
+                add.missed &= ~missing
                 add.awaited |= missing
                 indices = [i for i in range(len(self.ensemble)) if missing >> i & 1]
                 effects.append(SendAdd(add.request, add.size, indices))
@@ -339,7 +459,7 @@ class Adds:
         assert self.state is AddsState.OPEN, "a change takes over all suspended members"
         del self._suspended[index]
         self._unsent &= ~(1 << index)
-        return [*self._send_missing(), *self._drain()]
+        return [*self._send_missing(), *self._drain(), *self._tell_holes()]
 
     def _take_due_probes(self, mask: int, now_s: float) -> int:
         """Return the suspended indices in `mask` that are due for a probe, and re-arm them."""

@@ -8,7 +8,7 @@ see `close_recovered`) or `RecoveryFailed` (the ledger stays IN_RECOVERY; try ag
     READING    for e = start + 1, ...: fencing read of e from its whole write set; if it exists,
                recovery add of e; ends at the first e that was never confirmed
     MEASURING  nothing was recovered and the length is not known: read it off entry `start`
-    DONE       either way
+    DONE       either way; after success late answers tell which bookies lack entries
 
 Rules, by the names that PROTOCOL.md and the tests use:
 
@@ -26,6 +26,9 @@ Rules, by the names that PROTOCOL.md and the tests use:
                  make entries readable that neither closes over.
 - REC-WRITE      every entry kept is written back in order until Qa bookies stored it; failed
                  bookies are replaced, in memory only, from LAC + 1 on.
+- HOLES          who could not be fenced, or has not got the last entry before `start` that it is a
+                 member for, or failed a recovery add, is told of as `UnderReplicated`: the writer
+                 that knew more is gone.
 - REC-CLOSE      one CAS publishes the new fragments together with CLOSED; whoever closed first is
                  right, and other fragments than at the start mean starting over.
 
@@ -43,6 +46,7 @@ from typing import NamedTuple
 
 from client.errors import (
     DigestMismatch,
+    LedgerClosed,
     LedgerError,
     NoSuchEntry,
     NoSuchLedger,
@@ -58,6 +62,7 @@ from client.ledger.core.adds import (
     Failed,
     Seal,
     SendAdd,
+    UnderReplicated,
 )
 from client.ledger.core.last_confirmed import LacQuorum
 from client.ledger.core.ledger_metadata import (
@@ -107,7 +112,15 @@ class RecoveryFailed(NamedTuple):
     error: LedgerError
 
 
-RecoveryEffect = FenceRead | RecoveryRead | SendAdd | ChangeEnsemble | Recovered | RecoveryFailed
+RecoveryEffect = (
+    FenceRead
+    | RecoveryRead
+    | SendAdd
+    | ChangeEnsemble
+    | Recovered
+    | RecoveryFailed
+    | UnderReplicated
+)
 RecoveryEffects = Sequence[RecoveryEffect]
 
 
@@ -142,6 +155,10 @@ class Recovery:
         self._next_read: EntryId = NO_ENTRY
         self._verdicts: dict[EntryId, _Verdict] = {}
         self._end_found = False
+        self._last_stored: dict[int, EntryId | None] = {}
+        """Last entry by member, from the answers to fencing; None: it could not say."""
+        self._has_ended = False
+        """Whether it is DONE with success, and holes have not been told of yet."""
 
     @property
     def ensemble(self) -> tuple[BookieId, ...]:
@@ -157,18 +174,24 @@ class Recovery:
         self, member: int, answer: Entry | LedgerError, now_s: float
     ) -> RecoveryEffects:
         """Answer to a `FenceRead`: the bookie's last entry, or why there is none."""
-        if self.state is not RecoveryState.FENCING:
-            return ()
         match answer:
             case Entry():
                 self._lengths[answer.entry_id] = answer.length
+                self._last_stored[member] = answer.entry_id
                 self._quorum.on_known(member, answer.lac)
-            case NoSuchEntry() | NoSuchLedger() | DigestMismatch():
+            case NoSuchEntry() | NoSuchLedger():
+                self._last_stored[member] = NO_ENTRY
                 self._quorum.on_known(member)
-            case UnauthorizedAccess():
-                return self._fail(answer)
+            case DigestMismatch():
+                self._last_stored[member] = None
+                self._quorum.on_known(member)
             case _:
+                self._last_stored[member] = None
                 self._quorum.on_unknown(member, answer)
+        if self.state is not RecoveryState.FENCING:
+            return self._tell_holes()
+        if isinstance(answer, UnauthorizedAccess):
+            return self._fail(answer)
         if self._quorum.covered:
             return self._begin_reading(now_s)
         if self._quorum.failure is None:
@@ -195,13 +218,15 @@ class Recovery:
 
     def on_stored(self, entry_id: EntryId, index: int, bookie: BookieId) -> RecoveryEffects:
         """A bookie stored a recovery add; see `Adds.on_stored`."""
-        return self._carry(self._adds.on_stored(entry_id, index, bookie))
+        effects = self._carry(self._adds.on_stored(entry_id, index, bookie))
+        return [*effects, *self._tell_holes()]
 
     def on_failed(
         self, entry_id: EntryId, index: int, bookie: BookieId, error: LedgerError
     ) -> RecoveryEffects:
         """A bookie did not store a recovery add; see `Adds.on_failed`."""
-        return self._carry(self._adds.on_failed(entry_id, index, bookie, error))
+        effects = self._carry(self._adds.on_failed(entry_id, index, bookie, error))
+        return [*effects, *self._tell_holes()]
 
     def on_ensemble(self, ensemble: Sequence[BookieId], now_s: float) -> RecoveryEffects:
         """The members that `ChangeEnsemble` named were replaced as far as possible."""
@@ -278,6 +303,8 @@ class Recovery:
                     effects += [*self._read_ahead(), *self._finish_if_done()]
                 case Failed():
                     effects += self._fail(effect.error)
+                case UnderReplicated():
+                    pass  # told of together with what fencing found, in `_tell_holes`
         return effects
 
     def _finish_if_done(self) -> RecoveryEffects:
@@ -310,12 +337,41 @@ class Recovery:
     def _recovered(self, length: int) -> RecoveryEffects:
         self.state = RecoveryState.DONE
         self._verdicts.clear()
-        return [Recovered(self._adds.lac, length, self.fragments)]
+        end = Recovered(self._adds.lac, length, self.fragments)
+        self._adds.fail(LedgerClosed("recovered"))
+        self._has_ended = True
+        return [end, *self._tell_holes()]
 
     def _fail(self, error: LedgerError) -> RecoveryEffects:
+        if self.state is RecoveryState.DONE:
+            return ()
         self.state = RecoveryState.DONE
         self._verdicts.clear()
+        self._adds.fail(error)
         return [RecoveryFailed(error)]
+
+    def _tell_holes(self) -> RecoveryEffects:
+        """Tell who lacks entries, once every bookie has said its last (rule HOLES)."""
+        is_heard = len(self._last_stored) == self._schedule.ensemble_size
+        if not (self._has_ended and is_heard and self._adds.is_settled):
+            return ()
+        self._has_ended = False
+        found = dict.fromkeys(
+            bookie
+            for member, bookie in enumerate(self.snapshot.last_fragment.ensemble)
+            if self._is_lacking(member)
+        )
+        found.update(dict.fromkeys(self._adds.holes.counts))
+        return [UnderReplicated(tuple(found))] if found else ()
+
+    def _is_lacking(self, member: int) -> bool:
+        """Whether a member of the last ensemble seems to lack entries up to `start`."""
+        last_stored = self._last_stored[member]
+        first = self.snapshot.last_fragment.first_entry
+        for entry_id in range(self._start, first - 1, -1):
+            if member in self._schedule.write_set(EntryId(entry_id)):
+                return last_stored is None or last_stored < entry_id
+        return False
 
 
 def mark_in_recovery(metadata: LedgerMetadata) -> LedgerMetadata | None:

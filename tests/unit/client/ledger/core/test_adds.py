@@ -2,98 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from client.errors import (
     BookieTimeout,
-    BookieUnavailable,
     LedgerClosed,
     LedgerError,
     LedgerFenced,
     NotEnoughBookies,
     UnauthorizedAccess,
 )
-from client.ids import BookieId, EntryId, LedgerId
+from client.ids import BookieId, EntryId
 from client.ledger.core.adds import (
     PROBE_INTERVAL_S,
-    AddEffect,
-    AddEffects,
-    Adds,
     AddsState,
     ChangeEnsemble,
     Confirmed,
     Failed,
     SendAdd,
 )
-from client.ledger.core.schedule import Schedule
-from client.wire.bookkeeper.messages import AddRequest, Buffer
+from tests.unit.client.ledger.core.pipeline_driver import Pipeline, sends
 
 ENSEMBLE = ("b0", "b1", "b2")
-
-
-class Pipeline:
-    """Drives an `Adds` in entry ids and names, and checks its invariants after every input."""
-
-    def __init__(
-        self,
-        sizes: tuple[int, int, int] = (3, 3, 2),
-        *,
-        ensemble: Sequence[str] | None = None,
-        lac: int = -1,
-        length: int = 0,
-        frozen_lac: int | None = None,
-    ) -> None:
-        names = ensemble or [f"b{i}" for i in range(sizes[0])]
-        self.sealed: list[tuple[int, int, int]] = []
-        """(entry id, LAC, length) of every sealing."""
-        self.adds = Adds(
-            [BookieId(name) for name in names],
-            Schedule(*sizes),
-            self._seal,
-            lac=EntryId(lac),
-            length=length,
-            frozen_lac=None if frozen_lac is None else EntryId(frozen_lac),
-        )
-        self.now_s = 100.0
-
-    def _seal(
-        self, entry_id: EntryId, lac: EntryId, length: int, payload: Sequence[Buffer]
-    ) -> AddRequest:
-        self.sealed.append((entry_id, lac, length))
-        return AddRequest(LedgerId(1), entry_id, b"k" * 20, b"".join(payload))
-
-    def add(self, payload: bytes = b"xx", length: int | None = None) -> list[AddEffect]:
-        return self._checked(self.adds.add([payload], len(payload), self.now_s, length))
-
-    def stored(self, entry: int, index: int, name: str | None = None) -> list[AddEffect]:
-        bookie = BookieId(name or self.adds.ensemble[index])
-        return self._checked(self.adds.on_stored(EntryId(entry), index, bookie))
-
-    def failed(
-        self, entry: int, index: int, error: LedgerError | None = None, name: str | None = None
-    ) -> list[AddEffect]:
-        bookie = BookieId(name or self.adds.ensemble[index])
-        error = error or BookieUnavailable("gone")
-        return self._checked(self.adds.on_failed(EntryId(entry), index, bookie, error))
-
-    def changed(self, *names: str) -> list[AddEffect]:
-        ensemble = [BookieId(name) for name in names] or self.adds.ensemble
-        return self._checked(self.adds.on_ensemble(ensemble, self.now_s))
-
-    def _checked(self, effects: AddEffects) -> list[AddEffect]:
-        self.adds.check()
-        return list(effects)
-
-
-def sends(effects: Sequence[AddEffect]) -> list[tuple[int, list[int]]]:
-    """Return (entry id, sorted indices) of the sends among the effects."""
-    return [
-        (effect.request.entry_id, sorted(effect.indices))
-        for effect in effects
-        if isinstance(effect, SendAdd)
-    ]
 
 
 def test_an_add_goes_to_its_write_set() -> None:
@@ -339,7 +269,7 @@ def test_add_fenced_fails_everything_unconfirmed(error: LedgerError) -> None:
     pipeline.stored(0, 0)
     pipeline.stored(0, 1)
     assert pipeline.failed(1, 2, error) == [Failed(EntryId(1), EntryId(2), error)]
-    assert pipeline.adds.pending_bytes == 0
+    assert pipeline.adds.pending_bytes == 2, "b2 has not answered for entry 0, which is confirmed"
     with pytest.raises(type(error)):
         pipeline.add()
     assert pipeline.adds.last_add_pushed == 2

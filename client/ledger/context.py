@@ -1,0 +1,21 @@
+"""What the parts of one ledger client share: the way to metadata, bookies, marks and settings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from client.ledger.bookie_choice import BookieChoice
+from client.ledger.bookies import BookieSet
+from client.ledger.config import LedgerClientConfig
+from client.ledger.hole_marks import HoleMarks
+from client.ledger.ledger_nodes import LedgerNodes
+
+
+class LedgerContext(NamedTuple):
+    """One bundle for every writer, reader and recovery of a client."""
+
+    nodes: LedgerNodes
+    bookies: BookieSet
+    choice: BookieChoice
+    marks: HoleMarks
+    config: LedgerClientConfig
