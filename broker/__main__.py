@@ -89,7 +89,8 @@ async def _serve(config: BrokerConfig, broker: Broker, told_to_stop: asyncio.Eve
     admin = AdminServer(config, broker)
     stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
     try:
-        starting: asyncio.Future[Any] = loop.create_task(broker.start(await admin.start()))
+        await admin.start()
+        starting: asyncio.Future[Any] = loop.create_task(broker.start(admin.url))
         await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()

@@ -22,6 +22,8 @@ class AdminServer:
         self._config = config
         self._broker = broker
         self._runner: web.AppRunner | None = None
+        self.url = ""
+        """Where it listens; empty while it does not."""
 
     async def start(self) -> int:
         """Listen; return the port, or 0 if there is no admin server. Raises OSError."""
@@ -34,7 +36,9 @@ class AdminServer:
         self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._config.admin_host, self._config.admin_port).start()
-        return int(self._runner.addresses[0][1])
+        port = int(self._runner.addresses[0][1])
+        self.url = f"http://{self._config.admin_host}:{port}"
+        return port
 
     async def close(self) -> None:
         """Stop listening."""

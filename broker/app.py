@@ -139,8 +139,8 @@ class Broker:
             }  # fmt: skip
             yield labels, lag.records
 
-    async def start(self, admin_port: int = 0) -> None:
-        """Serve. `admin_port` is shown to other brokers and operators.
+    async def start(self, admin_url: str = "") -> None:
+        """Serve. `admin_url` is shown to other brokers and operators.
 
         Raises OSError (port taken), ConfigError (node id taken), MetadataError.
         """
@@ -155,7 +155,7 @@ class Broker:
                 host=registered_host(config),
                 port=config.advertised_port or self.port,
                 advertised=config.advertised_host is not None,
-                admin_port=admin_port,
+                admin_url=admin_url,
                 rack=config.rack,
             ),
             self._session_timeout_s,

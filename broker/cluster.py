@@ -16,7 +16,7 @@ from uuid import UUID
 
 from broker.config import BrokerConfig
 from broker.core import topic_rules
-from broker.core.assignment import wanted_owners
+from broker.core.assignment import candidates, wanted_owners
 from broker.core.topic_config import TopicConfig
 from broker.core.topic_rules import BROKER_DECIDES, TopicDefaults
 from broker.core.topology import BrokerInfo, TopicInfo
@@ -32,6 +32,9 @@ from client.metadata.store import MetadataStore
 __all__ = ["BrokerInfo", "Cluster", "TopicInfo"]
 
 log = logging.getLogger(__name__)
+
+_Wish = tuple[int, Mapping[int, BrokerId]]
+"""What a plan was made for: number of partitions, and pins."""
 
 
 class Cluster:
@@ -56,7 +59,9 @@ class Cluster:
         self._topic_view = DirectoryView(
             store, paths.TOPICS, TopicInfo.decode, self._on_topics_changed
         )
-        self._owners: dict[UUID, tuple[BrokerId, ...]] = {}
+        self._candidates: list[BrokerId] = []
+        self._owners: dict[UUID, tuple[_Wish, tuple[BrokerId, ...]]] = {}
+        """Plans by topic, with what each was made for; none outlives a change of brokers."""
         self._listeners: list[Callable[[], None]] = []
         self._notice_planned = False
 
@@ -89,10 +94,13 @@ class Cluster:
 
     def wanted_owner(self, topic: TopicInfo, index: int) -> BrokerId | None:
         """Return which live broker should lead a partition; None while no broker is live."""
-        owners = self._owners.get(topic.topic_id)
-        if owners is None or len(owners) != topic.partition_count:
-            owners = wanted_owners(topic.topic_id, topic.partition_count, self.brokers)
-            self._owners[topic.topic_id] = owners
+        planned_for, owners = self._owners.get(topic.topic_id, (None, ()))
+        wish = (topic.partition_count, topic.pins)
+        if planned_for != wish:
+            owners = wanted_owners(
+                topic.topic_id, topic.partition_count, self._candidates, topic.pins
+            )
+            self._owners[topic.topic_id] = wish, owners
         return owners[index] if index < len(owners) else None
 
     def controller_id(self) -> BrokerId:
@@ -168,6 +176,15 @@ class Cluster:
         await self._topic_view.look(name)
         return topic
 
+    async def pin_partition(self, name: str, index: int, broker: BrokerId | None) -> TopicInfo:
+        """Wish for a partition's leader, for as long as that broker lives; None: no wish.
+
+        Raises UnknownTopicOrPartition, MetadataError.
+        """
+        topic = await self._changes.pin(name, index, broker)
+        await self._topic_view.look(name)
+        return topic
+
     async def look_for_topic(self, name: str) -> TopicInfo | None:
         """Ask the store for a topic that the view may not show yet. Raises MetadataError."""
         return await self._topic_view.look(name)
@@ -194,6 +211,7 @@ class Cluster:
     def _on_brokers_changed(self) -> None:
         found = sorted(self._broker_view.values.values(), key=lambda broker: broker.id)
         self.brokers = {broker.id: broker for broker in found}
+        self._candidates = candidates(found)
         self._owners.clear()
         log.info("cluster.brokers live=%s", ",".join(map(str, self.brokers)))
         self._plan_notice()
@@ -202,8 +220,8 @@ class Cluster:
         self.topics = dict(sorted(self._topic_view.values.items()))
         self.topic_by_id = {topic.topic_id: topic for topic in self.topics.values()}
         self._owners = {
-            topic_id: owners
-            for topic_id, owners in self._owners.items()
+            topic_id: plan
+            for topic_id, plan in self._owners.items()
             if topic_id in self.topic_by_id
         }
         self.leader_epochs.keep_only(self.topic_by_id)

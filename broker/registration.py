@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from typing import Final
 
@@ -73,6 +74,15 @@ class Registration:
         except MetadataError as error:
             log.info("broker.deregistration_failed error=%r", error)
 
+    async def set_unloaded(self, unloaded: bool) -> None:
+        """Tell all brokers whether this one should lead anything; ends with this process.
+
+        Raises MetadataError; the registration is brought up to date later then.
+        """
+        self._info = dataclasses.replace(self._info, unloaded=unloaded)
+        self._look.set()
+        await self._ensure()
+
     async def _keep(self) -> None:
         while True:
             await self._look.wait()
@@ -97,7 +107,12 @@ class Registration:
             except NoNode:
                 continue
             if node.ephemeral_owner == self._store.session_id:
-                return True
+                if node.data == self._info.encode():
+                    return True
+                # Lost answers and other writers are settled by the next reading.
+                with contextlib.suppress(NoNode, VersionConflict, ConnectionLoss):
+                    await self._store.set(self._path, self._info.encode(), node.version)
+                continue
             if not self._is_dead(node.data):
                 return False
             # If it moved by itself, the next attempt looks again.

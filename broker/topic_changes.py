@@ -10,6 +10,7 @@ break off anywhere:
   the topic disappear from every broker's view. The cleaner deletes ledgers and partition nodes,
   and the topic node too if the deleting broker died before it did.
 - Grow: the new partition nodes first, then the topic node by compare-and-set.
+- Configure, pin: the topic node by compare-and-set.
 
 A lost answer (ConnectionLoss) is settled by reading back: a topic id, or the bytes written, tell
 our own write from somebody else's.
@@ -28,7 +29,7 @@ from broker.core.topic_rules import TopicShape, check_partition_count, check_quo
 from broker.core.topology import TopicInfo
 from broker.errors import InvalidPartitions, RequestTimedOut, TopicExists, UnknownTopicOrPartition
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
-from client.ids import Clock, Rng
+from client.ids import BrokerId, Clock, Rng
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 
@@ -140,6 +141,19 @@ class TopicChanges:
             return dataclasses.replace(topic, config=config)
 
         return await self._change(name, configured, dry_run=dry_run)
+
+    async def pin(self, name: str, index: int, broker: BrokerId | None) -> TopicInfo:
+        """Set or remove the wish for a partition's leader. Raises UnknownTopicOrPartition."""
+
+        def pinned(topic: TopicInfo) -> TopicInfo:
+            if not 0 <= index < topic.partition_count:
+                raise UnknownTopicOrPartition(f"topic {name!r} has no partition {index}")
+            pins = {other: owner for other, owner in topic.pins.items() if other != index}
+            if broker is not None:
+                pins[index] = broker
+            return dataclasses.replace(topic, pins=pins)
+
+        return await self._change(name, pinned, dry_run=False)
 
     async def _change(
         self, name: str, change: Callable[[TopicInfo], TopicInfo], *, dry_run: bool

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
@@ -31,8 +31,11 @@ class BrokerInfo:
     advertised: bool
     """Whether host and port were configured for clients. If not, a client on the same machine
     is better served by the address that it used to reach a broker."""
-    admin_port: int = 0
+    admin_url: str = ""
+    """Where its admin API is, for other brokers and operators; empty: nowhere."""
     rack: str | None = None
+    unloaded: bool = False
+    """Whether an operator wants it to lead nothing; ends with the process."""
 
     def encode(self) -> bytes:
         """Return the znode's bytes."""
@@ -43,8 +46,9 @@ class BrokerInfo:
                 "host": self.host,
                 "port": self.port,
                 "advertised": self.advertised,
-                "admin_port": self.admin_port,
+                "admin_url": self.admin_url,
                 "rack": self.rack,
+                "unloaded": self.unloaded,
             }
         )
 
@@ -59,8 +63,9 @@ class BrokerInfo:
                 host=str(fields["host"]),
                 port=int(fields["port"]),
                 advertised=bool(fields["advertised"]),
-                admin_port=int(fields["admin_port"]),
+                admin_url=str(fields["admin_url"]),
                 rack=fields["rack"],
+                unloaded=bool(fields["unloaded"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise LogCorrupt(f"registration of broker {broker_id}: {error!r}") from error
@@ -78,6 +83,8 @@ class TopicInfo:
     config: TopicConfig
     internal: bool = False
     created_ms: int = 0
+    pins: Mapping[int, BrokerId] = field(default_factory=dict)
+    """Partition index -> the broker that operators want as its leader."""
 
     @property
     def id_text(self) -> str:
@@ -113,6 +120,7 @@ class TopicInfo:
                 "configs": dict(self.config.overrides),
                 "internal": self.internal,
                 "created_ms": self.created_ms,
+                "pins": {str(index): broker for index, broker in sorted(self.pins.items())},
             }
         )
 
@@ -129,6 +137,9 @@ class TopicInfo:
                 config=TopicConfig.parse(fields["configs"]),
                 internal=bool(fields["internal"]),
                 created_ms=int(fields["created_ms"]),
+                pins={
+                    int(index): BrokerId(broker) for index, broker in fields.get("pins", {}).items()
+                },
             )
         except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicConfig) as error:
             raise LogCorrupt(f"topic {name}: {error!r}") from error

@@ -327,3 +327,47 @@ async def test_the_commit_point_of_each_change_is_in_its_place(world: World) -> 
     writes.clear()
     await first.delete_topic("t")
     assert writes == [f"create_all /quire/deleted/{topic.id_text}", "delete /quire/topics/t"]
+
+
+async def test_a_pin_is_a_wish_that_every_view_shows_and_that_ends_with_its_removal(
+    world: World,
+) -> None:
+    first, second = world.views
+    admin = world.tree.session()
+    for number in (1, 2):
+        await admin.create(paths.broker(BrokerId(number)), broker_info(number).encode())
+    await settle(lambda: len(first.brokers) == len(second.brokers) == 2)
+    topic = await first.create_topic("t", 4)
+    before = [first.wanted_owner(topic, index) for index in range(4)]
+    other = BrokerId(1 if before[3] == 2 else 2)
+    topic = await first.pin_partition("t", 3, other)
+    assert first.wanted_owner(topic, 3) == other
+    await settle(lambda: "t" in second.topics and second.topics["t"].pins == {3: other})
+    assert second.wanted_owner(second.topics["t"], 3) == other
+    assert [second.wanted_owner(second.topics["t"], index) for index in range(3)] == before[:3]
+    topic = await second.pin_partition("t", 3, None)
+    assert topic.pins == {}
+    assert second.wanted_owner(topic, 3) == before[3]
+
+
+async def test_a_pin_needs_a_partition(world: World) -> None:
+    first, _ = world.views
+    await first.create_topic("t", 2)
+    with pytest.raises(UnknownTopicOrPartition):
+        await first.pin_partition("t", 2, BrokerId(1))
+    with pytest.raises(UnknownTopicOrPartition):
+        await first.pin_partition("nothing", 0, BrokerId(1))
+
+
+async def test_an_unloaded_broker_is_wanted_nowhere(world: World) -> None:
+    first, _ = world.views
+    admin = world.tree.session()
+    for number in (1, 2):
+        await admin.create(paths.broker(BrokerId(number)), broker_info(number).encode())
+    await settle(lambda: len(first.brokers) == 2)
+    topic = await first.create_topic("t", 6)
+    assert {first.wanted_owner(topic, index) for index in range(6)} == {1, 2}
+    unloaded = dataclasses.replace(broker_info(1), unloaded=True)
+    await admin.set(paths.broker(BrokerId(1)), unloaded.encode())
+    await settle(lambda: first.brokers[BrokerId(1)].unloaded)
+    assert {first.wanted_owner(topic, index) for index in range(6)} == {2}

@@ -87,6 +87,26 @@ async def test_it_is_made_again_when_a_peer_deleted_it(
     await mine.close()
 
 
+@pytest.mark.parametrize("fault", [None, *Fault])
+async def test_unloading_shows_in_the_registration_and_outlives_a_session(
+    tree: MemoryCluster, store: MemoryStore, fault: Fault | None
+) -> None:
+    mine = registration(store)
+    await mine.start()
+    faults = [fault]
+    tree.on_request = lambda operation: faults.pop() if faults and operation.name == "set" else None
+    await mine.set_unloaded(True)
+    assert BrokerInfo.decode(ME.id, (await store.get(PATH)).data).unloaded
+    before = store.session_id
+    tree.expire(store)
+    await until(lambda: store.session_id not in (0, before))
+    assert await soon_ours(store)
+    assert BrokerInfo.decode(ME.id, (await store.get(PATH)).data).unloaded
+    await mine.set_unloaded(False)
+    assert BrokerInfo.decode(ME.id, (await store.get(PATH)).data) == ME
+    await mine.close()
+
+
 async def test_it_is_made_again_in_a_new_session(tree: MemoryCluster, store: MemoryStore) -> None:
     mine = registration(store)
     await mine.start()

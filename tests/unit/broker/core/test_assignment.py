@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.core.assignment import wanted_owners
+from broker.core.assignment import candidates, wanted_owners
+from broker.core.topology import BrokerInfo
 from client.ids import BrokerId
 
 TOPIC = UUID(int=0x1234_5678)
@@ -47,3 +48,32 @@ def test_most_partitions_stay_when_a_broker_goes() -> None:
     moved = sum(old != new for old, new in zip(before, after, strict=True) if old != 3)
     assert moved <= 15
     assert 3 not in after
+
+
+def test_a_pin_moves_one_partition_and_no_other() -> None:
+    plain = wanted_owners(TOPIC, 12, brokers(1, 2, 3))
+    elsewhere = BrokerId(1 if plain[4] != 1 else 2)
+    pinned = wanted_owners(TOPIC, 12, brokers(1, 2, 3), {4: elsewhere})
+    assert pinned == (*plain[:4], elsewhere, *plain[5:])
+
+
+def test_a_pin_to_a_broker_that_is_away_waits_for_it() -> None:
+    pins = {0: BrokerId(9), 99: BrokerId(1)}
+    assert wanted_owners(TOPIC, 3, brokers(1, 2), pins) == wanted_owners(TOPIC, 3, brokers(1, 2))
+
+
+def info(broker: int, *, unloaded: bool = False) -> BrokerInfo:
+    return BrokerInfo(
+        id=BrokerId(broker),
+        incarnation="i",
+        host="h",
+        port=1,
+        advertised=False,
+        unloaded=unloaded,
+    )
+
+
+def test_unloaded_brokers_take_no_part_unless_there_are_no_others() -> None:
+    assert candidates([info(1), info(2, unloaded=True), info(3)]) == [1, 3]
+    assert candidates([info(1, unloaded=True), info(2, unloaded=True)]) == [1, 2]
+    assert candidates([]) == []

@@ -13,7 +13,14 @@ from broker.errors import LogCorrupt
 from client.ids import BrokerId
 
 BROKER = BrokerInfo(
-    id=BrokerId(3), incarnation="x", host="h", port=9, advertised=True, admin_port=8, rack="r"
+    id=BrokerId(3),
+    incarnation="x",
+    host="h",
+    port=9,
+    advertised=True,
+    admin_url="http://h:8",
+    rack="r",
+    unloaded=True,
 )
 TOPIC = TopicInfo(
     name="t",
@@ -23,6 +30,7 @@ TOPIC = TopicInfo(
     config=TopicConfig.parse({"retention.ms": "5"}),
     internal=True,
     created_ms=99,
+    pins={2: BrokerId(7)},
 )
 
 
