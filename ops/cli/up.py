@@ -83,7 +83,8 @@ def _stop_on_signals(cluster: LocalCluster) -> asyncio.Event:
             cluster.kill()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, on_signal)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a script's background
+            loop.add_signal_handler(number, on_signal)
     return stop
 
 

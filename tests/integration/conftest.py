@@ -3,6 +3,7 @@
 Every test below this folder is marked `integration`.
 """
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import pytest
 
 from tests.integration.cluster import LocalCluster, RealZooKeeper
+
+# A job in the background of a script starts with Ctrl-C ignored, and so would every process that
+# tests start and then interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -63,8 +64,9 @@ class Shell:
         assert "Traceback" not in done.stderr
         return sentence
 
-    def start(self, line: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    @contextmanager
+    def start(self, line: str) -> Iterator[subprocess.Popen[str]]:
+        with subprocess.Popen(
             ["/bin/bash", "-c", f"exec {line}"],
             cwd=self.folder,
             env=self.environ,
@@ -72,7 +74,11 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()  # a failed test does not wait for it
 
 
 @pytest.fixture

@@ -128,6 +128,14 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     assert not any(is_alive(pid) for pid in pids)
 
 
+def test_a_cluster_under_nohup_survives_its_terminal(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, program=("nohup", *STUB_UP)) as cluster:
+        os.kill(cluster.pid, signal.SIGHUP)
+        old_pid = cluster.kill("broker-0")  # the supervisor still does its work
+        cluster.wait_restarted("broker-0", old_pid)
+        assert "stopping" not in cluster.log()
+
+
 def test_a_signal_during_the_start_stops_it(tmp_path: Path) -> None:
     cluster = make(tmp_path)
     cluster.launch()
