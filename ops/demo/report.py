@@ -74,7 +74,7 @@ class Report:
             (
                 "without service",
                 f"{self.without_service_s:.2f} s",
-                f"longest pause, {killed} partitions of the killed broker",
+                f"longest pause of the {killed} that lost their broker",
             ),
             (
                 "elsewhere",
