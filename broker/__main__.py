@@ -22,7 +22,7 @@ from typing import Any
 
 import uvloop
 
-from broker.admin import AdminServer
+from broker.admin.server import AdminServer
 from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.errors import BrokerError

@@ -6,7 +6,7 @@ import dataclasses
 
 import aiohttp
 
-from broker.admin import AdminServer
+from broker.admin.server import AdminServer
 from tests.fakes.broker import CONFIG, FakeCloud
 
 
