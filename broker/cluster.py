@@ -123,6 +123,8 @@ class Cluster:
         InvalidTopicConfig, MetadataError.
         """
         topic_rules.check_name(name)
+        if not internal:
+            topic_rules.check_not_internal(name)
         topic_rules.check_unused(name, self.topics)
         shape = topic_rules.decide_shape(
             partition_count,

@@ -21,7 +21,7 @@ from broker.errors import (
 
 BROKER_DECIDES: Final = -1
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
-"""Topics that clients see but may not write to."""
+"""Topics that clients see but may neither create nor write to."""
 
 _NAME_CHARS_MAX: Final = 249
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
@@ -59,6 +59,12 @@ def check_name(name: str) -> None:
         raise InvalidTopicName(
             f"topic name {name!r} has characters outside letters, digits, '.', '_' and '-'"
         )
+
+
+def check_not_internal(name: str) -> None:
+    """Raise InvalidTopicName for the cluster's own topics: it makes them, in their own shape."""
+    if name in INTERNAL_TOPICS:
+        raise InvalidTopicName(f"{name!r} is the cluster's own, which makes it when it needs it")
 
 
 def check_unused(name: str, existing: Iterable[str]) -> None:

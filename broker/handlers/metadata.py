@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from broker.core.topic_rules import check_name
+from broker.core.topic_rules import INTERNAL_TOPICS, check_name
 from broker.core.topology import TopicInfo
 from broker.endpoints import endpoint_for
 from broker.errors import TopicExists
@@ -111,7 +111,7 @@ async def _find(
 async def _look_or_create(services: Services, name: str, may_create: bool) -> TopicInfo | None:
     cluster = services.cluster
     topic = await cluster.look_for_topic(name)
-    if topic is None and may_create:
+    if topic is None and may_create and name not in INTERNAL_TOPICS:
         try:
             topic = await cluster.create_topic(name)
         except TopicExists:

@@ -82,6 +82,16 @@ async def test_creation_needs_both_sides(cloud: FakeCloud) -> None:
     await other.close()
 
 
+async def test_asking_for_an_internal_topic_does_not_create_it(
+    broker: Broker, client: WireClient
+) -> None:
+    names = ["__consumer_offsets", "__transaction_state"]
+    answer = await metadata(client, names, 12, allow_auto_topic_creation=True)
+    codes = {topic.error_code for topic in answer.topics}
+    assert codes == {ErrorCode.unknown_topic_or_partition}
+    assert not broker.cluster.topics
+
+
 async def test_bad_names_are_bad_also_where_nothing_is_created(
     broker: Broker, client: WireClient
 ) -> None:

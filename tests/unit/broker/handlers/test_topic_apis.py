@@ -72,6 +72,7 @@ async def test_validation_only(broker: Broker, client: WireClient) -> None:
     [
         (new_topic(""), ErrorCode.invalid_topic_exception),
         (new_topic("a b"), ErrorCode.invalid_topic_exception),
+        (new_topic("__consumer_offsets", 1), ErrorCode.invalid_topic_exception),
         (new_topic("there"), ErrorCode.topic_already_exists),
         (new_topic("t", 0), ErrorCode.invalid_partitions),
         (new_topic("t", -2), ErrorCode.invalid_partitions),
