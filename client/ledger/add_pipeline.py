@@ -189,7 +189,10 @@ class AddPipeline:
             limit = self._context.config.ensemble_changes_max
             if limit and self._change_count >= limit:
                 raise WriteFailed(f"the ensemble has changed {limit} times already")
-            return self._context.choice.replacements(ensemble, indices, failed.values())
+            write_quorum = self.current.metadata.write_quorum
+            return self._context.choice.replacements(
+                ensemble, indices, write_quorum, failed.values()
+            )
 
         nodes = self._context.nodes
         try:
@@ -211,6 +214,11 @@ class AddPipeline:
         )
         self._seat(ensemble)
         self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
+
+    def note_error(self, bookie: BookieId, error: LedgerError) -> None:
+        """A bookie did not store an entry; too many of these make a quarantine."""
+        if self._context.health.on_error(bookie, error, self._loop.time()):
+            log.warning("bookie.quarantined bookie=%s error=%r", bookie, error)
 
     def _on_bookies_changed(self) -> None:
         if self.adds.suspended:
@@ -262,6 +270,7 @@ class _Member:
         pipeline = self._pipeline
         adds = pipeline.adds
         if isinstance(answer, LedgerError):
+            pipeline.note_error(self.name, answer)
             effects = adds.on_failed(request.entry_id, self._index, self.name, answer)
         else:
             effects = adds.on_stored(request.entry_id, self._index, self.name)

@@ -1,4 +1,4 @@
-"""Choosing bookies with what this client knows: the live list, fresh failures, the policy.
+"""Choosing bookies with what this client knows: the live list, their health, the policy.
 
 This file is the only home of combining the three. A dead bookie stays registered for a session
 timeout, so bookies that could not be reached a moment ago, or failed a ledger not long ago, are
@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
+from client.errors import NotEnoughBookies
 from client.ids import BookieId, Rng
 from client.ledger.bookies import BookieSet
+from client.ledger.core.bookie_health import BookieHealth
 from client.ledger.core.placement import Placement
 
 
@@ -20,47 +22,52 @@ class BookieChoice:
     """The placement policy, bound to a cluster."""
 
     def __init__(
-        self, bookies: BookieSet, placement: Placement, rng: Rng, *, failed_pause_s: float
+        self, bookies: BookieSet, placement: Placement, health: BookieHealth, rng: Rng
     ) -> None:
         self._bookies = bookies
         self._placement = placement
+        self._health = health
         self._rng = rng
-        self._failed_pause_s = failed_pause_s
-        self._passed_over_until_s: dict[BookieId, float] = {}
 
-    def ensemble(self, size: int) -> tuple[BookieId, ...]:
+    def ensemble(self, size: int, write_quorum: int) -> tuple[BookieId, ...]:
         """Return the ensemble of a new ledger. Raises NotEnoughBookies."""
+        choose, rng = self._placement.choose_ensemble, self._rng
         trusted = self._trusted()
         doubtful = [bookie for bookie in self._bookies.writable if bookie not in trusted]
         missing = min(size - len(trusted), len(doubtful))
         if missing > 0:
-            trusted += self._placement.choose_ensemble(missing, doubtful, self._rng)
-        return self._placement.choose_ensemble(size, trusted, self._rng)
+            trusted += choose(missing, min(missing, write_quorum), doubtful, rng)
+        try:
+            return choose(size, write_quorum, trusted, rng)
+        except NotEnoughBookies:
+            if len(trusted) == len(self._bookies.writable):
+                raise
+            return choose(size, write_quorum, self._bookies.writable, rng)
 
     def replacements(
-        self, ensemble: Sequence[BookieId], indices: Sequence[int], failed: Collection[BookieId]
+        self,
+        ensemble: Sequence[BookieId],
+        indices: Sequence[int],
+        write_quorum: int,
+        failed: Collection[BookieId],
     ) -> Mapping[int, BookieId]:
         """Return new bookies for some or all of `indices`, none of them in `failed`.
 
         The failed ones are passed over from now on, for a while.
         """
-        until_s = asyncio.get_running_loop().time() + self._failed_pause_s
-        self._passed_over_until_s.update((bookie, until_s) for bookie in failed)
+        now_s = asyncio.get_running_loop().time()
+        for bookie in failed:
+            self._health.on_ledger_failed(bookie, now_s)
         return self._placement.choose_replacements(
-            ensemble, indices, self._trusted(), failed, self._rng
+            ensemble, indices, write_quorum, self._trusted(), failed, self._rng
         )
 
     def _trusted(self) -> list[BookieId]:
         """Return the writable bookies about which nothing bad was heard lately."""
         now_s = asyncio.get_running_loop().time()
-        self._passed_over_until_s = {
-            bookie: until_s
-            for bookie, until_s in self._passed_over_until_s.items()
-            if until_s > now_s
-        }
         return [
             bookie
             for bookie in self._bookies.writable
-            if bookie not in self._passed_over_until_s
+            if not self._health.is_passed_over(bookie, now_s)
             and not self._bookies.bookie(bookie).is_unreachable
         ]

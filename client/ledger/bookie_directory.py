@@ -2,8 +2,9 @@
 
 This file is the only home of reading bookie registrations: the children of `available` are
 writable, those of `available/readonly` still serve reads (a bookie in both counts as writable),
-and a registration's data names its endpoints. The lists may be stale by a session timeout: they
-are for choosing, never for deciding that a bookie is dead.
+and a registration's data names its endpoints and, from our own bookies, its rack. The data of a
+bookie is read when it appears in a list. The lists may be stale by a session timeout: they are
+for choosing, never for deciding that a bookie is dead.
 
 Sources: Apache BookKeeper `ZKRegistrationClient`, `BookieServiceInfoUtils`.
 """
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _BOOKIE_PROTOCOL: Final = "bookie-rpc"
 _READONLY: Final = "readonly"
+_RACK: Final = "rack"
 _RELIST_DELAY_S: Final = 0.5
 """Pause before listing again when the metadata store could not answer."""
 
@@ -36,6 +38,14 @@ class Address(NamedTuple):
 
     host: str
     port: int
+
+
+class ServiceInfo(NamedTuple):
+    """What a registration says."""
+
+    address: Address
+    rack: str | None
+    """What fails together with it; None: it does not say."""
 
 
 class BookieDirectory:
@@ -49,7 +59,8 @@ class BookieDirectory:
         self.readonly: tuple[BookieId, ...] = ()
         """Bookies that only serve reads, sorted."""
         self._listeners: list[Callable[[], None]] = []
-        self._addresses: dict[BookieId, Address] = {}
+        self._infos: dict[BookieId, ServiceInfo] = {}
+        """As last read; kept when a bookie goes, for it may still answer."""
         self._doubtful: dict[BookieId, None] = {}
         """Bookies whose address must be looked up again."""
         self._relisting: asyncio.Task[None] | None = None
@@ -80,23 +91,26 @@ class BookieDirectory:
 
         Raises BookieUnavailable, MetadataError.
         """
-        known = self._addresses.get(bookie)
-        if known is not None and bookie not in self._doubtful:
-            return known
-        try:
-            found = self._addresses[bookie] = await self._resolve(bookie)
-        except MetadataError:
-            if known is None:
-                raise
-            return known
-        self._doubtful.pop(bookie, None)
-        return found
+        known = self._infos.get(bookie)
+        if known is None or bookie in self._doubtful:
+            try:
+                known = self._infos[bookie] = await self._resolve(bookie)
+                self._doubtful.pop(bookie, None)
+            except MetadataError:
+                if known is None:
+                    raise
+        return known.address
+
+    def rack(self, bookie: BookieId) -> str | None:
+        """Return the rack a bookie published when it was last seen."""
+        info = self._infos.get(bookie)
+        return None if info is None else info.rack
 
     def doubt_address(self, bookie: BookieId) -> None:
         """Look the address up again next time: nobody answers there."""
         self._doubtful[bookie] = None
 
-    async def _resolve(self, bookie: BookieId) -> Address:
+    async def _resolve(self, bookie: BookieId) -> ServiceInfo:
         for path in (
             paths.available_bookie(bookie, self._root),
             paths.readonly_bookie(bookie, self._root),
@@ -111,9 +125,20 @@ class BookieDirectory:
     async def _list(self) -> None:
         writable = await self._children(paths.available(self._root))
         readonly = await self._children(paths.readonly(self._root))
+        readonly = [name for name in readonly if name not in writable]
+        known = [*self.writable, *self.readonly]
+        listed = [BookieId(name) for name in (*writable, *readonly) if name != _READONLY]
+        await asyncio.gather(*(self._learn(bookie) for bookie in listed if bookie not in known))
         self.writable = tuple(BookieId(name) for name in writable if name != _READONLY)
-        self.readonly = tuple(BookieId(name) for name in readonly if name not in writable)
+        self.readonly = tuple(map(BookieId, readonly))
         log.info("bookies.listed writable=%d readonly=%d", len(self.writable), len(self.readonly))
+
+    async def _learn(self, bookie: BookieId) -> None:
+        """Read what a bookie that has just appeared says of itself."""
+        try:
+            self._infos[bookie] = await self._resolve(bookie)
+        except BookieUnavailable as error:
+            log.warning("bookies.unreadable bookie=%s error=%s", bookie, error)
 
     async def _children(self, path: str) -> list[str]:
         try:
@@ -142,8 +167,8 @@ class BookieDirectory:
                 listener()
 
 
-def parse_service_info(bookie: BookieId, data: bytes) -> Address:
-    """Return the address in a registration's data; a bookie id is an address when it has none.
+def parse_service_info(bookie: BookieId, data: bytes) -> ServiceInfo:
+    """Return what a registration says; a bookie id is an address when its data has none.
 
     Raises BookieUnavailable when neither says where the bookie listens.
     """
@@ -152,10 +177,12 @@ def parse_service_info(bookie: BookieId, data: bytes) -> Address:
         info.ParseFromString(data)
     except DecodeError as error:
         raise BookieUnavailable(f"registration of {bookie} is malformed") from error
+    racks = [item.value for item in info.properties if item.key == _RACK]
+    rack = racks[0] if racks else None
     for endpoint in info.endpoints:
         if endpoint.protocol == _BOOKIE_PROTOCOL:
-            return Address(endpoint.host, endpoint.port)
+            return ServiceInfo(Address(endpoint.host, endpoint.port), rack)
     host, _, port = bookie.rpartition(":")
     if not host or not port.isdigit():
         raise BookieUnavailable(f"nobody knows where bookie {bookie} listens")
-    return Address(host, int(port))
+    return ServiceInfo(Address(host, int(port)), rack)

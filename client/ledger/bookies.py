@@ -12,6 +12,11 @@ need:
   the late answer to a plain read of the last entry would be taken for the fence's, and that of a
   writer's add for a recovery add's, when one process is both. v3 matches by transaction id.
 
+The setting `wire_version` narrows that for bookies that speak only one of them. With v3 alone one
+connection does. With v2 alone there are still two, so that the answers above cannot be mixed up;
+READ_LAC, which v2 lacks, becomes a read of the last entry, which tells the same but for an
+explicit LAC.
+
 Limits: requests and payload bytes under way per connection (above, they fail like those a bookie
 sheds) and the pace of reconnecting; time limits are in `bookie_link.py`.
 
@@ -29,8 +34,18 @@ from client.errors import BookieUnavailable, LedgerError, MetadataError, TooMany
 from client.ids import BookieId
 from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.bookie_link import InFlight, Link, OnAnswer
-from client.ledger.config import LedgerClientConfig
-from client.wire.bookkeeper.messages import AddRequest, ReadRequest, Request
+from client.ledger.config import LedgerClientConfig, parse_rack
+from client.ledger.core.racks import DEFAULT_RACK
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+)
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +69,20 @@ class BookieSet(Protocol):
     @property
     def writable(self) -> tuple[BookieId, ...]:
         """Bookies that take new entries, sorted."""
+        ...
+
+    @property
+    def readonly(self) -> tuple[BookieId, ...]:
+        """Bookies that only serve reads, sorted."""
+        ...
+
+    def rack(self, bookie: BookieId) -> str:
+        """Return the name of what fails together with a bookie."""
+        ...
+
+    @property
+    def has_long_poll(self) -> bool:
+        """Whether bookies can be asked to answer when something happens."""
         ...
 
     def bookie(self, bookie: BookieId) -> Bookie:
@@ -83,6 +112,7 @@ class Bookies:
     def __init__(self, directory: BookieDirectory, config: LedgerClientConfig) -> None:
         self._directory = directory
         self._config = config
+        self._racks = dict(map(parse_rack, config.racks))
         self._bookies: dict[BookieId, _TcpBookie] = {}
         self.add_listener = directory.add_listener
         self.remove_listener = directory.remove_listener
@@ -90,6 +120,17 @@ class Bookies:
     @property
     def writable(self) -> tuple[BookieId, ...]:
         return self._directory.writable
+
+    @property
+    def readonly(self) -> tuple[BookieId, ...]:
+        return self._directory.readonly
+
+    @property
+    def has_long_poll(self) -> bool:
+        return self._config.wire_version != "v2"
+
+    def rack(self, bookie: BookieId) -> str:
+        return self._racks.get(bookie) or self._directory.rack(bookie) or DEFAULT_RACK
 
     def bookie(self, bookie: BookieId) -> Bookie:
         found = self._bookies.get(bookie)
@@ -107,13 +148,15 @@ class Bookies:
 
 
 class _TcpBookie:
-    """One bookie and its two lazy connections."""
+    """One bookie and its lazy connections."""
 
     def __init__(
         self, bookie: BookieId, directory: BookieDirectory, config: LedgerClientConfig
     ) -> None:
-        self._plain = _Connection(bookie, 2, directory, config)
-        self._exact = _Connection(bookie, 3, directory, config)
+        only = config.wire_version
+        self._is_v2_only = only == "v2"
+        self._exact = _Connection(bookie, 2 if only == "v2" else 3, directory, config)
+        self._plain = self._exact if only == "v3" else _Connection(bookie, 2, directory, config)
 
     @property
     def is_unreachable(self) -> bool:
@@ -123,7 +166,11 @@ class _TcpBookie:
         if isinstance(request, AddRequest):
             connection = self._exact if request.recovery else self._plain
         elif isinstance(request, ReadRequest):
-            connection = self._exact if request.fence else self._plain
+            is_plain = not request.fence and request.previous_lac is None
+            connection = self._plain if is_plain else self._exact
+        elif isinstance(request, ReadLacRequest) and self._is_v2_only:
+            _read_lac_in_v2(self._plain, request, on_answer)
+            return
         else:
             connection = self._exact
         connection.request(request, on_answer, size)
@@ -131,6 +178,17 @@ class _TcpBookie:
     def close(self) -> None:
         self._plain.close()
         self._exact.close()
+
+
+def _read_lac_in_v2(connection: _Connection, request: ReadLacRequest, on_answer: OnAnswer) -> None:
+    """Ask for the last entry; answer as READ_LAC would."""
+
+    def on_last_entry(_request: Request, answer: Response | LedgerError) -> None:
+        if isinstance(answer, ReadResponse):
+            answer = ReadLacResponse(answer.status, request.ledger_id, None, answer.entry)
+        on_answer(request, answer)
+
+    connection.request(ReadRequest(request.ledger_id, LAST_ENTRY), on_last_entry, 0)
 
 
 class _Connection:

@@ -30,10 +30,14 @@ from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.bookies import Bookies, BookieSet
 from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
+from client.ledger.core.bookie_health import BookieHealth
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
-from client.ledger.core.placement import Placement, RandomPlacement
+from client.ledger.core.placement import Placement
+from client.ledger.core.racks import RackPlacement
 from client.ledger.core.recovery import close_recovered, mark_in_recovery
 from client.ledger.core.schedule import Schedule
+from client.ledger.core.sizing import fitting
+from client.ledger.health_switch import HealthSwitch
 from client.ledger.hole_marks import HoleMarks
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
@@ -76,12 +80,9 @@ class LedgerClient:
         self._rng = rng
         self._clock = clock
         self._bookies = bookies or Bookies(BookieDirectory(store, root), self._config)
-        self._choice = BookieChoice(
-            self._bookies,
-            placement or RandomPlacement(),
-            rng,
-            failed_pause_s=self._config.failed_bookie_pause_ms / 1000,
-        )
+        health = BookieHealth(self._config.health_limits())
+        self._health_switch = HealthSwitch(store, root, health)
+        self._choice = BookieChoice(self._bookies, placement or self._rack_placement(), health, rng)
         self._nodes = LedgerNodes(
             store,
             root,
@@ -90,7 +91,7 @@ class LedgerClient:
         )
         self._marks = HoleMarks(store, self._nodes, clock, root=root)
         self._context = LedgerContext(
-            self._nodes, self._bookies, self._choice, self._marks, self._config
+            self._nodes, self._bookies, self._choice, health, self._marks, self._config
         )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
@@ -102,6 +103,8 @@ class LedgerClient:
         """
         await bookkeeper.check_layout(self._store, root=self._config.ledgers_root)
         await self._bookies.start()
+        if self._config.quarantine_errors_max:
+            await self._health_switch.start()
 
     async def close(self) -> None:
         """Abandon all writers and close all connections. The store stays open.
@@ -116,6 +119,7 @@ class LedgerClient:
                 await asyncio.gather(*(writer.settled() for writer in self._writers))
         self._writers.clear()
         await self._marks.close(_LINGER_S)
+        self._health_switch.close()
         self._bookies.close()
 
     async def __aenter__(self) -> LedgerClient:
@@ -133,30 +137,42 @@ class LedgerClient:
     async def create(
         self,
         *,
-        ensemble_size: int,
-        write_quorum: int,
-        ack_quorum: int,
+        ensemble_size: int = 3,
+        write_quorum: int = 3,
+        ack_quorum: int = 2,
+        write_quorum_min: int | None = None,
+        ledger_id: LedgerId | None = None,
         digest_type: DigestType = DigestType.CRC32C,
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
     ) -> LedgerWriter:
         """Create a ledger and return its writer.
 
-        Raises IncorrectParameter unless E >= Qw >= Qa >= 1, NotEnoughBookies.
+        `ensemble_size`: bookies that entries are striped over; `write_quorum`: copies of each
+        entry; `ack_quorum`: copies on stable storage before an add is confirmed.
+        `write_quorum_min`: take fewer copies rather than none while bookies are missing, but no
+        fewer than this. `ledger_id`: an id of your own choice. Raises IncorrectParameter unless
+        E >= Qw >= Qa >= 1, NotEnoughBookies, LedgerExists for a chosen id that is taken.
         """
-        Schedule(ensemble_size, write_quorum, ack_quorum)
+        schedule = fitting(
+            Schedule(ensemble_size, write_quorum, ack_quorum),
+            len(self._bookies.writable),
+            striping=self._config.opportunistic_striping,
+            write_quorum_min=write_quorum_min,
+        )
+        ensemble = self._choice.ensemble(schedule.ensemble_size, schedule.write_quorum)
         metadata = LedgerMetadata(
-            ensemble_size=ensemble_size,
-            write_quorum=write_quorum,
+            ensemble_size=schedule.ensemble_size,
+            write_quorum=schedule.write_quorum,
             ack_quorum=ack_quorum,
-            fragments=(Fragment(FIRST_ENTRY, self._choice.ensemble(ensemble_size)),),
+            fragments=(Fragment(FIRST_ENTRY, ensemble),),
             digest_type=digest_type,
             password=password,
             ctime_ms=self._clock.now_ms() if self._config.store_creation_time else None,
             custom_metadata=dict(custom_metadata or {}),
             c_token=self._rng.getrandbits(_C_TOKEN_BITS),
         )
-        ledger_id, current = await self._create_node(metadata)
+        ledger_id, current = await self._create_node(ledger_id, metadata)
         log.info(
             "ledger.created ledger=%d ensemble=%s",
             ledger_id,
@@ -205,8 +221,12 @@ class LedgerClient:
         """Yield the ids of all ledgers; those created or deleted meanwhile may be missed."""
         return self._nodes.ids()
 
-    async def _create_node(self, metadata: LedgerMetadata) -> tuple[LedgerId, VersionedMetadata]:
-        """Create the znode under a fresh id; an id that somebody took by hand is skipped."""
+    async def _create_node(
+        self, ledger_id: LedgerId | None, metadata: LedgerMetadata
+    ) -> tuple[LedgerId, VersionedMetadata]:
+        """Create the znode, if need be under a fresh id; one that somebody took is skipped."""
+        if ledger_id is not None:
+            return ledger_id, await self._nodes.create(ledger_id, metadata)
         while True:
             ledger_id = await self._ids.next()
             try:
@@ -232,6 +252,15 @@ class LedgerClient:
             end.last_entry,
         )
         return current
+
+    def _rack_placement(self) -> RackPlacement:
+        config = self._config
+        return RackPlacement(
+            self._bookies.rack,
+            racks_min=config.racks_min,
+            enforced=config.racks_enforced,
+            local_rack=config.local_rack,
+        )
 
     def _reader(
         self, ledger_id: LedgerId, current: VersionedMetadata, password: bytes | None

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from client.config import check_ranges, setting
 from client.errors import ConfigError
+from client.ids import BookieId
+from client.ledger.core.bookie_health import HealthLimits
+from client.ledger.core.reads import Speculation
 from client.metadata import paths
 from client.wire.bookkeeper.messages import FRAME_BYTES_MAX
 
@@ -16,6 +20,12 @@ class LedgerClientConfig:
 
     ledgers_root: str = setting(
         paths.LEDGERS_ROOT, "Root of BookKeeper's tree in the metadata store; same as the bookies'."
+    )
+    wire_version: Literal["both", "v2", "v3"] = setting(
+        "both",
+        "Versions of the wire protocol spoken to bookies. both: v2 for plain adds and reads, which"
+        " is fast, v3 for the rest; v3: that one only, for bookies that lack v2; v2: that one"
+        " only, for bookies that lack v3: no explicit LAC and no long polls then.",
     )
     request_timeout_ms: int = setting(
         5_000,
@@ -78,6 +88,45 @@ class LedgerClientConfig:
         " runs dry; too high: memory.",
         at_least=1,
     )
+    slow_bookie_memory_ms: int = setting(
+        60_000,
+        "How long a bookie that was slow to answer a read is asked after others.",
+        at_least=0,
+    )
+    quarantine_errors_max: int = setting(
+        0,
+        "Errors of one bookie per interval above which it gets no new entries for a long while, as"
+        " long as there are others; 0: no quarantine.",
+        at_least=0,
+    )
+    quarantine_interval_ms: int = setting(60_000, "Interval in which errors count.", at_least=1)
+    quarantine_ms: int = setting(1_800_000, "How long a quarantine lasts.", at_least=1)
+    racks: tuple[str, ...] = setting(
+        (),
+        "Racks of bookies that do not publish one, as BOOKIE=RACK; also overrides what they"
+        " publish.",
+    )
+    local_rack: str | None = setting(
+        None, "Rack of this client: one copy goes there, and reads ask there first."
+    )
+    racks_min: int = setting(
+        2, "Racks that the copies of an entry should span, if there are as many.", at_least=1
+    )
+    racks_enforced: bool = setting(
+        False, "Create no ledger rather than one whose copies span fewer racks."
+    )
+    opportunistic_striping: bool = setting(
+        False, "Let an ensemble shrink to the write quorum when there are fewer bookies."
+    )
+    speculative_read_ms: int = setting(
+        1_000,
+        "How long a read waits for one bookie before it asks another, too; doubles with each; 0"
+        " never. Too low: more reads under load; too high: a slow bookie slows readers.",
+        at_least=0,
+    )
+    speculative_read_max_ms: int = setting(
+        4_000, "Longest such wait, however many bookies were asked.", at_least=0
+    )
     read_window_entries: int = setting(
         32, "Entries one read asks for at once. Too low: slow; too high: memory.", at_least=1
     )
@@ -103,8 +152,35 @@ class LedgerClientConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        for pair in self.racks:
+            parse_rack(pair)
         if self.reconnect_delay_min_ms > self.reconnect_delay_max_ms:
             raise ConfigError(
                 f"reconnect_delay_min_ms ({self.reconnect_delay_min_ms}) is larger than"
                 f" reconnect_delay_max_ms ({self.reconnect_delay_max_ms})"
             )
+
+        if self.wire_version == "v2" and self.explicit_lac_interval_ms:
+            raise ConfigError("explicit_lac_interval_ms needs version 3 of the wire protocol")
+
+    def health_limits(self) -> HealthLimits:
+        """Return how long what is held against a bookie."""
+        return HealthLimits(
+            failed_pause_s=self.failed_bookie_pause_ms / 1000,
+            slow_memory_s=self.slow_bookie_memory_ms / 1000,
+            quarantine_errors_max=self.quarantine_errors_max,
+            quarantine_interval_s=self.quarantine_interval_ms / 1000,
+            quarantine_s=self.quarantine_ms / 1000,
+        )
+
+    def speculation(self) -> Speculation:
+        """Return when reads ask a further bookie."""
+        return Speculation(self.speculative_read_ms / 1000, self.speculative_read_max_ms / 1000)
+
+
+def parse_rack(pair: str) -> tuple[BookieId, str]:
+    """Return (bookie, rack) of a `racks` setting. Raises ConfigError."""
+    bookie, equals, rack = pair.partition("=")
+    if not (bookie and equals and rack):
+        raise ConfigError(f"racks: {pair!r} is not of the form BOOKIE=RACK")
+    return BookieId(bookie), rack

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookies import BookieSet
 from client.ledger.config import LedgerClientConfig
+from client.ledger.core.bookie_health import BookieHealth
 from client.ledger.hole_marks import HoleMarks
 from client.ledger.ledger_nodes import LedgerNodes
 
@@ -17,5 +18,6 @@ class LedgerContext(NamedTuple):
     nodes: LedgerNodes
     bookies: BookieSet
     choice: BookieChoice
+    health: BookieHealth
     marks: HoleMarks
     config: LedgerClientConfig

@@ -26,7 +26,7 @@ from client.ledger.core.recovery import (
     RecoveryFailed,
     RecoveryRead,
 )
-from client.ledger.reader import open_entry
+from client.ledger.range_read import open_entry
 from client.wire.bookkeeper.entry import EntryCodec
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
@@ -53,6 +53,7 @@ class RecoveryRun:
         self._master_key = master_key
         self._context = context
         self._bookies = context.bookies
+        self._write_quorum = snapshot.write_quorum
         window = context.config.recovery_window_entries
         self._recovery = Recovery(snapshot, self._seal, window=window)
         self._loop = asyncio.get_running_loop()
@@ -103,7 +104,7 @@ class RecoveryRun:
             case ChangeEnsemble(failed):
                 ensemble = list(self._recovery.ensemble)
                 chosen = self._context.choice.replacements(
-                    ensemble, sorted(failed), failed.values()
+                    ensemble, sorted(failed), self._write_quorum, failed.values()
                 )
                 for index, bookie in chosen.items():
                     ensemble[index] = bookie

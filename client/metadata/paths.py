@@ -103,6 +103,11 @@ def cookie(bookie_id: BookieId, root: str = LEDGERS_ROOT) -> str:
     return f"{root}/cookies/{bookie_id}"
 
 
+def health_check_disabled(root: str = LEDGERS_ROOT) -> str:
+    """Node whose existence ends all quarantines of bookies."""
+    return f"{root}/disableHealthCheck"
+
+
 def under_replication(root: str = LEDGERS_ROOT) -> str:
     """Directory of everything auto recovery keeps."""
     return f"{root}/underreplication"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from client.errors import BookieTimeout, BookieUnavailable, LedgerError
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookie_link import OnAnswer, error_of
+from client.ledger.core.racks import DEFAULT_RACK
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
@@ -210,6 +211,9 @@ class FakeBookies:
     def __init__(self, names: Iterable[str]) -> None:
         self._bookies = {BookieId(name): FakeBookie(BookieId(name)) for name in names}
         self.writable: tuple[BookieId, ...] = tuple(sorted(self._bookies))
+        self.readonly: tuple[BookieId, ...] = ()
+        self.racks: dict[BookieId, str] = {}
+        self.has_long_poll = True
         self._listeners: list[Callable[[], None]] = []
 
     def __getitem__(self, name: str) -> FakeBookie:
@@ -217,6 +221,9 @@ class FakeBookies:
 
     def bookie(self, bookie: BookieId) -> FakeBookie:
         return self._bookies[bookie]
+
+    def rack(self, bookie: BookieId) -> str:
+        return self.racks.get(bookie, DEFAULT_RACK)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)

@@ -90,7 +90,8 @@ def use_before_cas(patch: Any) -> None:
         first_entry = EntryId(self.adds.lac + 1)
         ensemble = list(self.adds.ensemble)
         choice = self._context.choice
-        chosen = choice.replacements(ensemble, sorted(failed), failed.values())
+        write_quorum = self.current.metadata.write_quorum
+        chosen = choice.replacements(ensemble, sorted(failed), write_quorum, failed.values())
         for index, bookie in chosen.items():
             ensemble[index] = bookie
         self._seat(ensemble)

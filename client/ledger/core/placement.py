@@ -1,9 +1,8 @@
 """Which bookies a ledger lives on: the first ensemble, and replacements for failed members.
 
-This file is the only home of bookie choice. `Placement` is the seam: the random policy here
-spreads ledgers evenly when nothing is known about racks; a rack-aware one takes the same
-arguments and looks racks up by bookie id. Candidates come as a sorted sequence and randomness
-as an `Rng`, so the same seed chooses the same bookies.
+This file is the only home of the seam `Placement` and of the policy for when nothing is known
+about racks, which spreads ledgers evenly (the one for racks is `racks.py`). Candidates come as a
+sorted sequence and randomness as an `Rng`, so the same seed chooses the same bookies.
 
 Exclusion rule for replacements: nobody who is in the ensemble (a bookie must not hold two
 indices: its one disk would count twice) and nobody who has just failed, even if still listed.
@@ -24,7 +23,7 @@ class Placement(Protocol):
     """A policy that chooses bookies."""
 
     def choose_ensemble(
-        self, size: int, writable: Sequence[BookieId], rng: Rng
+        self, size: int, write_quorum: int, writable: Sequence[BookieId], rng: Rng
     ) -> tuple[BookieId, ...]:
         """Return `size` distinct bookies. Raises NotEnoughBookies."""
         ...
@@ -33,6 +32,7 @@ class Placement(Protocol):
         self,
         ensemble: Sequence[BookieId],
         indices: Sequence[int],
+        write_quorum: int,
         writable: Sequence[BookieId],
         failed: Collection[BookieId],
         rng: Rng,
@@ -49,7 +49,7 @@ class RandomPlacement:
     """Every choice of distinct bookies is equally likely."""
 
     def choose_ensemble(
-        self, size: int, writable: Sequence[BookieId], rng: Rng
+        self, size: int, write_quorum: int, writable: Sequence[BookieId], rng: Rng
     ) -> tuple[BookieId, ...]:
         """See `Placement`."""
         if len(writable) < size:
@@ -60,6 +60,7 @@ class RandomPlacement:
         self,
         ensemble: Sequence[BookieId],
         indices: Sequence[int],
+        write_quorum: int,
         writable: Sequence[BookieId],
         failed: Collection[BookieId],
         rng: Rng,

@@ -8,7 +8,12 @@ import pytest
 
 from client.errors import BookieUnavailable, ConnectionLoss
 from client.ids import BookieId
-from client.ledger.bookie_directory import Address, BookieDirectory, parse_service_info
+from client.ledger.bookie_directory import (
+    Address,
+    BookieDirectory,
+    ServiceInfo,
+    parse_service_info,
+)
 from client.metadata.memory import Fault, MemoryCluster
 from client.wire.bookkeeper import protobuf
 from tests.fakes.ledger_cluster import settle
@@ -17,8 +22,12 @@ ROOT = "/ledgers"
 B0, B1, B2 = (BookieId(f"b{i}:3181") for i in range(3))
 
 
-def service_info(host: str, port: int, protocol: str = "bookie-rpc") -> bytes:
+def service_info(
+    host: str, port: int, protocol: str = "bookie-rpc", rack: str | None = None
+) -> bytes:
     info = protobuf.BookieServiceInfoFormat()
+    if rack is not None:
+        info.properties.add(key="rack", value=rack)
     info.endpoints.add(id="http", host=host, port=8080, protocol="http")
     info.endpoints.add(id="bookie", host=host, port=port, protocol=protocol)
     data: bytes = info.SerializeToString()
@@ -109,10 +118,11 @@ async def test_close_stops_watching() -> None:
 
 
 async def test_address_comes_from_the_registration_and_is_remembered() -> None:
-    cluster, directory = await start(f"available/{B0}", f"available/readonly/{B1}")
+    cluster, directory = await start("available/readonly")
     store = cluster.session()
-    await store.set(f"{ROOT}/available/{B0}", service_info("10.0.0.9", 4000))
-    await store.set(f"{ROOT}/available/readonly/{B1}", service_info("10.0.0.8", 4001))
+    await store.create(f"{ROOT}/available/{B0}", service_info("10.0.0.9", 4000))
+    await store.create(f"{ROOT}/available/readonly/{B1}", service_info("10.0.0.8", 4001))
+    await settle()
     assert await directory.address(B0) == Address("10.0.0.9", 4000)
     assert await directory.address(B1) == ("10.0.0.8", 4001)
     await store.set(f"{ROOT}/available/{B0}", service_info("10.0.0.9", 5000))
@@ -129,7 +139,23 @@ async def test_the_last_known_address_serves_while_the_store_is_away() -> None:
     directory.doubt_address(B0)
     assert await directory.address(B0) == Address("b0", 3181)
     with pytest.raises(ConnectionLoss):
-        await directory.address(B1)
+        await directory.address(B2)
+
+
+async def test_racks_are_what_bookies_publish() -> None:
+    cluster, directory = await start("available/readonly")
+    store = cluster.session()
+    await store.create(f"{ROOT}/available/{B0}", service_info("h", 1, rack="/east"))
+    await store.create(f"{ROOT}/available/{B1}", b"\xff\xff\xff")
+    await settle()
+    assert directory.writable == (B0, B1), "listed, whatever it says of itself"
+    assert [directory.rack(b) for b in (B0, B1, B2)] == ["/east", None, None]
+    await store.delete(f"{ROOT}/available/{B0}")
+    await settle()
+    assert directory.rack(B0) == "/east", "its ledgers are still there"
+    await store.create(f"{ROOT}/available/{B0}", service_info("h", 1, rack="/west"))
+    await settle()
+    assert directory.rack(B0) == "/west"
 
 
 async def test_address_of_an_unregistered_bookie_is_its_id() -> None:
@@ -141,7 +167,8 @@ async def test_address_of_an_unregistered_bookie_is_its_id() -> None:
 
 
 def test_service_info_without_a_bookie_endpoint_falls_back_to_the_id() -> None:
-    assert parse_service_info(B0, b"") == Address("b0", 3181)
-    assert parse_service_info(B0, service_info("h", 1, protocol="ftp")) == Address("b0", 3181)
+    assert parse_service_info(B0, b"") == ServiceInfo(Address("b0", 3181), None)
+    info = parse_service_info(B0, service_info("h", 1, protocol="ftp"))
+    assert info.address == Address("b0", 3181)
     with pytest.raises(BookieUnavailable):
         parse_service_info(B0, b"\xff\xff\xff")

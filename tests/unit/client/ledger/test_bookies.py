@@ -21,7 +21,9 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.bookies import Bookie, Bookies
 from client.ledger.config import LedgerClientConfig
+from client.ledger.core.racks import DEFAULT_RACK
 from client.metadata.memory import MemoryCluster
+from client.wire.bookkeeper import protobuf
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
@@ -109,6 +111,51 @@ async def test_plain_requests_travel_in_v2_the_rest_in_v3(world: World) -> None:
     assert isinstance(await send(bookie, add(1, recovery=True)), AddResponse)
     assert [call.v2_version for call in world.server.calls[2:]] == [None, None, None]
     assert len(world.server.connections) == 2
+
+
+async def test_v3_alone_takes_one_connection(world: World) -> None:
+    bookie = await world.connect(LedgerClientConfig(wire_version="v3"))
+    for request in (add(), ReadRequest(LEDGER, EntryId(0)), ReadLacRequest(LEDGER), fence()):
+        assert not isinstance(await send(bookie, request), LedgerError)
+    assert [call.v2_version for call in world.server.calls] == [None] * 4
+    assert len(world.server.connections) == 1
+
+
+async def test_v2_alone_reads_the_lac_off_the_last_entry(world: World) -> None:
+    bookie = await world.connect(LedgerClientConfig(wire_version="v2"))
+    assert isinstance(await send(bookie, ReadLacRequest(LEDGER)), NoSuchLedger)
+    await send(bookie, add())
+    answer = await send(bookie, ReadLacRequest(LEDGER))
+    assert isinstance(answer, ReadLacResponse)
+    assert answer.last_entry is not None
+    assert CODEC.open(answer.last_entry, EntryId(0)).lac == -1
+    assert {call.v2_version for call in world.server.calls} == {2}
+
+
+async def test_v2_alone_keeps_fences_and_plain_reads_apart(world: World) -> None:
+    """Their answers look alike: they must not meet on one connection."""
+    bookie = await world.connect(LedgerClientConfig(wire_version="v2"))
+    await send(bookie, add())
+    await send(bookie, ReadRequest(LEDGER, LAST_ENTRY))
+    await send(bookie, fence())
+    await send(bookie, add(1, recovery=True))
+    assert len(world.server.connections) == 2
+    assert {call.v2_version for call in world.server.calls} == {2}
+
+
+async def test_racks_come_from_the_settings_or_the_registration(world: World) -> None:
+    config = LedgerClientConfig(racks=("b0:3181=/mine", "b1:3181=/mine"))
+    store = world.metadata.session()
+    info = protobuf.BookieServiceInfoFormat()
+    info.properties.add(key="rack", value="/published")
+    for name in ("b0:3181", "b2:3181", "b3:3181"):
+        data = b"" if name == "b3:3181" else info.SerializeToString()
+        await store.create(f"/ledgers/available/{name}", data, make_parents=True)
+    bookies = Bookies(BookieDirectory(store, "/ledgers"), config)
+    world.made.append(bookies)
+    await bookies.start()
+    racks = [bookies.rack(BookieId(f"b{number}:3181")) for number in range(4)]
+    assert racks == ["/mine", "/mine", "/published", DEFAULT_RACK]
 
 
 async def test_statuses_become_errors(world: World) -> None:

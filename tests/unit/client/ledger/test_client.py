@@ -9,6 +9,7 @@ import pytest
 from client.errors import (
     ConfigError,
     IncorrectParameter,
+    LedgerExists,
     MetadataCorrupt,
     NoNode,
     NoSuchLedger,
@@ -16,7 +17,7 @@ from client.errors import (
     RecoveryInconclusive,
     UnauthorizedAccess,
 )
-from client.ids import EntryId, LedgerId
+from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies import Bookies
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
@@ -76,6 +77,64 @@ async def test_create_prefers_bookies_that_can_be_reached() -> None:
         assert "b1" not in writer.metadata.last_fragment.ensemble
     writer = await client.create(ensemble_size=4, write_quorum=3, ack_quorum=2)
     assert "b1" in writer.metadata.last_fragment.ensemble
+
+
+async def test_create_has_defaults_that_survive_one_bookie() -> None:
+    cluster = await LedgerCluster.start("b0", "b1", "b2")
+    metadata = (await (await cluster.client()).create()).metadata
+    assert (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum) == (3, 3, 2)
+
+
+async def test_create_takes_an_id_of_the_callers_choice() -> None:
+    cluster = await LedgerCluster.start("b0", "b1", "b2")
+    client = await cluster.client()
+    writer = await client.create(ledger_id=LedgerId(2**40))
+    assert writer.ledger_id == 2**40
+    with pytest.raises(LedgerExists):
+        await client.create(ledger_id=LedgerId(2**40))
+
+
+async def test_create_takes_fewer_copies_if_the_caller_allows_it() -> None:
+    """SHRINK-COPIES: for a cluster that has lost bookies and must go on."""
+    cluster = await LedgerCluster.start("b0", "b1")
+    client = await cluster.client()
+    writer = await client.create(write_quorum_min=2)
+    assert (writer.metadata.ensemble_size, writer.metadata.write_quorum) == (2, 2)
+    assert writer.metadata.ack_quorum == 2
+    await writer.append(b"x")
+    cluster.bookies.set_writable(["b0"])
+    with pytest.raises(NotEnoughBookies):
+        await client.create(write_quorum_min=2)
+
+
+async def test_create_stripes_over_fewer_bookies_if_configured() -> None:
+    """SHRINK-STRIPE."""
+    cluster = await LedgerCluster.start("b0", "b1", "b2")
+    client = await cluster.client(LedgerClientConfig(opportunistic_striping=True))
+    writer = await client.create(ensemble_size=5, write_quorum=2, ack_quorum=2)
+    assert (writer.metadata.ensemble_size, writer.metadata.write_quorum) == (3, 2)
+    cluster.bookies.set_writable(["b0"])
+    with pytest.raises(NotEnoughBookies):
+        await client.create(ensemble_size=5, write_quorum=2, ack_quorum=2)
+
+
+async def test_create_spreads_copies_over_racks() -> None:
+    """RACKS, and replacements too."""
+    cluster = await LedgerCluster.start(*"abcdef")
+    racks = dict(zip(map(BookieId, "abcdef"), ["/x", "/x", "/x", "/y", "/y", "/z"], strict=True))
+    cluster.bookies.racks = racks
+    client = await cluster.client()
+    for _ in range(5):
+        writer = await client.create()
+        assert {racks[b] for b in writer.metadata.last_fragment.ensemble} == {"/x", "/y", "/z"}
+    lost = next(b for b in writer.metadata.last_fragment.ensemble if racks[b] == "/x")
+    cluster.bookies[lost].crash()
+    outcomes = Outcomes(writer)
+    for _ in range(2):
+        outcomes.add()
+        await settle()
+    assert lost not in writer.metadata.last_fragment.ensemble
+    assert {racks[b] for b in writer.metadata.last_fragment.ensemble} == {"/x", "/y", "/z"}
 
 
 async def test_create_skips_an_id_that_somebody_took() -> None:
@@ -283,3 +342,5 @@ def test_config_checks_relations() -> None:
         LedgerClientConfig(reconnect_delay_min_ms=2000)
     with pytest.raises(ConfigError):
         LedgerClientConfig(request_timeout_ms=0)
+    with pytest.raises(ConfigError, match="BOOKIE=RACK"):
+        LedgerClientConfig(racks=("b0:3181",))

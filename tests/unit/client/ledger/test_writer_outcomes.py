@@ -52,6 +52,17 @@ class _Bookies:
     def writable(self) -> tuple[BookieId, ...]:
         return tuple(self.by_id)
 
+    @property
+    def readonly(self) -> tuple[BookieId, ...]:
+        return ()
+
+    @property
+    def has_long_poll(self) -> bool:
+        return False
+
+    def rack(self, bookie: BookieId) -> str:
+        return "everywhere"
+
     def bookie(self, bookie: BookieId) -> _Bookie:
         return self.by_id[bookie]
 
