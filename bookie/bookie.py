@@ -104,7 +104,7 @@ class Bookie:
         self._registration = Registration(
             self._store,
             self.bookie_id,
-            service_info(config.client_host(), self.port, self.admin_port),
+            service_info(config.client_host(), self.port, self.admin_port, config.rack),
             root=config.ledgers_root,
             takeover_timeout_s=2 * config.session_timeout_ms / 1000,
             loop=self._loop,

@@ -32,6 +32,9 @@ class BookieConfig:
     bookie_id: str | None = setting(
         None, "Name in the cluster, for ever; by default advertised host:port."
     )
+    rack: str | None = setting(
+        None, "What fails together with this bookie; writers spread copies over racks."
+    )
     admin_host: str = setting("127.0.0.1", "Address of the HTTP admin server.")
     admin_port: int | None = setting(
         None, "Port of the HTTP admin server, 0 for a free one; without it there is none."

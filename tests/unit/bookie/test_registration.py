@@ -43,6 +43,9 @@ def test_service_info_lists_endpoints() -> None:
     assert found == [("bookie", "h", 3181, "bookie-rpc"), ("httpserver", "h", 8080, "http")]
     info.ParseFromString(service_info("h", 3181, None))
     assert len(info.endpoints) == 1
+    assert len(info.properties) == 0
+    info.ParseFromString(service_info("h", 3181, None, "/east"))
+    assert [(p.key, p.value) for p in info.properties] == [("rack", "/east")]
 
 
 async def test_register_makes_an_ephemeral_and_the_directories() -> None:
