@@ -111,7 +111,7 @@ class Report:
         add_counts(self._faults, result.faults)
         add_counts(self._counts, result.counts)
         if self._options.digests:
-            print(result.seed, f"{result.digest:08x}")
+            print(result.seed, f"{result.digest:08x}", result.steps)
         if result.log is not None:
             print("\n".join(result.log))
         if result.violation:

@@ -38,6 +38,7 @@ def bookie_config(options: LedgerSwarm) -> BookieConfig:
         requests_in_flight_max=options.bookie.requests_in_flight_max,
         pending_bytes_max=options.bookie.pending_bytes_max,
         cache_bytes_max=options.bookie.cache_bytes_max,
+        log_preallocate_bytes=options.bookie.log_preallocate_bytes,
         log_file_bytes_max=options.bookie.log_file_bytes_max,
         disk_full_retry_ms=options.bookie.disk_full_retry_ms,
         checkpoint_bytes=options.bookie.checkpoint_bytes,
@@ -89,7 +90,12 @@ class BookieHost:
         bookie = Bookie(
             self.config,
             store=world.store.session(),
-            disk=SimDisk(self.volume, self.times, free_bytes_min=FREE_BYTES_MIN),
+            disk=SimDisk(
+                self.volume,
+                self.times,
+                free_bytes_min=FREE_BYTES_MIN,
+                preallocate_bytes=self.config.log_preallocate_bytes,
+            ),
             index_factory=lambda wipe: SimIndex(self._index, self.volume, wipe=wipe),
             clock=SimClock(world.loop, self.host),
             rng=self._rng(f"bookie {self.host.starts}"),

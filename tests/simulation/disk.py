@@ -57,8 +57,16 @@ class SimDisk:
     moments in the middle of a job that a loop of callbacks never stops at.
     """
 
-    def __init__(self, volume: Volume, times: DiskTimes, *, free_bytes_min: int = 0) -> None:
-        """`free_bytes_min`: see `bookie.config`."""
+    def __init__(
+        self,
+        volume: Volume,
+        times: DiskTimes,
+        *,
+        free_bytes_min: int = 0,
+        preallocate_bytes: int = 0,
+    ) -> None:
+        """`free_bytes_min`, `preallocate_bytes`: see `bookie.config`."""
+        self._preallocate_bytes = preallocate_bytes
         self._volume = volume
         self._free_bytes_min = free_bytes_min
         self._step = volume.step
@@ -199,7 +207,11 @@ class SimDisk:
         position = write.position
         if not write.may_use_reserve and volume.free_bytes - write.size < self._free_bytes_min:
             raise DiskFull("below the free space to keep")
+        end = position + write.size
         try:
+            if end > len(file.cached) and self._preallocate_bytes:
+                spare = 0 if write.may_use_reserve else self._preallocate_bytes
+                file.truncate(min(end + spare, len(file.cached) + volume.free_bytes))
             for buffer in write.buffers:
                 self._step()
                 file.write(position, bytes(buffer))

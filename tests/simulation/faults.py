@@ -95,6 +95,38 @@ class Nemesis:
             if self.strike(name):
                 self.counts[name] = self.counts.get(name, 0) + 1
 
+    def lie_in_ambush(self, probability: float) -> None:
+        """Strike now and then right after an answer, a fence, or a metadata change."""
+        if not probability:
+            return
+        random_ = self._rng.random
+        loop = self._world.loop
+
+        def spring(what: str, who: str) -> None:
+            if random_() < probability and not self._over:
+                loop.kernel_at(loop.time() + random_() * 0.002, lambda: self._ambush(what, who))
+
+        self._world.oracle.on_hot = spring
+
+    def _ambush(self, what: str, who: str) -> None:
+        if self._over:
+            return
+        host = next((h for h in self._world.bookies if who.startswith(f"{h.name}:")), None)
+        host = host or self._any(self._everybody())
+        if not host.running or host.process is None or host.process.paused:
+            return
+        self._note("ambush at %s", what)
+        action = self._rng.randrange(4)
+        if action < 2:
+            self._kill(host, power_loss=action == 0 and host in self._world.bookies)
+        elif action == 2:
+            self._pause(host.process)
+        else:
+            for end in self._world.net.connections():
+                if end.host is host and not end.dead:
+                    self._world.net.reset(end)
+        self.counts["ambush"] = self.counts.get("ambush", 0) + 1
+
     def strike(self, name: str) -> bool:
         """Make one fault of a class; False when there was nothing to break."""
         return getattr(self, "_" + name.replace(" ", "_").replace("-", "_"))() is not False
@@ -210,12 +242,14 @@ class Nemesis:
         host = self._running(hosts)
         if host is None or host.process is None or host.process.paused:
             return False
-        process = host.process
+        self._pause(host.process)
+        return True
+
+    def _pause(self, process: Process) -> None:
         self._note("pause %s", process.name)
         self._world.loop.pause(process)
         self._world.store.paused(process)
         self._later(self._mean_s(0.05, 0.5, 3.0), lambda: self._resume(process))
-        return True
 
     def _resume(self, process: Process) -> None:
         if process.alive and process.paused:

@@ -27,7 +27,7 @@ from tests.simulation.oracle import LedgerOracle
 from tests.simulation.result import Result
 from tests.simulation.store import SimMetadata
 from tests.simulation.tripwires import armed
-from tests.simulation.wiretap import BookieTap
+from tests.simulation.wiretap import BookieTap, ClientTap
 
 if TYPE_CHECKING:
     from tests.simulation.hosts import Process
@@ -78,7 +78,8 @@ class LedgerWorld:
     def _accepted(self, end: SimTransport, connecting: Process) -> None:
         if end.local[1] == BOOKIE_PORT:
             machine = self._machines[end.host.name]
-            end.tap = BookieTap(self.oracle, machine.bookie_id, connecting.name)
+            tap = BookieTap(self.oracle, machine.bookie_id, connecting.name)
+            end.tap, end.peer.tap = tap, ClientTap(tap)
 
     # ---------------------------------------------------------------- what the nemesis needs
 
@@ -137,6 +138,7 @@ class LedgerWorld:
             self.boot(host)
         await asyncio.sleep(0.2)
         nemesis = Nemesis(self, self.fork_rng("nemesis"), self.options.faults)
+        nemesis.lie_in_ambush(self.options.ambush_p)
         await nemesis.run(self.options.fault_phase_s, self.options.fault_every_s)
         self.healed = True
         nemesis.heal_all()

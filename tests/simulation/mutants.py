@@ -46,7 +46,7 @@ class Patch:
 
 
 PLANTS: dict[str, Mutant] = {
-    name: Mutant((plant.__doc__ or "").strip().splitlines()[0], plant)
+    name: Mutant((plant.__doc__ or "").strip(), plant)
     for module in (mutants_client, mutants_bookie)
     for name, plant in module.PLANTS.items()
 }

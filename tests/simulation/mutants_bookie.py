@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bookie import bookie, cookie, indexer, replay, storage
+from bookie import bookie, cookie, entry_reader, indexer, replay, storage
 from bookie.core import log_format, log_scan
 from bookie.core.entry_cache import EntryCache
 from bookie.core.group_commit import GroupCommit
@@ -119,6 +119,7 @@ def torn_tail_accepted(patch: Any) -> None:
         return log_format.Record(kind, header.group, header.group_start, header.position, body)
 
     patch(log_scan, "unpack_record", unpack)
+    patch(entry_reader, "unpack_record", unpack)
 
 
 def damage_is_absence(patch: Any) -> None:

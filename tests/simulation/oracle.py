@@ -33,6 +33,8 @@ from client.ledger.core.ledger_metadata import LedgerMetadata, LedgerState
 from tests.simulation.loop import SimLoop, Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from client.metadata.tree import Tree
     from tests.simulation.volume import SimFile, Write
     from tests.simulation.wiretap import Pending
@@ -65,7 +67,7 @@ class LedgerBook:
         self.lac_sent = -1
         """Highest LAC field that the writer's own adds brought to any bookie."""
         self.fenced_for: dict[str, set[str]] = {}
-        """Bookies that answered a fencing LAC read, by the process that asked."""
+        """Bookies whose answer to a fencing LAC read was heard, by the process that asked."""
         self.seen_max = -1
         """Highest entry that any reader was given."""
 
@@ -108,7 +110,13 @@ class LedgerOracle:
         self.counts: dict[str, int] = {}
         self.log: list[str] | None = None
         """Every event in words, when somebody wants to read them."""
+        self.on_hot: Callable[[str, str], None] = lambda what, who: None
+        """Told of moments at which a fault hurts most: what happens, and to which bookie."""
         self._received = 0
+
+    def hot(self, what: str, who: str = "") -> None:
+        """A moment at which a fault would hurt."""
+        self.on_hot(what, who)
 
     def fail(self, name: str, text: str) -> None:
         """Report a violation."""
@@ -274,6 +282,7 @@ class LedgerOracle:
             new.last_entry,
             new.fragments,
         )
+        self.hot("metadata changed")
         self._check_transition(book, old, new)
         self._check_fragments(book, old, new)
         if new.state is LedgerState.CLOSED and old.state is not LedgerState.CLOSED:
@@ -376,6 +385,7 @@ class LedgerOracle:
             pending = self.bookie(bookie).pending.setdefault((add.ledger, add.entry), [])
             pending.append(add)
         elif book.metadata is not None:
+            self.hot("recovery add", bookie)
             frozen = max(book.lac_sent, *(f.first_entry - 1 for f in book.metadata.fragments))
             if add.lac > frozen:
                 self.fail(
@@ -394,6 +404,7 @@ class LedgerOracle:
                 del book.pending[add.ledger, add.entry]
         if code != OK:
             return
+        self.hot("add answered", bookie)
         book.stored.setdefault(add.ledger, set()).add(add.entry)
         fenced_at = book.fenced_at.get(add.ledger)
         if not add.recovery:
@@ -414,6 +425,10 @@ class LedgerOracle:
     def read_received(self, bookie: str, read: Pending) -> None:
         self._received += 1
         read.arrived = self._received
+        if read.entry < 0:
+            read.lac = max(self.bookie(bookie).stored.get(read.ledger, ()), default=-1)
+        elif read.fence:
+            self._check_fenced_first(self.ledger(read.ledger), read)
         self.note(
             "%s gets %s %d/%d from %s",
             bookie,
@@ -437,12 +452,16 @@ class LedgerOracle:
         )
         if read.fence and code in (OK, NO_LEDGER, NO_ENTRY):
             book.fenced_at.setdefault(read.ledger, self._received)
-            if read.entry < 0:
-                self.ledger(read.ledger).fenced_for.setdefault(read.peer, set()).add(bookie)
+            self.hot("fence answered", bookie)
         if code == OK:
             self._check_served(book, read, bytes(entry))
         elif code in (NO_LEDGER, NO_ENTRY) and not self.ledger(read.ledger).deleted:
             self._check_negative(book, read)
+
+    def fence_heard(self, bookie: str, read: Pending, code: int) -> None:
+        """The answer to a fencing read reached its client."""
+        if read.entry < 0 and code in (OK, NO_LEDGER, NO_ENTRY):
+            self.ledger(read.ledger).fenced_for.setdefault(read.peer, set()).add(bookie)
 
     def _check_fenced_first(self, book: LedgerBook, read: Pending) -> None:
         """No recovery read may leave before enough of the last ensemble is fenced."""

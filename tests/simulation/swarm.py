@@ -63,6 +63,7 @@ class BookieOptions:
     pending_bytes_max: int = 32 << 20
     cache_bytes_max: int = 64 << 20
     log_file_bytes_max: int = 64 << 10
+    log_preallocate_bytes: int = 0
     disk_full_retry_ms: int = 1000
     checkpoint_bytes: int = 128 << 20
     checkpoint_interval_ms: int = 60_000
@@ -91,6 +92,8 @@ class LedgerSwarm:
     fault_phase_s: float
     fault_every_s: float
     """Mean time between faults; 0 for a schedule without faults."""
+    ambush_p: float
+    """Probability that a fault strikes right at a moment when it hurts most."""
     faults: dict[str, int] = field(default_factory=dict)
     """Weight of each class that exists in this schedule."""
     request_timeout_s: float
@@ -142,6 +145,7 @@ def draw(seed: int) -> LedgerSwarm:
         think_s=rng.choice((0.0, 0.002, 0.02, 0.1)),
         fault_phase_s=rng.choice((0.5, 1.5, 4.0)),
         fault_every_s=0.0 if calm else rng.choice((0.05, 0.15, 0.4)),
+        ambush_p=0.0 if calm else rng.choice((0.0, 0.0, 0.003, 0.03)),
         faults=_draw_faults(rng),
         request_timeout_s=rng.choice((0.1, 0.5, 2.0)),
         net=NetOptions(
@@ -164,6 +168,7 @@ def draw(seed: int) -> LedgerSwarm:
             requests_in_flight_max=rng.choice((1, 10, 10_000, 10_000)),
             pending_bytes_max=rng.choice((1024, 32 << 20, 32 << 20)),
             cache_bytes_max=rng.choice((0, 1000, 64 << 20)),
+            log_preallocate_bytes=rng.choice((0, 2000, 20_000)),
             disk_full_retry_ms=rng.choice((50, 1000)),
             checkpoint_bytes=rng.choice((1024, 20_000, 128 << 20)),
             checkpoint_interval_ms=rng.choice((50, 500, 60_000)),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ADD, READ, BATCH_READ = 1, 2, 7
-V3_READ, V3_ADD = 1, 4
+V3_READ, V3_ADD = 1, 2
 FENCING, RECOVERY_ADD = 1, 2
 OK, NO_LEDGER, NO_ENTRY, OTHER = 0, 1, 2, 3
 
@@ -61,11 +61,24 @@ class Listener(Protocol):
 
     def read_answered(self, bookie: str, read: Pending, code: int, entry: bytes) -> None: ...
 
+    def fence_heard(self, bookie: str, read: Pending, code: int) -> None: ...
+
 
 class BookieTap:
     """Follows one connection at the bookie's end."""
 
-    __slots__ = ("_asked", "_bookie", "_in", "_listener", "_out", "_peer", "_transactions", "_v3")
+    __slots__ = (
+        "_asked",
+        "_bookie",
+        "_fences",
+        "_heard",
+        "_in",
+        "_listener",
+        "_out",
+        "_peer",
+        "_transactions",
+        "_v3",
+    )
 
     def __init__(self, listener: Listener, bookie: str, peer: str) -> None:
         self._listener = listener
@@ -76,6 +89,9 @@ class BookieTap:
         self._v3: bool | None = None
         self._asked: dict[tuple[int, int, int], deque[Pending]] = {}
         self._transactions: dict[int, Pending] = {}
+        self._heard = bytearray()
+        self._fences: dict[int, Pending] = {}
+        """Version 3 fencing reads that were answered, until the client has heard it."""
 
     def received(self, data: bytes) -> None:
         """The bookie was given bytes."""
@@ -88,6 +104,12 @@ class BookieTap:
         """The bookie wrote bytes."""
         self._out += data
         self._split(self._out, self._answer_v3 if self._v3 else self._answer_v2)
+
+    def heard(self, data: bytes) -> None:
+        """The client was given bytes."""
+        if self._v3:
+            self._heard += data
+            self._split(self._heard, self._hear_v3)
 
     def _split(self, buffer: bytearray, take: Callable[[bytes], None]) -> None:
         at, end = 0, len(buffer)
@@ -167,5 +189,32 @@ class BookieTap:
         if response.header.operation == V3_ADD:
             self._listener.add_answered(self._bookie, pending, code)
         else:
+            if pending.fence:
+                self._fences[response.header.txnId] = pending
             body = response.readResponse.body
             self._listener.read_answered(self._bookie, pending, code, body)
+
+    def _hear_v3(self, frame: bytes) -> None:
+        if not self._fences:
+            return
+        response = protobuf.Response.FromString(frame)
+        fence = self._fences.pop(response.header.txnId, None)
+        if fence is not None:
+            code = _V3_CODES.get(response.status, OTHER)
+            self._listener.fence_heard(self._bookie, fence, code)
+
+
+class ClientTap:
+    """The client's end of a tapped connection."""
+
+    __slots__ = ("_tap",)
+
+    def __init__(self, tap: BookieTap) -> None:
+        self._tap = tap
+
+    def received(self, data: bytes) -> None:
+        """The client was given bytes."""
+        self._tap.heard(data)
+
+    def written(self, data: bytes | bytearray | memoryview) -> None:
+        """What the client writes is seen when it arrives."""

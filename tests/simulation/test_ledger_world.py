@@ -1,0 +1,42 @@
+"""A few schedules of the real ledger layer, and the oracle's proof that it can see.
+
+`make sim` runs them by the thousand, `make mutants` hunts every planted defect.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import batch, swarm
+from tests.simulation.mutants import PLANTS
+from tests.simulation.mutation import Task, hunt
+
+EASY = ("ack-after-one", "fence-ignored", "one-negative", "cas-any-version", "no-write-back")
+"""Mutants that a handful of schedules finds."""
+
+
+@pytest.mark.slow
+def test_the_invariants_hold() -> None:
+    results = batch.run(batch.Job(world="ledger", seeds=range(30)))
+    assert [(r.seed, r.violation) for r in results if r.violation] == []
+    assert sum(sum(r.faults.values()) for r in results) > 100
+    assert sum(r.counts.get("adds", 0) for r in results) > 100
+    assert sum(r.counts.get("recoveries", 0) for r in results) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EASY)
+def test_the_oracle_sees_a_planted_defect(name: str) -> None:
+    assert hunt(Task(name, 0, 200)).violation
+
+
+def test_every_mutant_says_what_it_is() -> None:
+    assert len(PLANTS) >= 25
+    for name, mutant in PLANTS.items():
+        assert mutant.what.endswith("."), name
+
+
+def test_options_are_drawn_from_the_seed_alone() -> None:
+    assert swarm.draw(7) == swarm.draw(7)
+    assert swarm.draw(7) != swarm.draw(8)
+    assert "fault_phase_s" in swarm.draw(7).describe()
