@@ -28,7 +28,7 @@ GOOD = Verdict(
 )
 
 
-def _report(verdict: Verdict = GOOD) -> Report:
+def make_report(verdict: Verdict = GOOD) -> Report:
     return Report(
         verdict=verdict,
         source="here",
@@ -45,7 +45,7 @@ def _report(verdict: Verdict = GOOD) -> Report:
 
 
 def test_measures_pauses_of_killed_and_of_others() -> None:
-    report = _report()
+    report = make_report()
     assert report.without_service_s == 0.5
     assert report.other_gap_s == 0.1
     assert report.bytes_per_s == 2_000_000
@@ -53,7 +53,7 @@ def test_measures_pauses_of_killed_and_of_others() -> None:
 
 def test_shows_every_figure() -> None:
     out = io.StringIO()
-    Display(out).report(_report())
+    Display(out).report(make_report())
     text = out.getvalue()
     for shown in ("1,000", "17", "3 of 3", "0.50 s", "0.10 s", "2.0 MB/s", "500 records/s"):
         assert shown in text
@@ -62,7 +62,7 @@ def test_shows_every_figure() -> None:
 
 @pytest.mark.parametrize("fault", ["lost", "duplicated", "misplaced", "out_of_order", "foreign"])
 def test_admits_every_fault(fault: str) -> None:
-    report = _report(replace(GOOD, **{fault: 3}))
+    report = make_report(replace(GOOD, **{fault: 3}))
     assert not report.verdict.good
     assert report.conclusion().startswith("This is NOT right: ")
     assert " 3," in report.conclusion()
@@ -70,13 +70,13 @@ def test_admits_every_fault(fault: str) -> None:
 
 def test_names_different_files_and_the_first_failure() -> None:
     verdict = replace(GOOD, files_identical=2, files_different=("a.py",))
-    report = replace(_report(verdict), failures=("no leader",))
+    report = replace(make_report(verdict), failures=("no leader",))
     assert "Different: a.py." in report.conclusion()
     assert "First failure: no leader." in report.conclusion()
 
 
 def test_json_has_the_judgement() -> None:
-    value = json.loads(json.dumps(_report().as_json()))
+    value = json.loads(json.dumps(make_report().as_json()))
     assert value["good"] is True
     assert value["verdict"]["redelivered"] == 17
     assert value["without_service_s"] == 0.5
