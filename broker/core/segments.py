@@ -135,18 +135,14 @@ class SegmentList(NamedTuple):
 
         `end_offset` is the end of the current epoch. (-1, -1): the epoch is not known here.
         """
-        unknown = NO_EPOCH, Offset(-1)
         if epoch == self.leader_epoch:
             return epoch, end_offset
-        if epoch > self.leader_epoch or epoch < 0 or not self.segments:
-            return unknown
-        floor = epoch
-        for segment in self.segments:
-            if segment.leader_epoch > epoch:
-                assert segment.base_offset is not None
-                return floor, segment.base_offset
-            floor = segment.leader_epoch
-        return unknown
+        if epoch > self.leader_epoch or epoch < 0:
+            return NO_EPOCH, Offset(-1)
+        known = [item.leader_epoch for item in self.segments if item.leader_epoch <= epoch]
+        after = next(item for item in self.segments if item.leader_epoch > epoch)
+        assert after.base_offset is not None
+        return (known[-1] if known else epoch), after.base_offset
 
     def check(self) -> SegmentList:
         """Assert the invariants and return self."""

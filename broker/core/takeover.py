@@ -282,10 +282,8 @@ class Takeover:
         """
         expected = self._list.log_start_offset
         result: list[tuple[Segment, tuple[Offset, SegmentFacts] | None]] = []
-        for index, segment in enumerate(self._list.segments):
+        for segment in self._list.segments:
             base = segment.base_offset if segment.base_offset is not None else expected
-            if index and base != expected:
-                raise LogCorrupt(f"ledger {segment.ledger_id} begins at {base}, not {expected}")
             tail = self._tails.get(segment.ledger_id)
             if tail is not None and tail.base_offset != base:
                 raise LogCorrupt(

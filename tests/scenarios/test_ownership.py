@@ -20,6 +20,7 @@ from broker.owner_node import Owner, decode_owner
 from client.errors import LedgerFenced, NotEnoughBookies, RecoveryInconclusive
 from client.ids import BrokerId, Offset
 from client.metadata import paths
+from client.metadata.memory import Fault
 from client.metadata.store import SessionState
 from client.wire.bookkeeper.messages import AddRequest
 from tests.fakes.bookies import FakeBookie, Fate
@@ -249,6 +250,109 @@ def test_without_a_notice_the_session_timeout_decides() -> None:
         started = asyncio.get_running_loop().time()
         await other(world, old).leads(topic)
         assert 9 < asyncio.get_running_loop().time() - started < 11
+
+    in_world(scenario)
+
+
+def test_an_owner_node_is_let_go_even_if_the_answer_gets_lost() -> None:
+    """A live broker that keeps the node of a partition it does not want blocks it for ever."""
+
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=2)
+        first = await world.broker(1)
+        await until(lambda: len(first.partitions) == 2)
+        lost = [Fault.LOSE_REPLY, Fault.LOSE_REQUEST]
+        world.cluster.on_request = lambda operation: (
+            lost.pop() if lost and operation.name == "delete" else None
+        )
+        second = await world.broker(2)
+        await until(lambda: len(second.partitions) == 1)
+        assert lost == []
+        assert topic.partition_count == 2
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("operation", ["create", "get", "delete"])
+def test_a_claim_whose_answers_get_lost(operation: str, fault: Fault) -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        stale = Owner(BrokerId(9), "long gone")
+        path = paths.partition_owner(topic.id_text, 0)
+        await world.admin.create(path, stale.encode(), make_parents=True)
+        lost = [fault] * (1 if operation == "delete" else 2)
+        world.cluster.on_request = lambda request: (
+            lost.pop() if lost and request.name == operation and request.path == path else None
+        )
+        broker = await world.broker(1)
+        await broker.leads(topic)
+        assert owner(world, topic) == Owner(broker.id, broker.info.incarnation)
+        assert lost == []
+
+    in_world(scenario)
+
+
+def test_an_owner_node_that_nobody_can_read_is_stale() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        await world.admin.create(paths.partition_owner(topic.id_text, 0), b"?", make_parents=True)
+        await (await world.broker(1)).leads(topic)
+        assert decode_owner(b"?") is None
+        assert decode_owner(b"{}") is None
+
+    in_world(scenario)
+
+
+def test_a_bug_in_one_seat_is_reported_and_does_not_stop_the_others() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=2)
+        broker = await world.broker(1)
+        broken = [True]
+
+        def on_opened(partition: object) -> None:
+            if broken:
+                broken.pop()
+                raise RuntimeError("a test did it")
+
+        broker.ownership.add_observer(on_opened, lambda partition: None)
+        await until(lambda: len(broker.partitions) == 2)
+        assert not broken
+        assert topic.partition_count == 2
+
+    in_world(scenario)
+
+
+def test_shutdown_does_not_wait_for_a_takeover_for_ever() -> None:
+    async def scenario(world: World) -> None:
+        await world.topic()
+        world.backend.service.stop_at("create")
+        broker = await world.broker(1)
+        await settle()
+        started_s = asyncio.get_running_loop().time()
+        await broker.ownership.close()
+        assert asyncio.get_running_loop().time() - started_s <= 10
+        assert broker.ownership._seats == {}
+
+    in_world(scenario)
+
+
+def test_a_partition_that_is_wanted_again_while_it_is_let_go() -> None:
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        broker = await world.broker(1)
+        partition = await broker.leads(topic)
+        gate = world.backend.service.stop_at("close")
+        wanted = broker.cluster.wanted_owner
+        broker.cluster.wanted_owner = lambda topic, index: None  # type: ignore[method-assign]
+        broker.ownership._follow_plan()
+        await settle()
+        assert not partition.is_open
+        broker.cluster.wanted_owner = wanted  # type: ignore[method-assign]
+        broker.ownership._follow_plan()
+        gate.set()
+        again = await broker.leads(topic)
+        assert again.leader_epoch == 1
 
     in_world(scenario)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
+from crc32c import crc32c
 
 from broker.errors import (
     CorruptBatch,
     InvalidTransactionState,
     LeadershipLost,
+    LogCorrupt,
     LogReadFailed,
     NotLeader,
     OffsetOutOfRange,
@@ -18,7 +21,14 @@ from broker.errors import (
     Overloaded,
 )
 from broker.partition import HIGH_WATERMARK, Partition
-from client.errors import LedgerFenced, NotEnoughBookies, Outcome, ReadFailed
+from client.errors import (
+    ConnectionLoss,
+    LedgerFenced,
+    NotEnoughBookies,
+    Outcome,
+    QuireError,
+    ReadFailed,
+)
 from client.ids import LeaderEpoch, Offset
 from client.wire.kafka.record_builder import Record, build_batch
 from client.wire.kafka.records import Codec, crc_of, headers, parse_header
@@ -681,5 +691,152 @@ def test_a_session_in_doubt_answers_no_reads() -> None:
             await partition.offset_for_timestamp(0)
         await broker.services.lease.ask(broker.store)
         assert await read_all(partition) == [(0, "a")]
+
+    one_partition(scenario)
+
+
+# --- what else can go wrong ---------------------------------------------------------------
+
+
+def test_a_snapshot_that_fails_does_not_make_its_append_look_refused() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await settle()
+        writer = broker.ledgers.writers[0]
+        add = writer.add
+
+        def add_one(*arguments: object) -> object:
+            result = add(*arguments)
+            writer.error = LedgerFenced("found out between the two")
+            return result
+
+        writer.add = add_one
+        append = partition.append(batch("a", pad=3000))
+        with pytest.raises(LeadershipLost):
+            await done(append)
+        assert not partition.is_open
+
+    one_partition(scenario, snapshot_interval_bytes=1000)
+
+
+def test_a_first_add_that_is_refused_ends_the_leadership_at_once() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        create = broker.ledgers.create
+
+        async def create_broken(**options: object) -> object:
+            writer = await create(**options)
+            writer.error = LedgerFenced("too late")
+            return writer
+
+        broker.ledgers.create = create_broken
+        assert not (await broker.open(partition.topic)).is_open
+
+    one_partition(scenario)
+
+
+@pytest.mark.parametrize("error", [ConnectionLoss("x"), LedgerFenced("x")])
+def test_the_previous_ledger_of_a_roll_is_closed_or_was_lost(error: QuireError) -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a")))
+        world.backend.service.fail_next("close", error)
+        if isinstance(error, ConnectionLoss):
+            await partition.roll()
+            assert partition.is_open
+        else:
+            with pytest.raises(LeadershipLost):
+                await partition.roll()
+            assert not partition.is_open
+
+    one_partition(scenario)
+
+
+def test_an_add_that_fails_during_a_roll() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a")))
+        gate = world.backend.service.stop_at("create")
+        rolling = asyncio.create_task(partition.roll())
+        await settle()
+        broker.ledgers.writers[0].error = LedgerFenced("x")
+        gate.set()
+        with pytest.raises(LeadershipLost):
+            await rolling
+        assert not partition.is_open
+        with pytest.raises(NotLeader):
+            await partition.roll()
+
+    one_partition(scenario)
+
+
+@pytest.mark.parametrize("operation", ["open", "read"])
+def test_a_closed_ledger_that_cannot_be_opened_now(operation: str) -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a")))
+        await partition.close(1.0)
+        again = await broker.open(partition.topic)
+        world.backend.service.fail_next(operation, ReadFailed("x"))
+        with pytest.raises(LogReadFailed):
+            await fetch(again, 0)
+        assert await read_all(again) == [(0, "a")]
+
+    one_partition(scenario)
+
+
+def test_a_ledger_that_lacks_what_the_list_promises() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a")))
+        forget_cache(partition)
+        entries = broker.ledgers.writers[0].ledger.entries
+        entries[1] = entries[0]
+        with pytest.raises(LogCorrupt, match="no batch at offset 0"):
+            await fetch(partition, 0)
+        entries[1] = b"nonsense" * 20
+        with pytest.raises(LogCorrupt):
+            await fetch(partition, 0)
+
+    one_partition(scenario)
+
+
+def test_a_timestamp_search_goes_through_many_entries_and_refuses_damaged_records() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        for number in range(20):
+            await done(partition.append(batch("v", timestamp_ms=100 + number)))
+        assert await partition.offset_for_timestamp(115) == (15, 115)
+        assert await partition.offset_for_timestamp(120) is None
+        broken = bytearray(batch("v", timestamp_ms=500))
+        struct.pack_into(">q", broken, 35, 900)  # the header promises more than the records have
+        struct.pack_into(">I", broken, 17, crc32c(memoryview(broken)[21:]))
+        await done(partition.append(broken))
+        assert await partition.offset_for_timestamp(600) is None
+        broken[61] = 0x7F
+        struct.pack_into(">I", broken, 17, crc32c(memoryview(broken)[21:]))
+        await done(partition.append(broken))
+        with pytest.raises(LogCorrupt):
+            await partition.offset_for_timestamp(600)
+
+    one_partition(scenario, read_entries_max=3)
+
+
+def test_sizes() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a", pad=1000)))
+        before = partition.size_bytes
+        await partition.roll()
+        await done(partition.append(batch("b", pad=1000)))
+        assert partition.size_bytes > before + 1000
+        assert partition.in_flight_bytes == 0
+
+    one_partition(scenario)
+
+
+def test_closing_twice_and_resigning_afterwards_is_fine() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        heard: list[str] = []
+        partition.on_ended = lambda: heard.append("ended")
+        await partition.close(1.0)
+        await partition.close(1.0)
+        partition.resign("again")
+        assert heard == []
+        partition.on_high_watermark(Offset(99), lambda: heard.append("woken"))
+        await settle()
+        assert heard == ["woken"]
 
     one_partition(scenario)
