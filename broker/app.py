@@ -22,6 +22,7 @@ from broker.core.topology import BrokerInfo
 from broker.deadlines import Deadlines
 from broker.dispatch import Dispatcher
 from broker.endpoints import registered_host
+from broker.full_strength import FullStrength
 from broker.groups import Groups
 from broker.handlers.registry import handlers
 from broker.lease import SessionLease
@@ -106,6 +107,7 @@ class Broker:
         self._maintenance = Maintenance(
             self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
         )
+        self._full_strength = FullStrength(self.partitions, ledgers)
         self._peers = Peers(store, self.cluster, config.node_id)
         changes = TopicChanges(store, clock, rng)
         self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
@@ -116,6 +118,11 @@ class Broker:
     def _add_gauges(self, cache: TailCache) -> None:
         add = self.metrics.add_gauge
         add("quire_partitions_led", "Partitions led.", lambda: [({}, len(self.partitions))])
+        add(
+            "quire_under_replicated_partitions",
+            "Partitions led whose new records get fewer copies than their replication factor.",
+            lambda: [({}, sum(each.is_under_replicated for each in self.partitions))],
+        )
         add("quire_tail_cache_bytes", "Record bytes in the tail cache.", lambda: [({}, cache.size)])
         add(
             "quire_unconfirmed_bytes", "Record bytes that wait for their ack quorum.",
@@ -164,6 +171,7 @@ class Broker:
         await self._ownership.start()
         self.groups.start()
         self._maintenance.start()
+        self._full_strength.start()
         self._peers.start()
         self._cleaner.start()
         self._sweep.start()
@@ -189,6 +197,7 @@ class Broker:
         await self._cleaner.close()
         await self._sweep.close()
         await self._maintenance.close()
+        await self._full_strength.close()
         await self._server.close()
         self.services.deadlines.close()
         await self.cluster.close()

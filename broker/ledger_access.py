@@ -5,10 +5,10 @@ This file is the only home of that password in the broker.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from broker.ledgers import Reader, Writer
-from client.ids import LedgerId
+from client.ids import BookieId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
 
@@ -20,12 +20,22 @@ class LedgerAccess:
         self._client = client
         self._password = password
 
+    @property
+    def writable_bookies(self) -> Sequence[BookieId]:
+        """Bookies that take new entries."""
+        return self._client.writable_bookies
+
+    def on_bookies_changed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever bookies come or go."""
+        self._client.on_bookies_changed(listener)
+
     async def create(
         self,
         *,
         ensemble_size: int,
         write_quorum: int,
         ack_quorum: int,
+        write_quorum_min: int,
         custom_metadata: Mapping[str, bytes] | None = None,
     ) -> Writer:
         """Create a ledger on bookies that are there now."""
@@ -33,6 +43,7 @@ class LedgerAccess:
             ensemble_size=ensemble_size,
             write_quorum=write_quorum,
             ack_quorum=ack_quorum,
+            write_quorum_min=write_quorum_min,
             password=self._password,
             custom_metadata=custom_metadata,
         )

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from client.errors import LedgerError
-from client.ids import EntryId, LedgerId
+from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.records import Buffer
@@ -49,6 +49,16 @@ class Writer(Protocol):
         """Which ledger."""
         ...
 
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """Its quorums and ensembles."""
+        ...
+
+    @property
+    def suspended(self) -> Sequence[BookieId]:
+        """Members that get no entries now, because nobody could replace them."""
+        ...
+
     def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:
         """Send the next entry; `on_done` runs later, in entry order. Raises LedgerError."""
         ...
@@ -69,15 +79,29 @@ class Writer(Protocol):
 class Ledgers(Protocol):
     """Creates, opens, recovers and deletes ledgers."""
 
+    @property
+    def writable_bookies(self) -> Sequence[BookieId]:
+        """Bookies that take new entries."""
+        ...
+
+    def on_bookies_changed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever bookies come or go."""
+        ...
+
     async def create(
         self,
         *,
         ensemble_size: int,
         write_quorum: int,
         ack_quorum: int,
+        write_quorum_min: int,
         custom_metadata: Mapping[str, bytes] = ...,
     ) -> Writer:
-        """Create a ledger on bookies that are there now. Raises LedgerError, MetadataError."""
+        """Create a ledger on bookies that are there now.
+
+        With fewer bookies than it should have, it gets fewer copies, at least
+        `write_quorum_min`. Raises LedgerError, MetadataError.
+        """
         ...
 
     async def open(self, ledger_id: LedgerId) -> Reader:

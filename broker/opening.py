@@ -222,10 +222,26 @@ class Opening:
 async def create_ledger(
     services: LogServices, topic: TopicInfo, index: int, epoch: LeaderEpoch
 ) -> Writer:
-    """Create a ledger for a partition, with the topic's quorums. Raises LedgerError."""
-    return await services.ledgers.create(
+    """Create a ledger for a partition, with the topic's quorums. Raises LedgerError.
+
+    While bookies are missing it has fewer copies, but never fewer than must be durable before an
+    acknowledgement; see `full_strength.py` for what follows.
+    """
+    writer = await services.ledgers.create(
         ensemble_size=topic.ensemble_size,
         write_quorum=topic.write_quorum,
         ack_quorum=topic.ack_quorum,
+        write_quorum_min=topic.ack_quorum,
         custom_metadata=ledger_labels(topic, index, epoch),
     )
+    copies = writer.metadata.write_quorum
+    if copies < topic.write_quorum:
+        _LOG.warning(
+            "ledger.shrunk topic=%s partition=%d ledger=%d copies=%d wanted=%d",
+            topic.name,
+            index,
+            writer.ledger_id,
+            copies,
+            topic.write_quorum,
+        )
+    return writer

@@ -39,6 +39,8 @@ from broker.tail_cache import Fetched
 from broker.write_path import WritePath
 from client.errors import LedgerError, MetadataError
 from client.ids import LeaderEpoch, Offset
+from client.ledger.core.schedule import Schedule
+from client.ledger.core.sizing import fitting
 from client.wire.kafka.records import Buffer
 
 __all__ = ["HIGH_WATERMARK", "Append", "Fetched", "Partition", "State"]
@@ -118,6 +120,23 @@ class Partition:
     def size_bytes(self) -> int:
         """Bytes of the whole log, each counted once."""
         return self._changes.sealed_bytes + self._write.active.size_bytes
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether new records get fewer copies than the topic's replication factor."""
+        writer = self._write.writer
+        return bool(writer.suspended) or writer.metadata.write_quorum < self.topic.write_quorum
+
+    def would_grow(self, bookie_count: int) -> bool:
+        """Whether a new ledger would have more copies, or be striped over more bookies."""
+        have = self._write.writer.metadata
+        topic = self.topic
+        wanted = Schedule(topic.ensemble_size, topic.write_quorum, topic.ack_quorum)
+        next_one = fitting(wanted, bookie_count, striping=False, write_quorum_min=topic.ack_quorum)
+        return self.is_open and (
+            next_one.write_quorum > have.write_quorum
+            or next_one.ensemble_size > have.ensemble_size
+        )
 
     def configure(self, topic: TopicInfo) -> None:
         """Follow the topic's configuration as it is now."""

@@ -19,12 +19,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Final
 
 from client.errors import LedgerExists, UnauthorizedAccess
-from client.ids import Clock, LedgerId, Rng
+from client.ids import BookieId, Clock, LedgerId, Rng
 from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.bookies import Bookies, BookieSet
@@ -121,6 +121,15 @@ class LedgerClient:
         await self._marks.close(_LINGER_S)
         self._health_switch.close()
         self._bookies.close()
+
+    @property
+    def writable_bookies(self) -> tuple[BookieId, ...]:
+        """Bookies that take new entries, as far as this client knows."""
+        return self._bookies.writable
+
+    def on_bookies_changed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever bookies may have come or gone."""
+        self._bookies.add_listener(listener)
 
     async def __aenter__(self) -> LedgerClient:
         await self.start()

@@ -20,19 +20,29 @@ from client.errors import (
     MetadataConflict,
     NoSuchEntry,
     NoSuchLedger,
+    NotEnoughBookies,
 )
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
+from client.ledger.core.schedule import Schedule
+from client.ledger.core.sizing import fitting
 from client.wire.bookkeeper.entry import DigestType, Entry
 
 
 class StoredLedger:
     """One ledger as the bookies and the metadata store know it."""
 
-    def __init__(self, ledger_id: LedgerId, metadata: Mapping[str, bytes], ctime_ms: int) -> None:
+    def __init__(
+        self,
+        ledger_id: LedgerId,
+        metadata: Mapping[str, bytes],
+        ctime_ms: int,
+        schedule: Schedule,
+    ) -> None:
         self.ledger_id = ledger_id
         self.custom_metadata = dict(metadata)
         self.ctime_ms = ctime_ms
+        self.schedule = schedule
         self.entries: list[bytes] = []
         self.confirmed = -1
         """Last entry whose answer left, in order: recovery must keep it."""
@@ -56,12 +66,21 @@ class FakeLedgers:
         self.fail: dict[str, deque[Exception]] = {}
         self.gate: dict[str, asyncio.Event] = {}
         self.read_count = 0
+        self.bookie_count = 9
+        self.listeners: list[Callable[[], None]] = []
+        """Who is told when `set_bookie_count` changes it."""
         self._next_id = 100
 
     def client(self, name: str = "client") -> FakeLedgerClient:
         client = FakeLedgerClient(self, name)
         self.clients.append(client)
         return client
+
+    def set_bookie_count(self, count: int) -> None:
+        """Let bookies come or go."""
+        self.bookie_count = count
+        for listener in self.listeners:
+            listener()
 
     def fail_next(self, operation: str, error: Exception) -> None:
         """Let the next create, open, recover, delete, close or read raise `error`."""
@@ -102,20 +121,35 @@ class FakeLedgerClient:
         self.dead = False
         """A killed process: nothing of it is sent, nothing reaches it."""
 
+    @property
+    def writable_bookies(self) -> list[BookieId]:
+        return [BookieId(f"fake{number}:1") for number in range(self.service.bookie_count)]
+
+    def on_bookies_changed(self, listener: Callable[[], None]) -> None:
+        self.service.listeners.append(listener)
+
     async def create(
         self,
         *,
         ensemble_size: int,
         write_quorum: int,
         ack_quorum: int,
+        write_quorum_min: int | None = None,
         digest_type: DigestType = DigestType.CRC32C,
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] = {},
     ) -> FakeWriter:
-        assert ensemble_size >= write_quorum >= ack_quorum >= 1
+        schedule = fitting(
+            Schedule(ensemble_size, write_quorum, ack_quorum),
+            self.service.bookie_count,
+            striping=False,
+            write_quorum_min=write_quorum_min,
+        )
         await self.service.enter("create")
+        if self.service.bookie_count < schedule.ensemble_size:
+            raise NotEnoughBookies(f"there are {self.service.bookie_count}")
         now_ms = int(asyncio.get_running_loop().time() * 1000)
-        ledger = StoredLedger(self.service.new_id(), custom_metadata, now_ms)
+        ledger = StoredLedger(self.service.new_id(), custom_metadata, now_ms, schedule)
         self.service.ledgers[ledger.ledger_id] = ledger
         writer = FakeWriter(self, ledger)
         self.writers.append(writer)
@@ -147,17 +181,7 @@ class FakeLedgerClient:
 
     async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
         await self.service.enter("describe")
-        ledger = self.service.get(ledger_id)
-        closed = ledger.closed_at is not None
-        return LedgerMetadata(
-            ensemble_size=1,
-            write_quorum=1,
-            ack_quorum=1,
-            fragments=(Fragment(EntryId(0), (BookieId("fake:1"),)),),
-            state=LedgerState.CLOSED if closed else LedgerState.OPEN,
-            custom_metadata=ledger.custom_metadata,
-            ctime_ms=ledger.ctime_ms,
-        )
+        return describe(self.service.get(ledger_id))
 
     async def ledgers(self) -> AsyncIterator[LedgerId]:
         for ledger_id in sorted(self.service.ledgers):
@@ -174,6 +198,21 @@ class FakeLedgerClient:
         self.dead = True
 
 
+def describe(ledger: StoredLedger) -> LedgerMetadata:
+    """Return the metadata a real ledger would have."""
+    schedule = ledger.schedule
+    ensemble = tuple(BookieId(f"fake{number}:1") for number in range(schedule.ensemble_size))
+    return LedgerMetadata(
+        ensemble_size=schedule.ensemble_size,
+        write_quorum=schedule.write_quorum,
+        ack_quorum=schedule.ack_quorum,
+        fragments=(Fragment(EntryId(0), ensemble),),
+        state=LedgerState.OPEN if ledger.closed_at is None else LedgerState.CLOSED,
+        custom_metadata=ledger.custom_metadata,
+        ctime_ms=ledger.ctime_ms,
+    )
+
+
 class FakeWriter:
     """Writer of one ledger."""
 
@@ -186,6 +225,7 @@ class FakeWriter:
         self.length = 0
         self.in_flight_bytes = 0
         self.error: LedgerError | None = None
+        self.suspended: list[BookieId] = []
         self.closed = False
         self._sent: deque[tuple[EntryId, bytes]] = deque()
         """On the way to the bookies."""
@@ -193,6 +233,10 @@ class FakeWriter:
         """Stored; the answer is on its way."""
         self._calls: dict[EntryId, Callable[[EntryId, LedgerError | None], None]] = {}
         self.fail_add: LedgerError | None = None
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        return describe(self.ledger)
 
     def add(
         self,
