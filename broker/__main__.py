@@ -72,7 +72,10 @@ async def _run(config: BrokerConfig) -> int:
     store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
     await store.start()
     clock, rng = _WallClock(), random.SystemRandom()
-    client = LedgerClient(store, rng=rng, clock=clock, config=config.ledger)
+    ledger_config = config.ledger
+    if ledger_config.local_rack is None:
+        ledger_config = dataclasses.replace(ledger_config, local_rack=config.rack)
+    client = LedgerClient(store, rng=rng, clock=clock, config=ledger_config)
     try:
         await client.start()
         ledgers = LedgerAccess(client, config.ledger_password.encode())

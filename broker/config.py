@@ -43,7 +43,9 @@ class BrokerConfig:
         "Name under which other machines reach this one, used when listening on all addresses"
         " without an advertised host; default: this machine's name.",
     )
-    rack: str | None = setting(None, "Failure domain, shown to clients.")
+    rack: str | None = setting(
+        None, "Failure domain, shown to clients; one copy of each record goes to a bookie in it."
+    )
     admin_host: str = setting("127.0.0.1", "Address of the HTTP admin server.")
     admin_port: int = setting(
         0, "Port of the HTTP admin server; 0 takes a free one, -1 for none.", at_least=-1,

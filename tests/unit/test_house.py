@@ -20,8 +20,9 @@ FUNCTION_LINES_MAX = 60
 PRODUCTION = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-# What runs under the simulator: everything but the entry points, ops, and the three files that
-# stand between us and threads, the disk and ZooKeeper.
+# What runs under the simulator: everything but the entry points (of programs, and of applications
+# that use ledgers), ops, and the three files that stand between us and threads, the disk and
+# ZooKeeper.
 SHELLS_ON_REAL_THINGS = {
     "bookie/__main__.py",
     "bookie/disk.py",
@@ -29,6 +30,7 @@ SHELLS_ON_REAL_THINGS = {
     "broker/__main__.py",
     "client/config.py",
     "client/config_kinds.py",
+    "client/ledger/standalone.py",
     "client/metadata/zookeeper.py",
 }
 OUTSIDE_THE_SIMULATOR = ("ops/", "client/pubsub/", "client/spark/")
