@@ -97,6 +97,10 @@ _TRANSLATIONS: tuple[tuple[tuple[type[kafka.KafkaError], ...], type[PubSubError]
 )
 
 
+_PLAINER_WORDS = {
+    kafka.InvalidTopicError: "the name is not allowed, or the topic is the cluster's own",
+}
+
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -111,7 +115,8 @@ def check_topic_name(name: str) -> None:
 def reason(error: BaseException) -> str:
     """Say in a few words what an aiokafka exception means, without its class or number."""
     text = str(error.args[0]) if error.args and error.args[0] else ""
-    return text or getattr(error, "description", "") or type(error).__name__
+    description = getattr(error, "description", "") or type(error).__name__
+    return text or _PLAINER_WORDS.get(type(error), description)
 
 
 def translate(

@@ -48,6 +48,10 @@ REQUEST_SIZE_MAX: Final = 1024 * 1024
 RECORD_SIZE_MAX: Final = REQUEST_SIZE_MAX - 1024
 """Bytes of one record, key and headers included; the rest is for the batch around it."""
 
+_RECORDS_PER_TURN: Final = 50
+"""After so many records `enqueue` lets the event loop turn: otherwise a fast source would fill
+whole batches before the first byte leaves, and hold up every other task."""
+
 _START_TIMEOUT_S: Final = 30.0
 
 _TOPIC_TIMEOUT_S: Final = 15.0
@@ -112,6 +116,7 @@ class Publisher:
         self._failure: PubSubError | None = None
         self._known_topics: set[str] = set()
         self._unacknowledged = 0
+        self._turn = 0
 
     @property
     def unacknowledged(self) -> int:
@@ -194,6 +199,9 @@ class Publisher:
         """
         future = await self._send(topic, value, key, partition, headers, timestamp_ms)
         future.add_done_callback(partial(self._on_done, topic, on_done or self._remember))
+        self._turn += 1
+        if self._turn % _RECORDS_PER_TURN == 0:
+            await asyncio.sleep(0)
 
     async def flush(self) -> None:
         """Wait until every queued record has its outcome.

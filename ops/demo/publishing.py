@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
 
 from aiokafka.partitioner import murmur2
 
 from client.pubsub import Address, Publisher, PubSubError
 from ops.demo.check import Checker
 from ops.demo.member import LINE_HEADER
-
-_LINES_PER_TURN: Final = 25
 
 
 class Publication:
@@ -63,9 +60,6 @@ class Publication:
                     headers=[(LINE_HEADER, b"%d" % number)],
                     on_done=partial(self._on_done, name, number, len(line)),
                 )
-                if number % _LINES_PER_TURN == 0:
-                    # A lane whose queue has room never waits: let the others and the display run.
-                    await asyncio.sleep(0)
 
     def _on_done(self, name: str, line: int, size: int, outcome: Address | PubSubError) -> None:
         if not isinstance(outcome, Address):

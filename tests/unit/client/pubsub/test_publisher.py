@@ -127,6 +127,23 @@ async def test_a_failure_nobody_asked_for_fails_the_next_flush(fakes: list[FakeP
         await publisher.flush()
 
 
+async def test_a_fast_source_lets_others_run(fakes: list[FakeProducer]) -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    async with Publisher("h:1") as publisher:
+        for _ in range(500):
+            await publisher.enqueue("t", b"1")
+    task.cancel()
+    assert turns >= 10
+
+
 async def test_close_says_how_many_records_are_unacknowledged(fakes: list[FakeProducer]) -> None:
     publisher = Publisher("h:1")
     await publisher.start()
