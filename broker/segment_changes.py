@@ -28,6 +28,7 @@ from broker.errors import (
     LogCorrupt,
     NotEnoughReplicas,
     NotLeader,
+    Overloaded,
 )
 from broker.ledgers import Writer
 from broker.log_reader import LogReader
@@ -37,11 +38,15 @@ from broker.segment_node import SegmentNode
 from broker.write_path import WritePath
 from client.errors import ConnectionLoss, LedgerError, MetadataError, NoNode, NoSuchLedger
 from client.ids import LedgerId, Offset
+from client.metadata.store import NODE_BYTES_MAX
 
 _LOG = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 """How long a failed roll, or the closing of a rolled ledger, waits before it is tried again."""
+
+_LIST_BYTES_MAX: Final = NODE_BYTES_MAX - 100_000
+"""A longer list is not rolled any further, so that takeovers still find room in the node."""
 
 
 class SegmentChanges:
@@ -97,7 +102,8 @@ class SegmentChanges:
     async def roll(self) -> None:
         """Continue the log in a new ledger.
 
-        Raises NotEnoughReplicas (the log goes on in the present one), NotLeader, LeadershipLost.
+        Raises NotEnoughReplicas and Overloaded (the log goes on in the present one), NotLeader,
+        LeadershipLost.
         """
         await self._finish(self._roll())
 
@@ -211,6 +217,8 @@ class SegmentChanges:
     async def _list_next_ledger(self) -> Writer:
         self._require_leading()
         epoch = self.segments.leader_epoch
+        if len(self.segments.encode()) > _LIST_BYTES_MAX:
+            raise Overloaded(f"{self._name} has too many segments; raise segment.bytes")
         try:
             writer = await create_ledger(self._services, self._topic, self._index, epoch)
         except (LedgerError, MetadataError) as error:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from crc32c import crc32c
 
+from broker.core.segments import SegmentFacts
 from broker.errors import (
     CorruptBatch,
     InvalidTransactionState,
@@ -29,7 +30,7 @@ from client.errors import (
     QuireError,
     ReadFailed,
 )
-from client.ids import LeaderEpoch, Offset
+from client.ids import LeaderEpoch, LedgerId, Offset
 from client.wire.kafka.record_builder import Record, build_batch
 from client.wire.kafka.records import Codec, crc_of, headers, parse_header
 from tests.fakes.brokers import (
@@ -813,6 +814,26 @@ def test_a_timestamp_search_goes_through_many_entries_and_refuses_damaged_record
             await partition.offset_for_timestamp(600)
 
     one_partition(scenario, read_entries_max=3)
+
+
+def test_a_list_that_fills_its_node_is_not_rolled_any_further() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await done(partition.append(batch("a")))
+        await partition.roll()
+        listed = partition._changes.segments
+        first = listed.segments[0]
+        empty = SegmentFacts(Offset(-1), 10, -1)
+        many = [
+            first._replace(ledger_id=LedgerId(10_000 + number), facts=empty)
+            for number in range(8000)
+        ]
+        partition._changes.segments = listed._replace(segments=(*many, *listed.segments)).check()
+        with pytest.raises(Overloaded):
+            await partition.roll()
+        assert partition.is_open
+        assert await done(partition.append(batch("b"))) == 1
+
+    one_partition(scenario)
 
 
 def test_sizes() -> None:
