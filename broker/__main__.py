@@ -27,7 +27,7 @@ from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.ledger_access import LedgerAccess
-from client.config import load_program
+from client.config import Resolved, load_program
 from client.errors import ConfigError, LedgerError, MetadataError
 from client.ledger.client import LedgerClient
 from client.metadata.zookeeper import ZooKeeperStore
@@ -52,18 +52,22 @@ def main() -> int:
     # What matters of it (lost, expired) is told by the store; the rest is a line per attempt.
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     try:
-        config = load_program(
+        resolved = load_program(
             BrokerConfig, prog="python -m broker", env_prefix="QUIRE_BROKER_", argv=sys.argv[1:]
-        ).config
-        if config.hostname is None:
-            config = dataclasses.replace(config, hostname=socket.gethostname())
-        return uvloop.run(_run(config))
+        )
+        if resolved.config.hostname is None:
+            config = dataclasses.replace(resolved.config, hostname=socket.gethostname())
+            resolved = resolved._replace(
+                config=config, sources={**resolved.sources, "hostname": "this machine"}
+            )
+        return uvloop.run(_run(resolved))
     except (ConfigError, MetadataError, LedgerError, BrokerError, OSError) as error:
         log.error("broker.cannot_start %s", error or repr(error))
     return 2
 
 
-async def _run(config: BrokerConfig) -> int:
+async def _run(resolved: Resolved[BrokerConfig]) -> int:
+    config = resolved.config
     loop = asyncio.get_running_loop()
     told_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,16 +84,15 @@ async def _run(config: BrokerConfig) -> int:
         await client.start()
         ledgers = LedgerAccess(client, config.ledger_password.encode())
         broker = Broker(config, store=store, ledgers=ledgers, clock=clock, rng=rng)
-        await _serve(config, broker, told_to_stop)
+        await _serve(broker, AdminServer(config, broker, resolved.sources), told_to_stop)
     finally:
         await client.close()
         await store.close()
     return 0
 
 
-async def _serve(config: BrokerConfig, broker: Broker, told_to_stop: asyncio.Event) -> None:
+async def _serve(broker: Broker, admin: AdminServer, told_to_stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
-    admin = AdminServer(config, broker)
     stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
     try:
         await admin.start()

@@ -67,15 +67,19 @@ class Broker:
         """Where Kafka clients connect; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
         self.metrics = Metrics()
-        self._store = store
+        self.store = store
+        self.ledgers = ledgers
+        self.is_started = False
+        self.started_ms = 0
         self._session_timeout_s = config.session_timeout_ms / 1000
         self.cluster = Cluster(store, config, clock=clock, rng=rng)
+        self.cache = TailCache(config.tail_cache_bytes_max)
         log_services = LogServices(
             store=store,
             ledgers=ledgers,
             clock=clock,
             rng=rng,
-            cache=TailCache(config.tail_cache_bytes_max),
+            cache=self.cache,
             lease=SessionLease(self._session_timeout_s),
             limits=config.log_limits(),
         )
@@ -103,7 +107,7 @@ class Broker:
             rng=rng,
             served={handler.key: handler.versions for handler in served},
         )
-        self._server = Server(config, Dispatcher(self.services, served), self.metrics)
+        self.server = Server(config, Dispatcher(self.services, served), self.metrics)
         self._maintenance = Maintenance(
             self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
         )
@@ -113,7 +117,7 @@ class Broker:
         self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
         self._sweep = LedgerSweep(store, ledgers, self.cluster, config.node_id)
         self._registration: Registration | None = None
-        self._add_gauges(log_services.cache)
+        self._add_gauges(self.cache)
 
     def _add_gauges(self, cache: TailCache) -> None:
         add = self.metrics.add_gauge
@@ -153,9 +157,9 @@ class Broker:
         """
         config = self.config
         await self.cluster.start()
-        self.port = await self._server.start()
+        self.port = await self.server.start()
         self._registration = Registration(
-            self._store,
+            self.store,
             BrokerInfo(
                 id=config.node_id,
                 incarnation=self.incarnation,
@@ -175,20 +179,34 @@ class Broker:
         self._peers.start()
         self._cleaner.start()
         self._sweep.start()
+        self.is_started = True
+        self.started_ms = self.services.clock.now_ms()
         log.info(
             "broker.serving id=%d port=%d cluster=%s",
             config.node_id, self.port, self.cluster.cluster_id,
         )  # fmt: skip
 
-    def is_ready(self) -> bool:
-        """Whether clients are served: registered, and the metadata session is alive."""
-        return (
-            self.config.node_id in self.cluster.brokers
-            and self._store.state is SessionState.CONNECTED
-        )
+    def unready(self) -> list[str]:
+        """Return why clients are not served as they should be; nothing if they are."""
+        if not self.is_started:
+            return ["starting, or stopping"]
+        if self.store.state is not SessionState.CONNECTED:
+            return ["the metadata session is lost"]
+        if self.config.node_id not in self.cluster.brokers:
+            return ["not registered"]
+        return [f"{name} is not led yet" for name in self._ownership.missing()]
+
+    async def set_unloaded(self, unloaded: bool) -> None:
+        """Give all partitions away, as long as other brokers can have them; or take part again.
+
+        Returns before they are gone. Raises MetadataError.
+        """
+        assert self._registration is not None, "not started"
+        await self._registration.set_unloaded(unloaded)
 
     async def close(self) -> None:
         """Hand over and stop; works after a failed `start` too."""
+        self.is_started = False
         await self._ownership.close()
         self.groups.close()
         if self._registration is not None:
@@ -198,7 +216,7 @@ class Broker:
         await self._sweep.close()
         await self._maintenance.close()
         await self._full_strength.close()
-        await self._server.close()
+        await self.server.close()
         self.services.deadlines.close()
         await self.cluster.close()
         log.info("broker.closed id=%d", self.config.node_id)

@@ -7,6 +7,7 @@ This file is the only home of broker settings and of their defaults. Settings of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from broker.core.group_types import GroupConfig
 from broker.core.log_limits import LogLimits
@@ -46,10 +47,32 @@ class BrokerConfig:
     rack: str | None = setting(
         None, "Failure domain, shown to clients; one copy of each record goes to a bookie in it."
     )
-    admin_host: str = setting("127.0.0.1", "Address of the HTTP admin server.")
+    admin_host: str = setting(
+        "127.0.0.1",
+        "Address of the HTTP admin server. Other brokers must reach it to answer for this one;"
+        " where others do too, set admin_token.",
+    )
     admin_port: int = setting(
         0, "Port of the HTTP admin server; 0 takes a free one, -1 for none.", at_least=-1,
         at_most=65535,
+    )  # fmt: skip
+    admin_advertised_host: str | None = setting(
+        None,
+        "Host under which other brokers reach the admin server; default: admin_host, or hostname"
+        " when listening on all addresses.",
+    )
+    admin_token: str = setting(
+        "",
+        "Bearer token that the admin API wants, the same on all brokers; none: it wants none.",
+        secret=True,
+    )
+    admin_tls_cert: Path | None = setting(
+        None, "PEM file with the admin server's certificate chain; with it, it speaks HTTPS."
+    )
+    admin_tls_key: Path | None = setting(None, "PEM file with the certificate's key.")
+    admin_tls_ca: Path | None = setting(
+        None, "PEM file with the authority of the other brokers' certificates, if it is not one"
+        " that this machine trusts.",
     )  # fmt: skip
     zookeeper: tuple[str, ...] = setting(("127.0.0.1:2181",), "ZooKeeper servers, host:port.")
     session_timeout_ms: int = setting(
@@ -174,6 +197,8 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         """Check ranges and relations; raise ConfigError."""
         check_ranges(self)
+        if (self.admin_tls_cert is None) != (self.admin_tls_key is None):
+            raise ConfigError("admin_tls_cert and admin_tls_key come together")
         if not self.zookeeper:
             raise ConfigError("zookeeper names no server")
         if self.control_request_bytes_max > self.request_bytes_max:

@@ -117,6 +117,16 @@ class Ownership:
             self._lease_task.cancel()
             await asyncio.gather(self._lease_task, return_exceptions=True)
 
+    def missing(self) -> list[str]:
+        """Return the names of partitions that want this broker and are not led yet."""
+        return [
+            f"{topic.name}-{index}"
+            for topic in self._cluster.topics.values()
+            for index in range(topic.partition_count)
+            if self._cluster.wanted_owner(topic, index) == self._me.broker
+            and self._partitions.find(topic.name, index) is None
+        ]
+
     def _follow_plan(self) -> None:
         """Give every partition that wants us a seat; tell the others that they are not wanted."""
         wanted: dict[tuple[UUID, int], TopicInfo] = {}
@@ -177,6 +187,8 @@ class _Seat:
         self.task = asyncio.get_running_loop().create_task(
             self._run(), name=f"seat {topic.name}-{index}"
         )
+        # Not a `finally` in the task: that would also run when a dead loop's tasks are collected.
+        self.task.add_done_callback(self._on_over)
 
     def set_wanted(self, topic: TopicInfo | None) -> None:
         """The plan was looked at again."""
@@ -193,17 +205,17 @@ class _Seat:
         topic = self._first_topic
         owner = OwnerNode(ownership._services.store, topic, self._index, ownership._me)
         try:
-            try:
-                await self._hold(owner)
-            except Exception:
-                # A bug in a seat must not stay silent, nor take the other partitions with it.
-                _LOG.exception("seat.failed topic=%s partition=%d", topic.name, self._index)
-                self._end("seat failed")
-                await self._wait(_PAUSE_MAX_S)
-            await self._release(owner)
-        finally:
-            self._end("seat ended")
-            ownership._on_vacated(self)
+            await self._hold(owner)
+        except Exception:
+            # A bug in a seat must not stay silent, nor take the other partitions with it.
+            _LOG.exception("seat.failed topic=%s partition=%d", topic.name, self._index)
+            self._end("seat failed")
+            await self._wait(_PAUSE_MAX_S)
+        await self._release(owner)
+
+    def _on_over(self, _task: asyncio.Task[None]) -> None:
+        self._end("seat ended")
+        self._ownership._on_vacated(self)
 
     async def _hold(self, owner: OwnerNode) -> None:
         """Lead the partition as often and as long as it wants us."""

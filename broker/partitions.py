@@ -42,6 +42,11 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._led)
 
+    @property
+    def opening_count(self) -> int:
+        """Partitions that we are about to lead."""
+        return len(self._opening)
+
     def leader(self, topic: str, index: int) -> Partition:
         """Return the partition that we lead.
 

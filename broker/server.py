@@ -78,6 +78,11 @@ class Server:
             connection.close()
         await self.dispatcher.close()
 
+    @property
+    def connection_count(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
     def admit(self, connection: Connection) -> bool:
         """Take in a new connection unless a limit is reached."""
         host = connection.peer.host

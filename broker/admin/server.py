@@ -1,60 +1,301 @@
-"""The broker's HTTP server.
+"""The broker's HTTP server: the admin API, its page and document, health and metrics.
 
-    GET /healthz   200 while the process runs its loop
-    GET /readyz    200 once clients are served, 503 before and when the metadata session is lost
-    GET /metrics   Prometheus text
+    GET /healthz         200 while the process runs its loop
+    GET /readyz          200 once clients are served and every partition wanted here is led
+    GET /metrics         Prometheus text
+    GET /openapi.json    what there is below /admin/v1 (`table.py`)
+    GET /                the admin page
 
-This file is the only home of HTTP in the broker.
+This file is the only home of a request's way through the API: guard, checks, passing on to the
+broker that must answer, handler, problem. Health, metrics, document and page need no token: they
+tell nothing that a scraper or a probe should not know, and change nothing.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
 from aiohttp import web
 
+from broker.admin import problems, table
+from broker.admin.guard import Guard
+from broker.admin.neighbours import FOR_HEADER, Neighbours, name_of
+from broker.admin.operation import BYTES, JSON, PREFIX, Answer, Ask, Operation
+from broker.admin.problems import Problem
+from broker.admin.schema import Fault, Faults, Schema, read, read_text
+from broker.admin.site import Site
 from broker.app import Broker
 from broker.config import BrokerConfig
+from broker.core.topology import BrokerInfo
+from client.errors import ConfigError, QuireError
+
+log = logging.getLogger(__name__)
+
+_EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)
+_PASSED_ON: Final = ("Content-Type", "Accept")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AdminServer:
-    """Serves one broker's paths; can start before the broker does."""
+    """Serves one broker's API; can start before the broker does."""
 
-    def __init__(self, config: BrokerConfig, broker: Broker) -> None:
+    def __init__(
+        self, config: BrokerConfig, broker: Broker, sources: Mapping[str, str] | None = None
+    ) -> None:
+        """`sources`: where each setting's value came from."""
         self._config = config
         self._broker = broker
+        self._guard = Guard(config)
+        self._neighbours = Neighbours(config, broker.cluster)
+        self._site = Site(
+            config=config, sources=sources or {}, broker=broker, neighbours=self._neighbours
+        )
         self._runner: web.AppRunner | None = None
         self.url = ""
-        """Where it listens; empty while it does not."""
+        """Where other brokers and operators reach it; empty while they do not."""
 
     async def start(self) -> int:
-        """Listen; return the port, or 0 if there is no admin server. Raises OSError."""
-        if self._config.admin_port < 0:
+        """Listen; return the port, or 0 if there is no admin server.
+
+        Raises OSError, ConfigError (certificates).
+        """
+        config = self._config
+        if config.admin_port < 0:
             return 0
-        app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        tls = _server_tls(config)
+        await self._neighbours.start()
+        self._runner = web.AppRunner(
+            self._app(), access_log=None, handle_signals=False, shutdown_timeout=1.0
+        )
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._config.admin_host, self._config.admin_port).start()
+        site = web.TCPSite(self._runner, config.admin_host, config.admin_port, ssl_context=tls)
+        await site.start()
         port = int(self._runner.addresses[0][1])
-        self.url = f"http://{self._config.admin_host}:{port}"
+        host = config.admin_advertised_host or config.admin_host
+        if host in _EVERYWHERE:
+            host = config.hostname or "127.0.0.1"
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{'https' if tls else 'http'}://{shown}:{port}"
+        log.info("admin.serving url=%s token=%s", self.url, bool(config.admin_token))
         return port
 
     async def close(self) -> None:
         """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._neighbours.close()
+
+    def _app(self) -> web.Application:
+        app = web.Application(
+            middlewares=[self._with_problems],
+            client_max_size=self._config.control_request_bytes_max,
+        )
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/openapi.json", self._openapi)
+        for operation in table.OPERATIONS:
+            app.router.add_route(
+                operation.method, PREFIX + operation.path, self._handler(operation)
+            )
+        return app
+
+    # --- paths without a token ----------------------------------------------------------
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def _readyz(self, request: web.Request) -> web.Response:
-        if self._broker.is_ready():
+        reasons = self._broker.unready()
+        if not reasons:
             return web.Response(text="ready\n")
-        return web.Response(status=503, text="not ready\n")
+        return web.Response(status=503, text="".join(f"not ready: {why}\n" for why in reasons))
 
     async def _metrics(self, request: web.Request) -> web.Response:
         return web.Response(
             body=self._broker.metrics.exposition(),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )
+
+    async def _openapi(self, request: web.Request) -> web.Response:
+        return web.json_response(table.DOCUMENT)
+
+    # --- the API ------------------------------------------------------------------------
+
+    @web.middleware
+    async def _with_problems(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn whatever goes wrong into a problem document."""
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return _problem(_of_http(error, request), dict(error.headers))
+        except QuireError as error:
+            if problems.of(error)["status"] == 500:
+                log.exception("admin.failed method=%s path=%s", request.method, request.path)
+            return _problem(error)
+        except Exception as error:  # the outermost loop of a request
+            log.exception("admin.failed method=%s path=%s", request.method, request.path)
+            return _problem(error)
+
+    def _handler(self, operation: Operation) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self._guard.check_browser(request)
+            self._guard.check_token(request)
+            passed_on = self._check_meant(request)
+            body = await request.read() if operation.takes else b""
+            ask = _ask(operation, request, body)
+            if not self._broker.is_started:
+                raise Problem(
+                    503, "starting", "this broker is still starting", "Try again in a moment."
+                )
+            if operation.where is not None and not passed_on:
+                broker = await operation.where(self._site, ask)
+                if broker is not None and broker.id != self._config.node_id:
+                    return await self._pass_on(broker, request, body)
+            answer = await operation.handle(self._site, ask)
+            if operation.method != "GET":
+                log.info(
+                    "admin.done operation=%s path=%s status=%d from=%s",
+                    operation.name, request.path_qs, answer.status, request.remote,
+                )  # fmt: skip
+            return _respond(answer)
+
+        return handle
+
+    def _check_meant(self, request: web.Request) -> bool:
+        """Say whether another broker passed this on to us; refuse what is meant for another."""
+        meant = request.headers.get(FOR_HEADER)
+        if meant is None:
+            return False
+        me = f"{self._config.node_id}/{self._broker.incarnation}"
+        if meant != me:
+            raise Problem(
+                421, "misdirected", f"this is broker {me}, not {meant}",
+                "Set admin_host of every broker to an address that leads to it from the others.",
+                field=FOR_HEADER,
+            )  # fmt: skip
+        return True
+
+    async def _pass_on(
+        self, broker: BrokerInfo, request: web.Request, body: bytes
+    ) -> web.StreamResponse:
+        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        reply = await self._neighbours.pass_on(
+            broker, request.method, request.raw_path, headers, body
+        )
+        log.debug(
+            "admin.passed_on path=%s to=%s status=%d",
+            request.path_qs, name_of(broker), reply.status,
+        )  # fmt: skip
+        return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
+
+
+def _ask(operation: Operation, request: web.Request, body: bytes) -> Ask:
+    """Check everything in a request; report every wrong field at once."""
+    faults: list[Fault] = []
+
+    def checked(schema: Schema, words: list[str], name: str) -> Any:
+        try:
+            return read_text(schema, words, name)
+        except Faults as error:
+            faults.extend(error.faults)
+            return None
+
+    path = {
+        name: checked(table.PATH[name], [word], name) for name, word in request.match_info.items()
+    }
+    query: dict[str, Any] = {
+        name: schema["default"] for name, schema in operation.query.items() if "default" in schema
+    }
+    for name in dict.fromkeys(request.query):
+        schema = operation.query.get(name)
+        if schema is None:
+            known = ", ".join(operation.query) or "none"
+            faults.append(Fault(name, f"is no parameter of this request; there are: {known}"))
+        else:
+            query[name] = checked(schema, request.query.getall(name), name)
+    content: Any = None
+    try:
+        content = _body(operation, request, body)
+    except Faults as error:
+        faults.extend(error.faults)
+    if faults:
+        raise problems.invalid(faults)
+    accepts_bytes = BYTES in operation.gives and BYTES in request.headers.get("Accept", "")
+    return Ask(path, query, content, accepts_bytes)
+
+
+def _body(operation: Operation, request: web.Request, body: bytes) -> Any:
+    if not operation.takes:
+        return None
+    if request.content_type not in operation.takes or not (body or request.content_type == BYTES):
+        raise Problem(
+            415 if body else 400,
+            "wrong-media-type" if body else "no-body",
+            f"the body is {request.content_type}" if body else "there is no body",
+            f"Send one with Content-Type: {' or '.join(operation.takes)}.",
+            field="Content-Type" if body else "body",
+        )
+    if request.content_type != JSON:
+        return body
+    try:
+        value = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Faults([Fault("body", f"is not valid JSON: {error}")]) from error
+    return read(operation.takes[JSON], value, "", table.COMPONENTS)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _respond(answer: Answer) -> web.Response:
+    if isinstance(answer.body, bytes):
+        return web.Response(
+            status=answer.status, body=answer.body,
+            headers={**answer.headers, "Content-Type": BYTES},
+        )  # fmt: skip
+    if answer.body is None:
+        return web.Response(status=answer.status, headers=answer.headers)
+    return web.json_response(answer.body, status=answer.status, headers=answer.headers)
+
+
+def _problem(error: BaseException, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = problems.of(error)
+    response = web.json_response(body, status=body["status"], content_type=problems.MEDIA_TYPE)
+    if "Allow" in (headers or {}):
+        response.headers["Allow"] = (headers or {})["Allow"]
+    if body["status"] == 503:
+        response.headers["Retry-After"] = str(problems.RETRY_AFTER_S)
+    if body["status"] == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _of_http(error: web.HTTPException, request: web.Request) -> Problem:
+    """Say what the HTTP library refused."""
+    hint = "GET /openapi.json lists every path and method."
+    if error.status == 404:
+        return Problem(404, "no-such-path", f"there is nothing at {request.path}", hint)
+    if error.status == 405:
+        detail = f"{request.path} does not know {request.method}"
+        return Problem(405, "no-such-method", detail, hint)
+    if error.status == 413:
+        return Problem(413, "body-too-large", error.text or "the body is too large", "Send less.",
+                       field="body")  # fmt: skip
+    return Problem(error.status, "refused", error.reason, hint)
+
+
+def _server_tls(config: BrokerConfig) -> ssl.SSLContext | None:
+    if config.admin_tls_cert is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(config.admin_tls_cert, config.admin_tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"admin_tls_cert {config.admin_tls_cert}: {error}") from error
+    return context

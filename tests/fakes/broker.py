@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from broker.app import Broker
@@ -40,8 +40,13 @@ class FakeCloud:
         self.stores: dict[int, MemoryStore] = {}
         self._bookie_count = bookie_count
 
-    async def start_broker(self, node_id: int = 1, **settings: Any) -> Broker:
-        """Start a broker with `CONFIG` changed by `settings`."""
+    async def start_broker(
+        self,
+        node_id: int = 1,
+        serve_admin: Callable[[Broker], Awaitable[str]] | None = None,
+        **settings: Any,
+    ) -> Broker:
+        """Start a broker with `CONFIG` changed by `settings`; `serve_admin` returns a URL."""
         admin = self.tree.session()
         for number in range(self._bookie_count):
             path = paths.cookie(BookieId(f"b{number}"))
@@ -56,7 +61,7 @@ class FakeCloud:
             clock=self.clock,
             rng=rng(node_id),
         )
-        await broker.start()
+        await broker.start("" if serve_admin is None else await serve_admin(broker))
         self.stores[node_id] = store
         self.brokers[node_id] = broker
         await until(lambda: all(node_id in b.cluster.brokers for b in self.brokers.values()))

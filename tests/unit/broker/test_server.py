@@ -89,7 +89,7 @@ async def test_hostile_bytes_close_that_connection_with_one_line(
     assert len(lines) == 1
     assert lines[0].startswith("connection.failed peer=127.0.0.1")
     assert (await bystander.call(ApiKey.API_VERSIONS, 0)).api_keys
-    assert broker._server.in_flight_bytes == 0
+    assert broker.server.in_flight_bytes == 0
     await bystander.close()
 
 
@@ -154,7 +154,7 @@ async def test_too_many_connections_are_refused(cloud: FakeCloud) -> None:
     assert await third.is_closed()
     assert broker.metrics.connections_refused == 1
     await clients[0].close()
-    await until(lambda: len(broker._server._connections) == 1)
+    await until(lambda: len(broker.server._connections) == 1)
     again = await WireClient.connect(broker.port)
     await again.call(ApiKey.API_VERSIONS, 0)
     await again.close()
@@ -167,12 +167,12 @@ async def test_too_many_connections_of_one_host_are_refused(cloud: FakeCloud) ->
     await first.call(ApiKey.API_VERSIONS, 0)
     assert await (await WireClient.connect(broker.port)).is_closed()
     await first.close()
-    await until(lambda: not broker._server._per_host)
+    await until(lambda: not broker.server._per_host)
 
 
 async def test_silent_connections_are_closed(cloud: FakeCloud) -> None:
     broker = await cloud.start_broker(1, connection_idle_ms=1_000)
-    server = broker._server
+    server = broker.server
     quiet = await WireClient.connect(broker.port)
     waiting = await WireClient.connect(broker.port)
     await create_topic(broker)
@@ -218,14 +218,14 @@ class TestBackPressure:
             client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"%d" % number)))
         await breathe()
         assert partition.log_end_offset == 1
-        (connection,) = broker._server._connections
+        (connection,) = broker.server._connections
         assert connection._reading_paused
         await self.confirm(cloud)
         for number in range(10):
             answer = await client.receive()
             assert answer.responses[0].partition_responses[0].base_offset == number
         await until(lambda: not connection._reading_paused)
-        assert broker._server.in_flight_bytes == 0
+        assert broker.server.in_flight_bytes == 0
         await client.close()
 
     async def test_a_long_backlog_needs_no_deep_stack(self, cloud: FakeCloud) -> None:
@@ -312,7 +312,7 @@ class TestDispatch:
     async def serve(self, cloud: FakeCloud, key: ApiKey, handle: Any) -> WireClient:
         broker = await cloud.start_broker(1)
         table = [row._replace(handle=handle) if row.key == key else row for row in handlers()]
-        broker._server.dispatcher = Dispatcher(broker.services, table)
+        broker.server.dispatcher = Dispatcher(broker.services, table)
         return await WireClient.connect(broker.port)
 
     async def test_asynchronous_handlers_run_one_at_a_time_in_order(self, cloud: FakeCloud) -> None:
@@ -383,7 +383,7 @@ class TestDispatch:
         client = await self.serve(cloud, ApiKey.HEARTBEAT, handle)
         client.send(ApiKey.HEARTBEAT, 4)
         await breathe()
-        await cloud.brokers[1]._server.close()
+        await cloud.brokers[1].server.close()
         assert ended == [True]
 
     def test_the_registry_is_whole(self) -> None:

@@ -163,7 +163,7 @@ async def test_a_long_poll_ends_with_the_connection(broker: Broker, client: Wire
     assert len(partition._waits) == 1
     await client.close()
     await until(lambda: len(partition._waits) == 0)
-    assert broker._server.in_flight_bytes == 0
+    assert broker.server.in_flight_bytes == 0
 
 
 async def test_a_long_poll_holds_back_what_follows(broker: Broker, client: WireClient) -> None:

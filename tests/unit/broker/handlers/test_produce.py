@@ -247,7 +247,7 @@ async def test_the_producer_of_a_lost_connection_is_forgotten(
     await breathe()
     await client.close()
     await breathe()
-    assert cloud.brokers[1]._server.in_flight_bytes == 0
+    assert cloud.brokers[1].server.in_flight_bytes == 0
     cloud.ledgers.clients[0].release()
     cloud.ledgers.clients[0].hold_answers = False
     await until(lambda: partition.high_watermark == 1)

@@ -1,0 +1,187 @@
+"""The other brokers' admin APIs: what lets any broker answer for the whole cluster.
+
+This file is the only home of admin requests between brokers. A request that only another broker
+can answer is passed on as it came; what all of them know is asked of each. Such a request names
+the broker it is meant for, with its incarnation, because a loopback address leads to oneself on
+every machine; whoever is not meant answers 421. It is never passed on a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from broker.admin.operation import PREFIX
+from broker.admin.problems import Problem
+from broker.cluster import Cluster
+from broker.config import BrokerConfig
+from broker.core.topology import BrokerInfo
+from client.errors import ConfigError
+from client.ids import BrokerId
+
+FOR_HEADER: Final = "Quire-For"
+"""On a request between brokers: `id/incarnation` of the one that must answer."""
+
+_PASS_ON_TIMEOUT_S: Final = 60.0
+_ASK_TIMEOUT_S: Final = 5.0
+_PASSED_BACK: Final = ("Content-Type", "Location", "Retry-After", "Quire-Offset")
+
+
+class Reply(NamedTuple):
+    """Another broker's answer, as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Gathered(NamedTuple):
+    """What the other brokers said."""
+
+    answers: Mapping[BrokerId, Any]
+    silent: Mapping[BrokerId, str]
+    """Those that could not be asked, and why."""
+
+
+def name_of(broker: BrokerInfo) -> str:
+    """Return what stands in `FOR_HEADER` for a broker."""
+    return f"{broker.id}/{broker.incarnation}"
+
+
+class Neighbours:
+    """Asks other brokers. `start` before use, `close` after it."""
+
+    def __init__(self, config: BrokerConfig, cluster: Cluster) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Get ready. Raises ConfigError (unreadable `admin_tls_ca`)."""
+        headers = {}
+        if self._config.admin_token:
+            headers["Authorization"] = f"Bearer {self._config.admin_token}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=_tls(self._config), ttl_dns_cache=10),
+            headers=headers,
+            auto_decompress=False,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def pass_on(
+        self, broker: BrokerInfo, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> Reply:
+        """Send a request as it came, `target` being its raw path and query. Raises Problem."""
+        reply = await self._send(
+            broker, method, target, headers=headers, body=body, timeout_s=_PASS_ON_TIMEOUT_S
+        )
+        kept = {name: reply.headers[name] for name in _PASSED_BACK if name in reply.headers}
+        return reply._replace(headers=kept)
+
+    async def ask(
+        self, broker: BrokerInfo, path: str, query: Mapping[str, str] | None = None,
+        *, body: Any = None,
+    ) -> Any:  # fmt: skip
+        """GET (with a body: POST) a path below the API's prefix; return the JSON answer.
+
+        Raises Problem, also for whatever problem the other broker answers with.
+        """
+        target = str(URL(PREFIX + path, encoded=True).with_query(query or {}))
+        reply = await self._send(
+            broker,
+            "GET" if body is None else "POST",
+            target,
+            headers={"Accept": "application/json", "Content-Type": "application/json"},
+            body=b"" if body is None else json.dumps(body).encode(),
+            timeout_s=_ASK_TIMEOUT_S,
+        )
+        try:
+            answer = json.loads(reply.body)
+        except ValueError as error:
+            raise _unreachable(broker, "it answered something that is no JSON") from error
+        if reply.status >= 300:
+            raise Problem(
+                reply.status,
+                str(answer.get("type", "")).rpartition(":")[2],
+                f"broker {broker.id}: {answer.get('detail')}",
+                str(answer.get("hint")),
+            )
+        return answer
+
+    async def ask_all(
+        self,
+        path_of: Callable[[BrokerInfo], str],
+        query: Mapping[str, str] | None = None,
+    ) -> Gathered:
+        """Ask every other live broker, each for a path of its own."""
+        others = [one for one in self._cluster.brokers.values() if one.id != self._config.node_id]
+        replies = await asyncio.gather(
+            *(self.ask(one, path_of(one), query) for one in others), return_exceptions=True
+        )
+        answers: dict[BrokerId, Any] = {}
+        silent: dict[BrokerId, str] = {}
+        for broker, reply in zip(others, replies, strict=True):
+            if isinstance(reply, Problem):
+                silent[broker.id] = str(reply)
+            elif isinstance(reply, BaseException):
+                raise reply
+            else:
+                answers[broker.id] = reply
+        return Gathered(answers, silent)
+
+    async def _send(
+        self,
+        broker: BrokerInfo,
+        method: str,
+        target: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes,
+        timeout_s: float,
+    ) -> Reply:
+        assert self._session is not None, "not started"
+        if not broker.admin_url:
+            raise _unreachable(broker, "it has no admin API")
+        try:
+            async with self._session.request(
+                method,
+                URL(broker.admin_url + target, encoded=True),
+                headers={**headers, FOR_HEADER: name_of(broker)},
+                data=body or None,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+                allow_redirects=False,
+            ) as answer:
+                if answer.status == 421:
+                    raise _unreachable(broker, f"another broker listens at {broker.admin_url}")
+                return Reply(answer.status, answer.headers, await answer.read())
+        except TimeoutError as error:
+            raise Problem(
+                504, "broker-silent", f"broker {broker.id} at {broker.admin_url} does not answer",
+                "It may have been done all the same: look before you try again.",
+            ) from error  # fmt: skip
+        except (aiohttp.ClientError, OSError) as error:
+            raise _unreachable(broker, f"{broker.admin_url}: {error}") from error
+
+
+def _unreachable(broker: BrokerInfo, why: str) -> Problem:
+    return Problem(
+        502, "broker-unreachable", f"broker {broker.id} cannot be asked: {why}",
+        "Check that broker; its admin_host must be an address that other brokers reach.",
+    )  # fmt: skip
+
+
+def _tls(config: BrokerConfig) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=config.admin_tls_ca)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"admin_tls_ca {config.admin_tls_ca}: {error}") from error

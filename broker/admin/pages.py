@@ -1,0 +1,57 @@
+"""Lists in pages.
+
+This file is the only home of `limit` and `after`. A page starts after the key that ended the
+previous one, not at a count, so what comes or goes meanwhile shifts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from broker.admin.operation import Answer
+from broker.admin.problems import wrong_field
+from broker.admin.schema import Schema, text, whole
+
+T = TypeVar("T")
+
+LIMIT_MAX: Final = 1_000
+QUERY: Final[Mapping[str, Schema]] = {
+    "limit": whole("Most items of one page.", 1, LIMIT_MAX, default=100),
+    "after": text("`next` of the page before.", minLength=1, maxLength=32_767),
+}
+
+
+def page(
+    items: Iterable[T],
+    query: Mapping[str, Any],
+    key: Callable[[T], str],
+    show: Callable[[T], Any],
+) -> Answer:
+    """Return the page that `query` asks for, of items in ascending order of their keys."""
+    after, limit = query.get("after"), query["limit"]
+    found: list[T] = []
+    for item in items:
+        if after is None or key(item) > after:
+            if len(found) == limit:
+                return Answer({"items": [show(one) for one in found], "next": key(found[-1])})
+            found.append(item)
+    return Answer({"items": [show(one) for one in found], "next": None})
+
+
+def numbers(count: int, query: Mapping[str, Any], show: Callable[[int], Any]) -> Answer:
+    """Return a page of things that are numbered from 0."""
+    after, limit = number_after(query), query["limit"]
+    last = min(count, after + 1 + limit)
+    shown = [show(index) for index in range(after + 1, last)]
+    return Answer({"items": shown, "next": str(last - 1) if last < count else None})
+
+
+def number_after(query: Mapping[str, Any]) -> int:
+    """Return the number that a page of numbered things starts after. Raises Problem."""
+    after = query.get("after", "-1")
+    if after == "-1":
+        return -1
+    if not after.isascii() or not after.isdigit() or len(after) > 18:
+        raise wrong_field("after", "is not `next` of a page of this list")
+    return int(after)

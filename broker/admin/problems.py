@@ -1,0 +1,183 @@
+"""Errors as the admin API shows them: `application/problem+json` (RFC 9457).
+
+This file is the only home of the mapping from our errors to HTTP: status, a constant name that
+scripts may compare, and what the reader can do about it. Handlers raise typed errors, or a
+`Problem` where only the API knows what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from broker import errors as e
+from broker.admin.schema import Fault, Schema, list_of, record, ref, text, truth, whole
+from client import errors as base
+
+MEDIA_TYPE: Final = "application/problem+json"
+_URN: Final = "urn:quire:problem:"
+RETRY_AFTER_S: Final = 1
+
+_AGAIN: Final = "Try again in a moment."
+_LOOK: Final = "Look into the broker's log."
+
+
+class Problem(base.QuireError):
+    """A request that is answered with an error, and nothing of it was done."""
+
+    def __init__(
+        self,
+        status: int,
+        name: str,
+        detail: str,
+        hint: str,
+        *,
+        field: str | None = None,
+        faults: Sequence[Fault] = (),
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.name = name
+        self.hint = hint
+        self.faults = tuple(faults) or ((Fault(field, detail),) if field else ())
+
+
+class _Row(NamedTuple):
+    status: int
+    name: str
+    hint: str
+    field: str | None = None
+
+
+_ROWS: Final[Mapping[type, _Row]] = {
+    e.BrokerError: _Row(500, "failed", _LOOK),
+    # the request
+    e.RequestError: _Row(400, "invalid-request", "Correct the request."),
+    e.InvalidRecord: _Row(400, "invalid-record", "Correct the records.", "records"),
+    e.MessageTooLarge: _Row(
+        413, "record-too-large",
+        "Send fewer or smaller records, or raise the topic's max.message.bytes.", "records",
+    ),
+    e.BatchTooLarge: _Row(413, "record-too-large", "Send fewer records at once.", "records"),
+    e.InvalidTopicName: _Row(
+        400, "invalid-topic-name", "Use 1 to 249 letters, digits, dots, underscores, hyphens.",
+        "topic",
+    ),
+    e.TopicExists: _Row(
+        409, "topic-exists", "Change it with PATCH, or choose another name.", "topic"
+    ),
+    e.InvalidPartitions: _Row(
+        400, "invalid-partition-count", "A topic can only grow.", "partition_count"
+    ),
+    e.InvalidReplicationFactor: _Row(
+        400, "invalid-replication-factor", "Ask for fewer copies, or add bookies.",
+        "replication_factor",
+    ),
+    e.InvalidTopicConfig: _Row(
+        400, "invalid-setting", "GET the topic's /config to see every setting.", "settings"
+    ),
+    e.PolicyViolation: _Row(409, "not-allowed", "Use a topic of your own."),
+    # leadership
+    e.UnknownTopicOrPartition: _Row(
+        404, "unknown-topic-or-partition", "GET /admin/v1/topics lists the topics."
+    ),
+    e.LeadershipError: _Row(503, "not-led-now", _AGAIN),
+    e.LeadershipLost: _Row(
+        503, "leadership-lost", "It may have been done all the same: look before you try again."
+    ),
+    # the log
+    e.LogError: _Row(503, "log-unavailable", _AGAIN),
+    e.OffsetOutOfRange: _Row(
+        400, "offset-out-of-range", "GET the partition to see its first and last offset.", "offset"
+    ),
+    e.RequestTimedOut: _Row(
+        504, "timed-out", "It may have been done all the same: look before you try again."
+    ),
+    e.NotEnoughReplicas: _Row(
+        503, "too-few-bookies", "GET /admin/v1/bookies shows which bookies are there."
+    ),
+    e.LogCorrupt: _Row(500, "log-damaged", "Somebody has to look into the broker's log."),
+    # groups
+    e.GroupError: _Row(503, "group-unavailable", _AGAIN),
+    e.GroupIdNotFound: _Row(404, "unknown-group", "GET /admin/v1/groups lists the groups."),
+    e.NonEmptyGroup: _Row(409, "group-has-members", "Stop the group's consumers first."),
+    e.UnknownMember: _Row(409, "group-has-members", "Stop the group's consumers first."),
+    e.RebalanceInProgress: _Row(409, "group-has-members", "Stop the group's consumers first."),
+    e.InvalidGroupId: _Row(400, "invalid-group", "Give the group's name.", "group"),
+    # from below
+    base.MetadataError: _Row(
+        503, "metadata-unavailable", "Check that ZooKeeper answers, then try again."
+    ),
+    base.LedgerError: _Row(
+        503, "ledgers-unavailable", "GET /admin/v1/bookies shows which bookies are there."
+    ),
+    base.NoSuchLedger: _Row(404, "unknown-ledger", "It may have been trimmed meanwhile."),
+}  # fmt: skip
+
+SCHEMA: Final[Schema] = record(
+    "What went wrong, and what to do (RFC 9457).",
+    {
+        "type": text(f"Kind of problem, constant: {_URN} and a name."),
+        "title": text("The status in words."),
+        "status": whole("The HTTP status."),
+        "detail": text("What is wrong."),
+        "hint": text("What to do."),
+        "retriable": truth("Whether the same request may succeed later by itself."),
+        "may_have_happened": truth("Whether what was asked may have been done all the same."),
+        "faults": list_of(ref("Fault"), "Which fields of the request are to blame, if any are.", 0),
+    },
+    optional=("faults",),
+)
+FAULT_SCHEMA: Final[Schema] = record(
+    "One wrong field.",
+    {
+        "field": text("A path or query parameter, or a place in the body: records[2].key."),
+        "message": text("What is wrong with it."),
+    },
+)
+
+
+def of(error: BaseException) -> dict[str, Any]:
+    """Return the body of an error's answer; its `status` is the response's."""
+    if isinstance(error, Problem):
+        row = _Row(error.status, error.name, error.hint)
+        faults = error.faults
+    else:
+        row = _row(error)
+        faults = (Fault(row.field, str(error)),) if row.field else ()
+    known = isinstance(error, base.QuireError)
+    body: dict[str, Any] = {
+        "type": _URN + row.name,
+        "title": HTTPStatus(row.status).phrase,
+        "status": row.status,
+        "detail": str(error) or row.name if known else "the broker failed unexpectedly",
+        "hint": row.hint,
+        "retriable": row.status in (503, 504) or (known and getattr(error, "retriable", False)),
+        "may_have_happened": known and getattr(error, "outcome", None) is base.Outcome.UNKNOWN,
+    }
+    if faults:
+        body["faults"] = [{"field": fault.field, "message": fault.message} for fault in faults]
+    return body
+
+
+def _row(error: BaseException) -> _Row:
+    for kind in type(error).__mro__:
+        row = _ROWS.get(kind)
+        if row is not None:
+            return row
+    return _Row(500, "failed", _LOOK)
+
+
+def invalid(faults: Sequence[Fault]) -> Problem:
+    """Return what a request with wrong fields is answered with."""
+    detail = "; ".join(f"{fault.field} {fault.message}" for fault in faults)
+    return Problem(
+        400, "invalid-request", detail, "Correct the fields; /openapi.json describes them.",
+        faults=faults,
+    )  # fmt: skip
+
+
+def wrong_field(field: str, message: str) -> Problem:
+    """Return the same for one field."""
+    return invalid([Fault(field, message)])

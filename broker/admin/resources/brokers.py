@@ -1,0 +1,183 @@
+"""/brokers: who is there, how each is, what it is set to, and giving its partitions away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.pages import QUERY, page
+from broker.admin.schema import (
+    Schema,
+    list_of,
+    map_of,
+    nullable,
+    page_of,
+    record,
+    ref,
+    text,
+    truth,
+    whole,
+)
+from broker.admin.site import Site, at_broker
+from broker.core.topology import BrokerInfo
+from client.config import Resolved, effective
+
+_LIVE: Final = record(
+    "What a broker says of itself at this moment.",
+    {
+        "started_ms": whole("When its process began to serve."),
+        "is_ready": truth("Whether it serves everything it should."),
+        "not_ready": list_of(text("A reason."), "Why it is not ready."),
+        "partitions_led": whole("Partitions that it leads."),
+        "partitions_opening": whole("Partitions that it is about to lead."),
+        "groups": whole("Consumer groups that it coordinates."),
+        "connections": whole("Open client connections."),
+        "in_flight_bytes": whole("Request bytes that are not answered yet."),
+        "tail_cache_bytes": whole("Recent records kept in memory."),
+    },
+)
+_BROKER: Final = record(
+    "A live broker.",
+    {
+        "broker_id": whole("Kafka's node id."),
+        "incarnation": text("Differs between any two starts of its process."),
+        "host": text("Where Kafka clients reach it."),
+        "port": whole("Its Kafka port."),
+        "rack": nullable(text("Its failure domain.")),
+        "admin_url": nullable(text("Its admin API; null: it has none.")),
+        "is_unloaded": truth("Whether it gave its partitions away and takes none."),
+        "live": nullable(ref("BrokerLive")),
+        "silence": nullable(text("Why there is no `live`: the broker could not be asked.")),
+    },
+)
+_SETTING: Final = record(
+    "One setting of a broker.",
+    {
+        "name": text("Its name, with dots for tables, as in TOML."),
+        "value": {
+            "description": "Its value; secrets are hidden.",
+            "type": ["string", "integer", "number", "boolean", "array", "object", "null"],
+        },
+        "source": text("Where the value came from: default, a file, a variable, a flag."),
+        "doc": text("What it means."),
+    },
+)
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    "BrokerLive": _LIVE,
+    "Broker": _BROKER,
+    "BrokerPage": page_of(ref("Broker"), "Brokers by id."),
+    "BrokerSetting": _SETTING,
+    "BrokerConfig": record(
+        "The settings that a broker runs with.",
+        {"settings": list_of(ref("BrokerSetting"), "All of them, in the order of the reference.")},
+    ),
+}
+
+
+def describe_here(site: Site) -> dict[str, Any]:
+    """Return what this broker says of itself."""
+    broker = site.broker
+    reasons = broker.unready()
+    led = len(broker.partitions)
+    return {
+        "started_ms": broker.started_ms,
+        "is_ready": not reasons,
+        "not_ready": reasons[:10],
+        "partitions_led": led,
+        "partitions_opening": broker.partitions.opening_count,
+        "groups": sum(broker.groups.state_counts().values()),
+        "connections": broker.server.connection_count,
+        "in_flight_bytes": broker.server.in_flight_bytes,
+        "tail_cache_bytes": broker.cache.size,
+    }
+
+
+def _shown(info: BrokerInfo, live: Mapping[str, Any] | None, silence: str | None) -> dict[str, Any]:
+    return {
+        "broker_id": info.id,
+        "incarnation": info.incarnation,
+        "host": info.host,
+        "port": info.port,
+        "rack": info.rack,
+        "admin_url": info.admin_url or None,
+        "is_unloaded": info.unloaded,
+        "live": live,
+        "silence": silence,
+    }
+
+
+async def gather(site: Site) -> list[dict[str, Any]]:
+    """Return every live broker with what it says of itself."""
+    others = await site.neighbours.ask_all(lambda one: f"/brokers/{one.id}")
+    found = []
+    for info in site.broker.cluster.brokers.values():
+        if info.id == site.me:
+            found.append(_shown(info, describe_here(site), None))
+        else:
+            live = others.answers.get(info.id, {}).get("live")
+            silence = others.silent.get(info.id, None if live else "it came just now")
+            found.append(_shown(info, live, silence))
+    return found
+
+
+async def list_brokers(site: Site, ask: Ask) -> Answer:
+    """List the live brokers."""
+    return page(
+        await gather(site), ask.query, lambda row: f"{row['broker_id']:010d}", lambda row: row
+    )
+
+
+async def describe_broker(site: Site, ask: Ask) -> Answer:
+    """Describe this broker: requests for others were passed on."""
+    info = site.live_broker(ask.path["broker_id"])
+    return Answer(_shown(info, describe_here(site), None))
+
+
+async def describe_config(site: Site, ask: Ask) -> Answer:
+    """Show the settings that this broker runs with."""
+    return Answer({"settings": effective(Resolved(site.config, site.sources))})
+
+
+async def unload(site: Site, ask: Ask) -> Answer:
+    """Give the broker's partitions to others; it takes none until it is loaded or restarted."""
+    await site.broker.set_unloaded(True)
+    return await describe_broker(site, ask)
+
+
+async def load(site: Site, ask: Ask) -> Answer:
+    """Let the broker lead partitions again."""
+    await site.broker.set_unloaded(False)
+    return await describe_broker(site, ask)
+
+
+OPERATIONS: Final = (
+    Operation(
+        name="list_brokers", method="GET", path="/brokers", summary="List the live brokers.",
+        handle=list_brokers, query=QUERY, gives={JSON: ref("BrokerPage")},
+    ),
+    Operation(
+        name="describe_broker", method="GET", path="/brokers/{broker_id}",
+        summary="Describe one broker.", handle=describe_broker, where=at_broker,
+        gives={JSON: ref("Broker")}, problems=(404,),
+    ),
+    Operation(
+        name="describe_broker_config", method="GET", path="/brokers/{broker_id}/config",
+        summary="Show the settings that a broker runs with, and where each came from.",
+        handle=describe_config, where=at_broker, gives={JSON: ref("BrokerConfig")},
+        problems=(404,),
+    ),
+    Operation(
+        name="unload_broker", method="PUT", path="/brokers/{broker_id}/unloaded",
+        summary="Give a broker's partitions to the others, before maintenance. It takes none until"
+        " it is loaded again or its process restarts. Answers before they are gone.",
+        handle=unload, where=at_broker, gives={JSON: ref("Broker")}, problems=(404,),
+    ),
+    Operation(
+        name="load_broker", method="DELETE", path="/brokers/{broker_id}/unloaded",
+        summary="Let a broker lead partitions again.",
+        handle=load, where=at_broker, gives={JSON: ref("Broker")}, problems=(404,),
+    ),
+)  # fmt: skip
+
+__all__ = ["OPERATIONS", "SCHEMAS", "describe_here", "gather", "map_of"]

@@ -1,0 +1,79 @@
+"""/cluster: the whole at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.resources import brokers
+from broker.admin.schema import Schema, list_of, map_of, nullable, record, ref, text, whole
+from broker.admin.site import Site
+
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    "Cluster": record(
+        "The cluster at a glance.",
+        {
+            "cluster_id": text("Made once, when the cluster was."),
+            "answered_by": whole("The broker that answers."),
+            "controller_id": nullable(whole("The broker that Kafka's tools ask first.")),
+            "brokers": record(
+                "Brokers.",
+                {
+                    "live": whole("Registered now."),
+                    "unloaded": list_of(whole("A broker."), "Those that gave everything away."),
+                    "not_ready": list_of(whole("A broker."), "Those that do not serve it all."),
+                    "silent": map_of(text("Why."), "Those that could not be asked."),
+                },
+            ),
+            "topics": whole("Topics, without the brokers' own."),
+            "partitions": record(
+                "Partitions, the brokers' own included.",
+                {
+                    "count": whole("All."),
+                    "led": whole("Those with a leader, of the brokers that could be asked."),
+                },
+            ),
+            "groups": whole("Consumer groups."),
+            "connections": whole("Open client connections."),
+        },
+    )
+}
+
+
+async def describe_cluster(site: Site, ask: Ask) -> Answer:
+    """Sum up what all brokers say."""
+    cluster = site.broker.cluster
+    rows = await brokers.gather(site)
+    live = [row["live"] for row in rows if row["live"] is not None]
+    return Answer(
+        {
+            "cluster_id": cluster.cluster_id,
+            "answered_by": site.me,
+            "controller_id": cluster.controller_id() if rows else None,
+            "brokers": {
+                "live": len(rows),
+                "unloaded": [row["broker_id"] for row in rows if row["is_unloaded"]],
+                "not_ready": [
+                    row["broker_id"] for row in rows if row["live"] and not row["live"]["is_ready"]
+                ],
+                "silent": {str(row["broker_id"]): row["silence"] for row in rows if row["silence"]},
+            },
+            "topics": sum(not topic.internal for topic in cluster.topics.values()),
+            "partitions": {
+                "count": sum(topic.partition_count for topic in cluster.topics.values()),
+                "led": sum(row["partitions_led"] for row in live),
+            },
+            "groups": sum(row["groups"] for row in live),
+            "connections": sum(row["connections"] for row in live),
+        }
+    )
+
+
+OPERATIONS: Final = (
+    Operation(
+        name="describe_cluster", method="GET", path="/cluster",
+        summary="Show the cluster at a glance.", handle=describe_cluster,
+        gives={JSON: ref("Cluster")},
+    ),
+)  # fmt: skip

@@ -1,0 +1,38 @@
+"""Everything the admin API can do, in one table.
+
+This file is the only home of which resources there are and what a path parameter may be.
+`server.py` routes and checks by these rows, `openapi.py` makes the document of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.admin import openapi
+from broker.admin.operation import Operation
+from broker.admin.resources import brokers, cluster, led, topics
+from broker.admin.schema import INT_MAX, Schema, text, whole
+
+_MODULES: Final = (cluster, brokers, led, topics)
+
+OPERATIONS: Final[tuple[Operation, ...]] = tuple(
+    operation for module in _MODULES for operation in module.OPERATIONS
+)
+
+PATH: Final[Mapping[str, Schema]] = {
+    "topic": text(
+        "Name of a topic.", minLength=1, maxLength=249, pattern=r"^[a-zA-Z0-9._-]+$"
+    ),
+    "partition": whole("Number of a partition, from 0.", 0, INT_MAX),
+    "broker_id": whole("Node id of a broker.", 0, INT_MAX),
+    "group": text("Name of a consumer group.", minLength=1, maxLength=32_767),
+    "bookie": text("Id of a bookie, by default its host:port.", minLength=1, maxLength=255),
+    "offset": whole("Offset of a record."),
+}  # fmt: skip
+
+COMPONENTS: Final[Mapping[str, Schema]] = {
+    name: schema for module in _MODULES for name, schema in module.SCHEMAS.items()
+}
+
+DOCUMENT: Final[dict[str, Any]] = openapi.document(OPERATIONS, PATH, COMPONENTS)
