@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,7 +97,7 @@ class OwnCluster:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         try:
             async with asyncio.timeout(_STOP_TIMEOUT_S):
                 await process.wait()
