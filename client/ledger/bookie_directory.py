@@ -27,6 +27,7 @@ from client.wire.bookkeeper import protobuf
 log = logging.getLogger(__name__)
 
 _BOOKIE_PROTOCOL: Final = "bookie-rpc"
+_HTTP: Final = "http"
 _READONLY: Final = "readonly"
 _RACK: Final = "rack"
 _RELIST_DELAY_S: Final = 0.5
@@ -46,6 +47,8 @@ class ServiceInfo(NamedTuple):
     address: Address
     rack: str | None
     """What fails together with it; None: it does not say."""
+    http: Address | None = None
+    """Where its admin server listens; None: it has none."""
 
 
 class BookieDirectory:
@@ -179,10 +182,11 @@ def parse_service_info(bookie: BookieId, data: bytes) -> ServiceInfo:
         raise BookieUnavailable(f"registration of {bookie} is malformed") from error
     racks = [item.value for item in info.properties if item.key == _RACK]
     rack = racks[0] if racks else None
-    for endpoint in info.endpoints:
-        if endpoint.protocol == _BOOKIE_PROTOCOL:
-            return ServiceInfo(Address(endpoint.host, endpoint.port), rack)
+    by_protocol = {item.protocol: Address(item.host, item.port) for item in info.endpoints}
+    http = by_protocol.get(_HTTP)
+    if _BOOKIE_PROTOCOL in by_protocol:
+        return ServiceInfo(by_protocol[_BOOKIE_PROTOCOL], rack, http)
     host, _, port = bookie.rpartition(":")
     if not host or not port.isdigit():
         raise BookieUnavailable(f"nobody knows where bookie {bookie} listens")
-    return ServiceInfo(Address(host, int(port)), rack)
+    return ServiceInfo(Address(host, int(port)), rack, http)

@@ -172,3 +172,11 @@ def test_service_info_without_a_bookie_endpoint_falls_back_to_the_id() -> None:
     assert info.address == Address("b0", 3181)
     with pytest.raises(BookieUnavailable):
         parse_service_info(B0, b"\xff\xff\xff")
+
+
+def test_service_info_names_the_admin_server() -> None:
+    info = protobuf.BookieServiceInfoFormat()
+    info.endpoints.add(id="bookie", port=4000, host="h", protocol="bookie-rpc")
+    assert parse_service_info(B0, info.SerializeToString()).http is None
+    info.endpoints.add(id="httpserver", port=8080, host="h", protocol="http")
+    assert parse_service_info(B0, info.SerializeToString()).http == Address("h", 8080)
