@@ -275,7 +275,7 @@ class LedgerClient:
         self, ledger_id: LedgerId, current: VersionedMetadata, password: bytes | None
     ) -> LedgerReader:
         codec, _ = _unlock(ledger_id, current.metadata, password)
-        view = TailView(ledger_id, current, codec, self._nodes, self._bookies)
+        view = TailView(ledger_id, current, codec, self._context)
         return LedgerReader(ledger_id, view, codec, self._context)
 
 

@@ -127,6 +127,13 @@ class LedgerClientConfig:
     speculative_read_max_ms: int = setting(
         4_000, "Longest such wait, however many bookies were asked.", at_least=0
     )
+    long_poll_ms: int = setting(
+        2_000,
+        "How long a bookie may hold the question of somebody who follows an open ledger; never"
+        " longer than half of request_timeout_ms. Without long polls (wire_version v2) how often"
+        " to ask.",
+        at_least=1,
+    )
     read_window_entries: int = setting(
         32, "Entries one read asks for at once. Too low: slow; too high: memory.", at_least=1
     )
@@ -172,6 +179,10 @@ class LedgerClientConfig:
             quarantine_interval_s=self.quarantine_interval_ms / 1000,
             quarantine_s=self.quarantine_ms / 1000,
         )
+
+    def poll_s(self) -> float:
+        """Return how long a long poll lasts, safely below the limit of a request."""
+        return min(self.long_poll_ms, self.request_timeout_ms // 2) / 1000
 
     def speculation(self) -> Speculation:
         """Return when reads ask a further bookie."""

@@ -49,6 +49,13 @@ class LedgerView(Protocol):
         """Read the metadata again; return whether other bookies hold the ledger now."""
         ...
 
+    async def wait(self, above: EntryId) -> None:
+        """Return once `last_entry` is above, or nothing will be added any more.
+
+        Raises LedgerError, MetadataError.
+        """
+        ...
+
 
 class LedgerReader:
     """Reads one ledger. Made by `LedgerClient` and `LedgerWriter`."""
@@ -91,6 +98,16 @@ class LedgerReader:
         await self._view.refresh()
         return self._view.last_entry
 
+    async def wait(self, above: EntryId) -> EntryId:
+        """Wait until there is an entry above `above`; return the last one that may be read.
+
+        Returns also when the ledger was closed: then nothing may be above. Put a time limit around
+        it (`asyncio.timeout`) if the writer may be silent. Raises NoSuchLedger when the ledger was
+        deleted, MetadataError.
+        """
+        await self._view.wait(above)
+        return self._view.last_entry
+
     async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
         """Return entries `first`..`last`, both included.
 
@@ -125,6 +142,20 @@ class LedgerReader:
             for entry in await self.read(first, stop):
                 yield entry
             first = EntryId(stop + 1)
+
+    async def tail(self, first: EntryId = FIRST_ENTRY) -> AsyncIterator[Entry]:
+        """Yield entries in order as they are confirmed, until the ledger is closed.
+
+        Raises as `read` and `wait`.
+        """
+        while True:
+            last = self._view.last_entry
+            if first <= last:
+                async for entry in self.entries(first, last):
+                    yield entry
+                first = EntryId(last + 1)
+            elif await self.wait(EntryId(first - 1)) < first:
+                return
 
     async def _read_range(self, first: EntryId, last: EntryId) -> list[Entry]:
         run = RangeRead(first, last, self._view.metadata, self._codec, self._context)

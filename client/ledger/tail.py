@@ -1,11 +1,11 @@
 """How far a ledger that somebody else writes may be read: its view without recovery.
 
 This file is the only home of the `LedgerView` of a ledger opened without fencing. A closed
-ledger ends where its metadata says. An open or recovering one is read up to a LAC that a quorum
-LAC read of its last ensemble found (READ_LAC: the explicit LAC or the one its last entry carries,
-whichever is higher). The metadata is watched, so that ensemble changes and the closing are seen
-without reading it for every refresh. The LAC never goes back (invariant R1: what was readable
-once stays readable).
+ledger ends where its metadata says. An open or recovering one is read up to a LAC: the one that a
+quorum LAC read of its last ensemble found (READ_LAC: the explicit LAC or the one its last entry
+carries, whichever is higher), or that a long poll brought since. The metadata is watched, so that
+ensemble changes and the closing are seen without reading it for every refresh. The LAC never goes
+back (invariant R1: what was readable once stays readable).
 
 Sources: `ReadLastConfirmedOp`, BookKeeper protocol text.
 """
@@ -25,9 +25,10 @@ from client.errors import (
 )
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.ledger.bookies import BookieSet
+from client.ledger.context import LedgerContext
 from client.ledger.core.last_confirmed import LacQuorum
 from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata
-from client.ledger.ledger_nodes import LedgerNodes
+from client.ledger.follow import Follower
 from client.wire.bookkeeper.entry import EntryCodec
 from client.wire.bookkeeper.messages import ReadLacRequest, ReadLacResponse, Request, Response
 
@@ -40,16 +41,17 @@ class TailView:
         ledger_id: LedgerId,
         current: VersionedMetadata,
         codec: EntryCodec,
-        nodes: LedgerNodes,
-        bookies: BookieSet,
+        context: LedgerContext,
     ) -> None:
         self._ledger_id = ledger_id
         self._metadata = current.metadata
         self._codec = codec
-        self._nodes = nodes
-        self._bookies = bookies
+        self._nodes = context.nodes
+        self._bookies = context.bookies
         self._lac: EntryId = NO_ENTRY
         self._is_watched = False
+        self._poll_s = context.config.poll_s()
+        self._follower = Follower(ledger_id, context.bookies, self._poll_s, self._learn)
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -67,8 +69,7 @@ class TailView:
         if not self._metadata.is_closed and not self._is_watched:
             await self.reload()
         if not self._metadata.is_closed:
-            lac = await read_lac(self._metadata, self._codec, self._bookies)
-            self._lac = max(self._lac, lac)
+            self._learn(await read_lac(self._metadata, self._codec, self._bookies))
 
     async def reload(self) -> bool:
         before = self._metadata.fragments
@@ -81,8 +82,22 @@ class TailView:
             raise
         return self._metadata.fragments != before
 
+    async def wait(self, above: EntryId) -> None:
+        while self.last_entry <= above and not self._metadata.is_closed:
+            if not self._is_watched:
+                await self.reload()
+            elif self._bookies.has_long_poll:
+                await self._follower.hear(self._metadata.last_fragment.ensemble, self._lac)
+            else:
+                await asyncio.sleep(self._poll_s)
+                await self.refresh()
+
+    def _learn(self, lac: EntryId) -> None:
+        self._lac = max(self._lac, lac)
+
     def _on_change(self) -> None:
         self._is_watched = False
+        self._follower.wake()
 
 
 async def read_lac(metadata: LedgerMetadata, codec: EntryCodec, bookies: BookieSet) -> EntryId:

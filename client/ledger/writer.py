@@ -253,6 +253,12 @@ class _OwnView:
         """No: whoever changes the ensemble tells this writer's metadata."""
         return False
 
+    async def wait(self, above: EntryId) -> None:
+        """Wait for this writer to confirm an entry above, or to end."""
+        pipeline = self._writer._pipeline
+        while pipeline.adds.lac <= above and pipeline.adds.error is None:
+            await pipeline.changed()
+
 
 def _leave_to_flush(entry_id: EntryId, error: LedgerError | None) -> None:
     """What becomes of a submitted entry is asked by `flush`."""

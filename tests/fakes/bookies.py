@@ -64,6 +64,14 @@ class StoredLedger:
         self.entries: dict[EntryId, bytes] = {}
         self.lac_packet: bytes | None = None
 
+    @property
+    def lac(self) -> int:
+        """The highest LAC that an entry or a packet told of."""
+        told = [int.from_bytes(entry[16:24], signed=True) for entry in self.entries.values()]
+        if self.lac_packet is not None:
+            told.append(int.from_bytes(self.lac_packet[8:16], signed=True))
+        return max(told, default=-1)
+
 
 class FakeBookie:
     """One bookie. Implements `client.ledger.bookies.Bookie`."""
@@ -78,16 +86,21 @@ class FakeBookie:
         """Lost its disk and knows: says "cannot say" where it would say "never stored"."""
         self.io_errors: set[EntryId] = set()
         """Entries whose reading fails with an I/O error."""
+        self.polls: list[Held] = []
+        """Long polls that wait for a higher LAC."""
         self.held: list[Held] = []
         self.seen: list[Request] = []
         """Every request the client sent, lost ones included."""
 
     def request(self, request: Request, on_answer: OnAnswer, size: int = 0) -> None:
         self.seen.append(request)
+        is_poll = isinstance(request, ReadRequest) and request.previous_lac is not None
         if self.is_down:
             self._answer(on_answer, request, BookieUnavailable(f"{self.name} is down"))
             return
         match self.fate_of(request):
+            case Fate.DELIVER if is_poll:
+                self._poll(request, on_answer)
             case Fate.DELIVER:
                 self._answer(on_answer, request, self.apply(request))
             case Fate.LOSE_REQUEST:
@@ -113,9 +126,44 @@ class FakeBookie:
         for request, on_answer, _ in held:
             self._answer(on_answer, request, error)
 
+    def _poll(self, request: ReadRequest, on_answer: OnAnswer) -> None:
+        """Answer a long poll when the LAC has passed, the ledger is fenced, or its time is up."""
+        held = Held(request, on_answer, None)
+        self.polls.append(held)
+        assert request.timeout_ms is not None
+        loop = asyncio.get_running_loop()
+        loop.call_later(request.timeout_ms / 1000, self._end_poll, held)
+        self._look_at_polls()
+
+    def _look_at_polls(self) -> None:
+        for held in list(self.polls):
+            assert isinstance(held.request, ReadRequest)
+            ledger = self.ledgers.get(held.request.ledger_id)
+            if ledger is None or ledger.fenced or ledger.lac > held.request.previous_lac:
+                self._end_poll(held)
+
+    def _end_poll(self, held: Held) -> None:
+        if held not in self.polls:
+            return
+        self.polls.remove(held)
+        assert isinstance(held.request, ReadRequest)
+        ledger_id, previous = held.request.ledger_id, held.request.previous_lac
+        ledger = self.ledgers.get(ledger_id)
+        answer: Response | LedgerError
+        if ledger is None:
+            answer = error_of(Status.NO_LEDGER, held.request)
+        else:
+            following = EntryId(previous + 1)
+            found = ledger.entries.get(following) if ledger.lac > previous else None
+            entry_id = LAST_ENTRY if found is None else following
+            answer = ReadResponse(Status.OK, ledger_id, entry_id, found, ledger.lac)
+        self._answer(held.on_answer, held.request, answer)
+
     def crash(self) -> None:
         """Stop answering; what was held fails. Stored entries survive."""
         self.is_down = True
+        self.held += self.polls
+        self.polls = []
         self.fail_held(BookieUnavailable(f"{self.name} crashed"))
 
     def wipe(self) -> None:
@@ -135,6 +183,11 @@ class FakeBookie:
 
     def apply(self, request: Request) -> Response | LedgerError:
         """Do what a request asks for; return the answer as the client library reports it."""
+        answer = self._apply(request)
+        self._look_at_polls()
+        return answer
+
+    def _apply(self, request: Request) -> Response | LedgerError:
         match request:
             case AddRequest():
                 response: Response = self._add(request)
