@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,8 @@ from bookie.disk import RealDisk
 from client.errors import LedgerError, LedgerFenced
 from client.ids import EntryId, LedgerId
 from client.ledger.client import LedgerClient
+from client.ledger.config import LedgerClientConfig
+from client.ledger.under_replication import read_mark
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.memory import MemoryCluster, MemoryStore
 from client.wire.bookkeeper.connection import ClientConnection
@@ -43,9 +46,9 @@ class Storage:
         self.sessions: dict[str, MemoryStore] = {}
         self.clients: list[LedgerClient] = []
 
-    async def start_bookie(self, name: str) -> None:
+    async def start_bookie(self, name: str, rack: str | None = None) -> None:
         config = BookieConfig(
-            data_dir=self.directory / name, host="127.0.0.1", port=0, bookie_id=name
+            data_dir=self.directory / name, host="127.0.0.1", port=0, bookie_id=name, rack=rack
         )
         disk = RealDisk(
             config.data_dir,
@@ -71,9 +74,12 @@ class Storage:
         await self.running.pop(name).stop()
         await self.sessions.pop(name).close()
 
-    async def client(self) -> LedgerClient:
+    async def client(self, **settings: Any) -> LedgerClient:
         client = LedgerClient(
-            self.metadata.session(), rng=random.Random(len(self.clients)), clock=FakeClock()
+            self.metadata.session(),
+            rng=random.Random(len(self.clients)),
+            clock=FakeClock(),
+            config=LedgerClientConfig(**settings),
         )
         await client.start()
         self.clients.append(client)
@@ -156,9 +162,81 @@ async def test_ten_thousand_adds_with_one_bookie_of_three_gone(storage: Storage)
 
     await asyncio.wait_for(probe(), 30)
     await writer.close()
+    await until(lambda: writer.is_settled)
     reader = await client.open(writer.ledger_id)
     found = [bytes(entry.payload) async for entry in reader.entries(last=EntryId(9_999))]
     assert found == [payload_of(number) for number in range(10_000)]
+    await client.close()
+    mark = await read_mark(storage.metadata.session(), writer.ledger_id)
+    assert mark is not None
+    assert mark.bookies == ("b1",), "what it missed is for auto recovery"
+
+
+@pytest.mark.parametrize("wire_version", ["both", "v2", "v3"])
+async def test_every_wire_version_does_it_all(storage: Storage, wire_version: str) -> None:
+    """Write, follow while open, fence, recover and read."""
+    first = await storage.client(wire_version=wire_version, long_poll_ms=200)
+    second = await storage.client(wire_version=wire_version, long_poll_ms=200)
+    writer = await first.create(ensemble_size=3, write_quorum=2, ack_quorum=2)
+    await writer.append(b"one")
+    reader = await second.open(writer.ledger_id)
+    waiting = asyncio.ensure_future(reader.wait(EntryId(0)))
+    await writer.append(b"two")
+    await writer.append(b"three")
+    assert await asyncio.wait_for(waiting, 30) >= 1
+    recovered = await second.recover(writer.ledger_id)
+    found = [bytes(entry.payload) async for entry in recovered.entries()]
+    assert found == [b"one", b"two", b"three"]
+    with pytest.raises(LedgerFenced):
+        await writer.append(b"too late")
+
+
+async def test_a_tail_sees_every_entry_of_an_open_ledger(storage: Storage) -> None:
+    """With an explicit LAC the last one before a pause is seen, too."""
+    client = await storage.client(explicit_lac_interval_ms=50)
+    writer = await client.create()
+    reader = await (await storage.client()).open(writer.ledger_id)
+    seen: list[bytes] = []
+
+    async def follow() -> None:
+        async for entry in reader.tail():
+            seen.append(bytes(entry.payload))
+
+    following = asyncio.ensure_future(follow())
+    sent = [payload_of(number) for number in range(300)]
+    for number, payload in enumerate(sent):
+        await writer.submit(payload)
+        if number % 100 == 99:
+            await until(lambda wanted=number + 1: len(seen) == wanted)
+    await writer.close()
+    await asyncio.wait_for(following, 30)
+    assert seen == sent
+
+
+async def test_chosen_entry_ids_come_out_in_order(storage: Storage) -> None:
+    client = await storage.client()
+    writer = await client.create(ledger_id=LedgerId(4711))
+    numbers = list(range(500))
+    random.Random(3).shuffle(numbers)
+    for number in numbers:
+        await writer.submit(payload_of(number), entry_id=EntryId(number))
+    await writer.flush()
+    await writer.close()
+    reader = await client.open(LedgerId(4711))
+    found = [bytes(entry.payload) async for entry in reader.entries()]
+    assert found == [payload_of(number) for number in range(500)]
+    assert reader.length == sum(map(len, found))
+
+
+async def test_copies_spread_over_the_racks_that_bookies_publish(storage: Storage) -> None:
+    for name, rack in (("b3", "/east"), ("b4", "/east"), ("b5", "/west")):
+        await storage.start_bookie(name, rack)
+    racks = {"b0": "/north", "b1": "/north", "b2": "/north", "b5": "/west"}
+    client = await storage.client(racks=("b0=/north", "b1=/north", "b2=/north"))
+    for _ in range(5):
+        writer = await client.create()
+        used = {racks.get(b, "/east") for b in writer.metadata.last_fragment.ensemble}
+        assert used == {"/north", "/east", "/west"}
 
 
 async def test_everything_survives_a_restart_of_all_bookies(storage: Storage) -> None:
