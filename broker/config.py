@@ -163,6 +163,12 @@ class BrokerConfig:
         3_000, "How long the first rebalance of an empty group waits for members.", at_least=0
     )
     group_size_max: int = setting(10_000, "Members per group.", at_least=1)
+    group_log_copy_bytes: int = setting(
+        4 * _MIB,
+        "Growth of a __consumer_offsets partition after which its live state is copied and what"
+        " lies before is trimmed. Lower: a new coordinator loads sooner, more is written.",
+        at_least=1_000,
+    )
     offset_metadata_bytes_max: int = setting(
         4_096, "Longest text committed with an offset.", at_least=0
     )

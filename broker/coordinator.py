@@ -58,7 +58,7 @@ from broker.errors import (
     LogError,
     NotCoordinator,
 )
-from broker.group_copy import COPY_BYTES_MIN, GroupCopy
+from broker.group_copy import GroupCopy
 from broker.group_log import GroupLog
 from client.errors import QuireError
 from client.ids import Clock
@@ -97,7 +97,7 @@ class Coordinator:
         *,
         clock: Clock,
         new_member_id: Callable[[str], str],
-        copy_bytes_min: int = COPY_BYTES_MIN,
+        copy_bytes_min: int,
     ) -> None:
         """Prepare; `start` begins to read the log."""
         self.partition = partition

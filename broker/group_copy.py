@@ -20,10 +20,6 @@ from client.ids import Clock, Offset
 
 _LOG = logging.getLogger(__name__)
 
-COPY_BYTES_MIN: Final = 4 * 1024 * 1024
-"""Log growth after which live state is copied. Lower: shorter loads, more writing. A load takes
-about 0.1 s of processor time per MiB of single commits."""
-
 COPY_GROWTH: Final = 4
 """The log also has to outgrow the last copy by this factor, so that copying stays cheap."""
 
@@ -37,6 +33,8 @@ class GroupCopy:
     """Copies of one coordinator, one at a time."""
 
     def __init__(self, name: str, clock: Clock, *, bytes_min: int) -> None:
+        """`bytes_min`: log growth after which state is copied. A load takes about 0.1 s of
+        processor time per MiB of single commits."""
         self._name = name
         self._clock = clock
         self._bytes_min = bytes_min

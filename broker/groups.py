@@ -103,6 +103,7 @@ class Groups:
             self._config.groups(),
             clock=self._clock,
             new_member_id=self._new_member_id,
+            copy_bytes_min=self._config.group_log_copy_bytes,
         )
         self._coordinators[partition.index] = coordinator
         coordinator.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from typing import Any
 
 from client.wire.kafka.apis import ApiKey
@@ -23,7 +24,7 @@ PORT = 9092
 
 _RETRY = {"coordinator_not_available", "coordinator_load_in_progress", "not_coordinator"}
 _LOST = {"unknown_member_id", "fenced_instance_id"}
-_HEARTBEAT_S = 1.0
+_PAUSE_S = 0.3
 _SILENCE_S = 4.0
 
 
@@ -36,6 +37,7 @@ class History:
         self.acknowledged = dict.fromkeys(range(PARTITIONS), -1)
         self.stable: dict[str, int] = {}
         """Member -> generation it works in at present."""
+        self._unanswered: Counter[tuple[int, int]] = Counter()
 
     def owns(self, member: str, generation: int, partitions: list[int]) -> None:
         """T12: within a generation a partition has one owner."""
@@ -45,16 +47,27 @@ class History:
             if owner != member:
                 self._fail(f"T12 {owner} and {member} own {partition} in {generation}")
 
-    def committed(self, partition: int, offset: int) -> None:
+    def sent(self, partition: int, offset: int) -> None:
+        """A commit leaves. If its connection breaks, it may arrive behind later ones: no broker
+        can tell such a late commit from an application that went back on purpose."""
+        self._unanswered[partition, offset] += 1
+
+    def answered(self, partition: int, offset: int, *, stored: bool) -> None:
         """T11: acknowledged commits only grow, since each owner begins where the last ended."""
+        self._unanswered[partition, offset] -= 1
+        if not stored:
+            return
         if offset <= self.acknowledged[partition]:
             self._fail(f"T11 {offset} acknowledged after {self.acknowledged[partition]}")
         self.acknowledged[partition] = offset
 
     def fetched(self, partition: int, floor: int, offset: int) -> None:
         """T11: a fetch returns at least what was acknowledged before it was sent."""
-        if offset < floor:
+        if offset >= floor:
+            return
+        if not self._unanswered[partition, offset]:
             self._fail(f"T11 fetched {offset}, acknowledged before: {floor}")
+        self.acknowledged[partition] = offset
 
     def _fail(self, text: str) -> None:
         self._loop.fail(Violation(text))
@@ -66,6 +79,43 @@ class Refused(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.name = name
+
+
+async def watch(hosts: list[str], history: History, rng: random.Random) -> None:
+    """Read the group's offsets for ever, wherever any broker says that its coordinator is."""
+    wanted = [{"name": TOPIC, "partition_indexes": list(range(PARTITIONS))}]
+    while True:
+        await asyncio.sleep(0.2 * rng.random())
+        try:
+            client = await find_coordinator(hosts[rng.randrange(len(hosts))])
+            for _ in range(3):
+                floors = dict(history.acknowledged)
+                client.send(
+                    ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=wanted, require_stable=False
+                )
+                answer = await client.receive(_SILENCE_S)
+                if answer.error_code:
+                    break
+                for row in answer.topics[0].partitions:
+                    history.fetched(
+                        row.partition_index, floors[row.partition_index], row.committed_offset
+                    )
+                await asyncio.sleep(rng.random())
+            await client.close()
+        except (Refused, OSError, asyncio.IncompleteReadError, TimeoutError):
+            continue
+
+
+async def find_coordinator(host: str) -> WireClient:
+    """Ask a broker for the group's coordinator and connect to it. Raises Refused, OSError."""
+    async with asyncio.timeout(_SILENCE_S):
+        asked = await WireClient.connect(PORT, host)
+        answer = await asked.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=[GROUP], key_type=0)
+        await asked.close()
+        (found,) = answer.coordinators
+        if found.error_code:
+            raise Refused(found.error_code.name)
+        return await WireClient.connect(PORT, found.host)
 
 
 class Member:
@@ -110,10 +160,14 @@ class Member:
         if self._generation < 0:
             await self._join()
         while True:
-            await asyncio.sleep(_HEARTBEAT_S * (0.5 + self._rng.random() / 2))
-            await self._call(ApiKey.HEARTBEAT, 4, **self._me())
-            for partition in sorted(self._next):
-                await self._commit(partition)
+            await asyncio.sleep(_PAUSE_S * (0.5 + self._rng.random()))
+            steps = [None, *self._next]
+            self._rng.shuffle(steps)
+            for partition in steps:
+                if partition is None:
+                    await self._call(ApiKey.HEARTBEAT, 4, **self._me())
+                else:
+                    await self._commit(partition)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -141,16 +195,7 @@ class Member:
 
     async def _connect(self) -> None:
         host = self._hosts[self._rng.randrange(len(self._hosts))]
-        async with asyncio.timeout(_SILENCE_S):
-            asked = await WireClient.connect(PORT, host)
-            answer = await asked.call(
-                ApiKey.FIND_COORDINATOR, 4, coordinator_keys=[GROUP], key_type=0
-            )
-            await asked.close()
-            (found,) = answer.coordinators
-            if found.error_code:
-                raise Refused(found.error_code.name)
-            self._client = await WireClient.connect(PORT, found.host)
+        self._client = await find_coordinator(host)
 
     async def _disconnect(self) -> None:
         if self._client is not None:
@@ -194,7 +239,9 @@ class Member:
         )  # fmt: skip
         self._next = {}
         for row in fetched.topics[0].partitions:
-            self._history.fetched(row.partition_index, floors[row.partition_index], row.committed_offset)
+            self._history.fetched(
+                row.partition_index, floors[row.partition_index], row.committed_offset
+            )
             self._next[row.partition_index] = row.committed_offset + 1
         self._history.owns(self._name, self._generation, mine)
 
@@ -206,11 +253,12 @@ class Member:
         }  # fmt: skip
         me = self._me()
         me["generation_id_or_member_epoch"] = me.pop("generation_id")
+        self._history.sent(partition, offset)
         answer = await self._call(
             ApiKey.OFFSET_COMMIT, 9, **me, topics=[{"name": TOPIC, "partitions": [row]}]
         )
         code = answer.topics[0].partitions[0].error_code
+        self._history.answered(partition, offset, stored=not code)
         if code:
             raise Refused(code.name)
-        self._history.committed(partition, offset)
         self._next[partition] = offset + 1
