@@ -14,7 +14,6 @@ the others take over; connections last.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 from broker.cluster import Cluster
 from broker.config import BrokerConfig
@@ -139,16 +138,6 @@ class Broker:
                 for state, count in self.groups.state_counts().items()
             ],
         )  # fmt: skip
-        if self.config.group_lag_metrics:
-            add("quire_group_lag_records", "Records a group has not committed yet.", self._lags)
-
-    def _lags(self) -> Iterator[tuple[dict[str, str], float]]:
-        """Yield the lags that are known here: coordinated and led by this broker."""
-        for lag in self.groups.lags(self.partitions.find):
-            labels = {
-                "group": lag.group_id, "topic": lag.topic, "partition": str(lag.partition),
-            }  # fmt: skip
-            yield labels, lag.records
 
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.

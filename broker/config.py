@@ -176,9 +176,15 @@ class BrokerConfig:
         7 * 86_400_000, "How long offsets outlive their group.", at_least=1
     )
 
-    group_lag_metrics: bool = setting(
-        True,
-        "Export the lag of every group in every partition; many groups make many series.",
+    lag_interval_ms: int = setting(
+        5_000,
+        "How often the lags of all groups are computed for metrics and lists; 0: never.",
+        at_least=0,
+    )
+    lag_series_max: int = setting(
+        5_000,
+        "Lags exported as metrics, one per group and partition; the largest, if there are more.",
+        at_least=0,
     )
 
     # --- partition logs

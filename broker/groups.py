@@ -15,14 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from broker import background
 from broker.config import BrokerConfig
 from broker.coordinator import Coordinator, Phase
-from broker.core.group_offsets import lag
 from broker.core.group_routing import OFFSETS_TOPIC, group_partition
 from broker.core.group_types import GroupState
 from broker.core.topology import BrokerInfo, TopicInfo
@@ -52,15 +50,6 @@ TOPIC_SETTINGS: Final = {
 SWEEP_S: Final = 600.0
 CLOCK_SKEW_MS: Final = 600_000
 """How much older than a topic an offset must be to belong to the topic's predecessor."""
-
-
-class Lag(NamedTuple):
-    """How far a group is behind in one partition."""
-
-    group_id: str
-    topic: str
-    partition: int
-    records: int
 
 
 class Groups:
@@ -158,20 +147,6 @@ class Groups:
             for state, count in coordinator.state_counts().items():
                 counts[state] += count
         return counts
-
-    def lags(self, find: Callable[[str, int], Partition | None]) -> Iterator[Lag]:
-        """Yield the lag of every group coordinated here, in partitions that `find` knows."""
-        for coordinator in self.coordinators():
-            for group_id, offsets in coordinator.group_offsets():
-                for key, committed in offsets:
-                    partition = find(key.topic, key.partition)
-                    if partition is not None:
-                        behind = lag(
-                            committed.offset,
-                            log_start_offset=partition.log_start_offset,
-                            high_watermark=partition.high_watermark,
-                        )
-                        yield Lag(group_id, key.topic, key.partition, behind)
 
     # --- the internal topic -------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from aiohttp import web
 
 from broker.admin import problems, table
 from broker.admin.guard import Guard
+from broker.admin.lags import Lags
 from broker.admin.neighbours import FOR_HEADER, Neighbours, name_of
 from broker.admin.operation import BYTES, JSON, PREFIX, Answer, Ask, Operation
 from broker.admin.problems import Problem
@@ -51,8 +52,13 @@ class AdminServer:
         self._broker = broker
         self._guard = Guard(config)
         self._neighbours = Neighbours(config, broker.cluster)
+        self._lags = Lags(broker, self._neighbours)
         self._site = Site(
-            config=config, sources=sources or {}, broker=broker, neighbours=self._neighbours
+            config=config,
+            sources=sources or {},
+            broker=broker,
+            neighbours=self._neighbours,
+            lags=self._lags,
         )
         self._runner: web.AppRunner | None = None
         self.url = ""
@@ -68,6 +74,7 @@ class AdminServer:
             return 0
         tls = _server_tls(config)
         await self._neighbours.start()
+        self._lags.start()
         self._runner = web.AppRunner(
             self._app(), access_log=None, handle_signals=False, shutdown_timeout=1.0
         )
@@ -87,6 +94,7 @@ class AdminServer:
         """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._lags.close()
         await self._neighbours.close()
 
     def _app(self) -> web.Application:

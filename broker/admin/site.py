@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from broker.admin.operation import Ask
 from broker.admin.problems import Problem
 from broker.config import BrokerConfig
+from broker.core.group_routing import OFFSETS_TOPIC
 from broker.core.topology import BrokerInfo, TopicInfo
-from broker.errors import LeaderNotAvailable, UnknownTopicOrPartition
+from broker.errors import GroupIdNotFound, LeaderNotAvailable, UnknownTopicOrPartition
 from client.ids import BrokerId
 
 if TYPE_CHECKING:
+    from broker.admin.lags import Lags
     from broker.admin.neighbours import Neighbours
     from broker.app import Broker
 
@@ -31,6 +33,7 @@ class Site:
     """Setting -> where its value came from."""
     broker: Broker
     neighbours: Neighbours
+    lags: Lags
 
     @property
     def me(self) -> BrokerId:
@@ -92,5 +95,12 @@ async def at_leader(site: Site, ask: Ask) -> BrokerInfo | None:
 
 
 async def at_coordinator(site: Site, ask: Ask) -> BrokerInfo | None:
-    """The coordinator of the group that the path names."""
+    """The coordinator of the group that the path names; looking for it makes nothing."""
+    if await site.broker.cluster.look_for_topic(OFFSETS_TOPIC) is None:
+        raise GroupIdNotFound(f"there is no group {ask.path['group']!r}")
+    return await at_new_coordinator(site, ask)
+
+
+async def at_new_coordinator(site: Site, ask: Ask) -> BrokerInfo | None:
+    """The same for a group that may be new."""
     return await site.broker.groups.find(ask.path["group"])

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from broker.admin import openapi
 from broker.admin.operation import Operation
-from broker.admin.resources import brokers, cluster, led, topics
+from broker.admin.resources import brokers, cluster, groups, led, partitions, segments, topics
 from broker.admin.schema import INT_MAX, Schema, text, whole
 
-_MODULES: Final = (cluster, brokers, led, topics)
+_MODULES: Final = (cluster, brokers, led, topics, partitions, segments, groups)
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(
     operation for module in _MODULES for operation in module.OPERATIONS

@@ -1,11 +1,16 @@
-"""The little that a coordinator reads inside a consumer's subscription: its topics.
+"""The little that a broker reads inside the blobs of consumers: topics and partitions.
 
 This file is the only home of that knowledge. Members of protocol type `consumer` hand over a
-blob that starts, in all versions, with int16 version, int32 count and that many topic names
-(int16 length each); what follows (user data, owned partitions, rack) is the assignors' business.
-Everybody else's blobs (Connect, Schema Registry) are never looked into.
+subscription that starts, in all versions, with int16 version, int32 count and that many topic
+names (int16 length each), and get an assignment that starts with int16 version, int32 count and
+that many topics, each with its name, int32 count and that many int32 partitions. What follows
+(user data, owned partitions, rack) is the assignors' business. Everybody else's blobs (Connect,
+Schema Registry) are never looked into.
 
-Source: Kafka's ConsumerProtocolSubscription schema, version 0 being a prefix of all later ones.
+The coordinator depends on subscriptions; assignments are only read for people who look.
+
+Source: Kafka's ConsumerProtocolSubscription and -Assignment schemas, version 0 being a prefix of
+all later ones.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from typing import Final
 PROTOCOL_TYPE: Final = "consumer"
 
 _HEAD: Final = struct.Struct(">hi")
+_COUNT: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">h")
 
 
@@ -38,3 +44,29 @@ def subscribed_topics(subscription: bytes) -> tuple[str, ...] | None:
     except (struct.error, UnicodeDecodeError):
         return None
     return tuple(sorted(set(topics)))
+
+
+def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
+    """Return topic -> partitions of an assignment; None if the bytes do not follow the schema."""
+    try:
+        version, count = _HEAD.unpack_from(assignment)
+        if version < 0 or not 0 <= count <= len(assignment):
+            return None
+        at = _HEAD.size
+        found: dict[str, tuple[int, ...]] = {}
+        for _ in range(count):
+            (size,) = _SIZE.unpack_from(assignment, at)
+            at += _SIZE.size
+            name = assignment[at : at + size]
+            if size < 0 or len(name) != size:
+                return None
+            at += size
+            (length,) = _COUNT.unpack_from(assignment, at)
+            at += _COUNT.size
+            if not 0 <= length <= len(assignment):
+                return None
+            found[name.decode()] = struct.unpack_from(f">{length}i", assignment, at)
+            at += 4 * length
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return found

@@ -10,7 +10,6 @@ from broker.admin.pages import QUERY, page
 from broker.admin.schema import (
     Schema,
     list_of,
-    map_of,
     nullable,
     page_of,
     record,
@@ -179,5 +178,3 @@ OPERATIONS: Final = (
         handle=load, where=at_broker, gives={JSON: ref("Broker")}, problems=(404,),
     ),
 )  # fmt: skip
-
-__all__ = ["OPERATIONS", "SCHEMAS", "describe_here", "gather", "map_of"]

@@ -17,7 +17,7 @@ from broker.core.topology import TopicInfo
 from broker.partition import Partition
 from client.ids import BrokerId
 
-_COUNTS: Final = {
+COUNTS: Final = {
     "log_start_offset": whole("First offset that can be read."),
     "high_watermark": whole("Offset after the last confirmed record."),
     "last_stable_offset": whole("Bound of read_committed reads."),
@@ -42,8 +42,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "topic": text("The topic."),
             "partition": whole("Its number."),
+            "leader": whole("The broker."),
             "leader_epoch": whole("Grows with every change of leader."),
-            **_COUNTS,
+            **COUNTS,
         },
     ),
     "LedPartitionPage": page_of(ref("LedPartition"), "Partitions by topic and number."),
@@ -58,23 +59,19 @@ class Led(NamedTuple):
     """Brokers that could not be asked: what they lead is missing."""
 
 
-def _counts(partition: Partition) -> dict[str, int]:
+def show(site: Site, partition: Partition) -> dict[str, Any]:
+    """Return a partition that this broker leads, as the views show it."""
     return {
+        "topic": partition.topic.name,
+        "partition": partition.index,
+        "leader": site.me,
+        "leader_epoch": partition.leader_epoch,
         "log_start_offset": partition.log_start_offset,
         "high_watermark": partition.high_watermark,
         "last_stable_offset": partition.last_stable_offset,
         "log_end_offset": partition.log_end_offset,
         "bytes": partition.size_bytes,
         "in_flight_bytes": partition.in_flight_bytes,
-    }
-
-
-def _partition(partition: Partition) -> dict[str, Any]:
-    return {
-        "topic": partition.topic.name,
-        "partition": partition.index,
-        "leader_epoch": partition.leader_epoch,
-        **_counts(partition),
     }
 
 
@@ -118,7 +115,7 @@ async def list_partitions(site: Site, ask: Ask) -> Answer:
         return partition_key(partition.topic.name, partition.index)
 
     led = sorted(_led(site, ask.query.get("topic")), key=key)
-    return page(led, ask.query, key, _partition)
+    return page(led, ask.query, key, lambda partition: show(site, partition))
 
 
 async def of_topics(site: Site, query: Mapping[str, Any]) -> Led:

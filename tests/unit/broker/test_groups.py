@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import types
-
 import pytest
 
 from broker.coordinator import Phase
 from broker.core.group_routing import OFFSETS_TOPIC, group_partition
 from broker.core.group_types import GroupState
 from broker.errors import CoordinatorLoading, NotCoordinator
-from broker.groups import SWEEP_S, Lag
-from client.ids import Offset
+from broker.groups import SWEEP_S
 from tests.fakes.group_bench import GroupBench
 from tests.fakes.partitions import FakeLog, FakePartition
 from tests.fakes.virtual_time import run
@@ -207,21 +204,6 @@ def test_state_counts() -> None:
         assert counts[GroupState.EMPTY] == 2
         assert counts[GroupState.COMPLETING] == 1
         assert counts[GroupState.STABLE] == 0
-
-    run(scenario())
-
-
-def test_lag() -> None:
-    async def scenario() -> None:
-        bench = await (await GroupBench().start()).serving()
-        await bench.commit(10, partition_index=0)
-        await bench.commit(10, partition_index=1)
-        log = types.SimpleNamespace(log_start_offset=Offset(3), high_watermark=Offset(25))
-
-        def find(topic: str, index: int) -> object:
-            return log if (topic, index) == ("t", 0) else None
-
-        assert list(bench.groups.lags(find)) == [Lag("g", "t", 0, 15)]  # type: ignore[arg-type]
 
     run(scenario())
 

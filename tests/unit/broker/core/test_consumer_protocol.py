@@ -1,10 +1,12 @@
-"""Topics inside a consumer's subscription."""
+"""Topics inside a consumer's subscription, partitions inside its assignment."""
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
-from broker.core.consumer_protocol import subscribed_topics
+from broker.core.consumer_protocol import assigned_partitions, subscribed_topics
 
 
 def test_version_0() -> None:
@@ -36,3 +38,28 @@ def test_no_topics() -> None:
 )
 def test_other_bytes_are_unknown(blob: bytes) -> None:
     assert subscribed_topics(blob) is None
+
+
+def assignment(*topics: tuple[str, list[int]], version: int = 0) -> bytes:
+    out = struct.pack(">hi", version, len(topics))
+    for name, partitions in topics:
+        out += struct.pack(">h", len(name)) + name.encode()
+        out += struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+    return out
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+@pytest.mark.parametrize("rest", [b"", b"\xff\xff\xff\xff", b"user data"])
+def test_an_assignment_lists_partitions_by_topic(version: int, rest: bytes) -> None:
+    blob = assignment(("a", [0, 2]), ("b", []), version=version) + rest
+    assert assigned_partitions(blob) == {"a": (0, 2), "b": ()}
+
+
+def test_assignments_cut_short_or_forged_are_not_guessed() -> None:
+    whole = assignment(("topic", [1, 2, 3]))
+    for length in range(len(whole)):
+        assert assigned_partitions(whole[:length]) is None
+    assert assigned_partitions(struct.pack(">hih", 0, 1, -1)) is None
+    assert assigned_partitions(struct.pack(">hihci", 0, 1, 1, b"t", 1 << 30)) is None
+    assert assigned_partitions(struct.pack(">hi", -1, 0)) is None
+    assert assigned_partitions(assignment(("a", [0])).replace(b"a", b"\xff")) is None

@@ -1,0 +1,235 @@
+"""How far groups are behind, wherever in the cluster their partitions are led.
+
+This file is the only home of lag. The coordinator of a group knows what was committed, leaders
+know where the log ends and how old a record is; here both meet. In records it is the distance
+from the committed offset, or from the log's start if that is later, to the high watermark. In
+seconds it is the age of the first record that is not read yet, by its timestamp; nothing unread
+is no lag.
+
+Asked for a group it is computed at once. For metrics and lists all groups coordinated here are
+looked at every few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from broker import background
+from broker.admin.neighbours import Neighbours
+from broker.admin.problems import Problem
+from broker.coordinator import Phase
+from broker.core.group_offsets import TopicPartition, lag
+from broker.partition import Partition
+from client.errors import QuireError
+from client.ids import BrokerId, Offset
+from client.wire.kafka.records import HEADER_BYTES, parse_header
+
+if TYPE_CHECKING:
+    from broker.app import Broker
+
+log = logging.getLogger(__name__)
+
+PLACES_MAX: Final = 10_000
+"""Most places that one broker is asked about at once."""
+_AGES_MAX: Final = 10_000
+
+
+class Place(NamedTuple):
+    """A committed offset."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Lag(NamedTuple):
+    """How far behind a place is."""
+
+    high_watermark: int
+    records: int
+    oldest_ms: int | None
+    """Timestamp of the first unread record; None: there is none, or it cannot be read now."""
+
+    def seconds(self, now_ms: int) -> float:
+        """Return the age of the first unread record."""
+        return 0.0 if self.oldest_ms is None else max(0, now_ms - self.oldest_ms) / 1000
+
+
+class GroupLag(NamedTuple):
+    """One group in one partition."""
+
+    group: str
+    key: TopicPartition
+    lag: Lag
+
+
+class Lags:
+    """Computes lags; `start` keeps those of the groups coordinated here at hand."""
+
+    def __init__(self, broker: Broker, neighbours: Neighbours) -> None:
+        self._broker = broker
+        self._neighbours = neighbours
+        self._ages: dict[Place, int] = {}
+        """Timestamps of records that somebody stands before: they do not change."""
+        self._latest: list[GroupLag] = []
+        self._task: asyncio.Task[None] | None = None
+        add = broker.metrics.add_gauge
+        add(
+            "quire_group_lag_records", "Records that a group has not read yet.",
+            lambda: self.samples(lambda lag: lag.records),
+        )  # fmt: skip
+        add(
+            "quire_group_lag_seconds", "Age of the oldest record that a group has not read yet.",
+            lambda: self.samples(lambda lag: lag.seconds(self.now_ms())),
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Look at all groups from time to time, if the configuration says so."""
+        if self._broker.config.lag_interval_ms:
+            self._task = background.run(self._follow(), "lags")
+
+    async def close(self) -> None:
+        """Stop looking."""
+        await background.stop(self._task)
+
+    @property
+    def latest(self) -> Sequence[GroupLag]:
+        """What the last look found, by group, topic and partition."""
+        return self._latest
+
+    def samples(self, value: Callable[[Lag], float]) -> Iterator[tuple[dict[str, str], float]]:
+        """Yield (labels, value) for metrics; the largest, if there are too many."""
+        rows = self._latest
+        limit = self._broker.config.lag_series_max
+        if len(rows) > limit:
+            rows = nlargest(limit, rows, key=lambda row: row.lag.records)
+        for row in rows:
+            labels = {
+                "group": row.group,
+                "topic": row.key.topic,
+                "partition": str(row.key.partition),
+            }
+            yield labels, value(row.lag)
+
+    def now_ms(self) -> int:
+        """Return the time that ages count to."""
+        return self._broker.services.clock.now_ms()
+
+    async def here(self, places: Iterable[Place]) -> dict[Place, Lag]:
+        """Return the lags of places in partitions that this broker leads."""
+        found: dict[Place, Lag] = {}
+        for place in places:
+            partition = self._broker.partitions.find(place.topic, place.partition)
+            if partition is not None:
+                found[place] = await self._lag(partition, place)
+        return found
+
+    async def everywhere(self, places: Sequence[Place]) -> dict[Place, Lag]:
+        """Return the lags of places whose leaders can be asked."""
+        elsewhere: dict[BrokerId, list[Place]] = {}
+        for place in places:
+            if self._broker.partitions.find(place.topic, place.partition) is None:
+                owner = self._owner(place)
+                if owner is not None and owner != self._broker.config.node_id:
+                    elsewhere.setdefault(owner, []).append(place)
+        found = await self.here(places)
+        replies = await asyncio.gather(
+            *(self._ask(owner, part) for owner, part in elsewhere.items())
+        )
+        for reply in replies:
+            found |= reply
+        return found
+
+    def _owner(self, place: Place) -> BrokerId | None:
+        cluster = self._broker.cluster
+        topic = cluster.topics.get(place.topic)
+        return None if topic is None else cluster.wanted_owner(topic, place.partition)
+
+    async def _ask(self, owner: BrokerId, places: Sequence[Place]) -> dict[Place, Lag]:
+        broker = self._broker.cluster.brokers.get(owner)
+        found: dict[Place, Lag] = {}
+        for start in range(0, len(places) if broker else 0, PLACES_MAX):
+            body = {"places": [place._asdict() for place in places[start : start + PLACES_MAX]]}
+            assert broker is not None
+            try:
+                answer = await self._neighbours.ask(broker, f"/brokers/{owner}/lags", body=body)
+            except Problem as error:
+                log.info("lags.unknown broker=%d error=%s", owner, error)
+                break
+            for row in answer["places"]:
+                place = Place(row["topic"], row["partition"], row["offset"])
+                found[place] = Lag(row["high_watermark"], row["records"], row["oldest_ms"])
+        return found
+
+    async def _lag(self, partition: Partition, place: Place) -> Lag:
+        records = lag(
+            place.offset,
+            log_start_offset=partition.log_start_offset,
+            high_watermark=partition.high_watermark,
+        )
+        oldest_ms = await self._age(partition, place) if records else None
+        return Lag(partition.high_watermark, records, oldest_ms)
+
+    async def _age(self, partition: Partition, place: Place) -> int | None:
+        """Return the timestamp of the first record from a place on, to the batch."""
+        at = Offset(max(place.offset, partition.log_start_offset))
+        key = place._replace(offset=at)
+        known = self._ages.get(key)
+        if known is not None:
+            return known
+        try:
+            fetched = await partition.read(at, 1, at_least_one=True, read_committed=False)
+        except QuireError as error:
+            log.debug("lags.unreadable partition=%s offset=%d error=%r", partition.name, at, error)
+            return None
+        if not fetched.buffers:
+            return None
+        # A batch may come in two parts: what the broker stamped, and the producer's bytes.
+        head = b"".join(bytes(memoryview(part)[:HEADER_BYTES]) for part in fetched.buffers[:2])
+        header = parse_header(head)
+        first = header.base_offset == at and not header.has_log_append_time
+        timestamp_ms = header.base_timestamp if first else header.max_timestamp
+        if timestamp_ms < 0:
+            return None
+        while len(self._ages) >= _AGES_MAX:
+            del self._ages[next(iter(self._ages))]
+        self._ages[key] = timestamp_ms
+        return timestamp_ms
+
+    async def _follow(self) -> None:
+        interval_s = self._broker.config.lag_interval_ms / 1000
+        while True:
+            try:
+                self._latest = await self._look()
+            except Exception:  # an outermost loop: numbers for people are not worth a broker
+                log.exception("lags.failed")
+            await asyncio.sleep(interval_s)
+
+    async def _look(self) -> list[GroupLag]:
+        committed: list[tuple[str, Place]] = []
+        for coordinator in self._broker.groups.coordinators():
+            if coordinator.phase is Phase.ACTIVE:
+                for group, offsets in coordinator.group_offsets():
+                    committed += [(group, Place(*key, one.offset)) for key, one in offsets]
+        found = await self.everywhere([place for _, place in committed])
+        rows = [
+            GroupLag(group, TopicPartition(place.topic, place.partition), found[place])
+            for group, place in committed
+            if place in found
+        ]
+        return sorted(rows, key=lambda row: (row.group, row.key))
+
+
+def totals(rows: Iterable[Lag], now_ms: int) -> Mapping[str, Any]:
+    """Return the sum in records and the worst in seconds; nulls if nothing is known."""
+    known = list(rows)
+    if not known:
+        return {"lag_records": None, "lag_seconds": None}
+    return {
+        "lag_records": sum(row.records for row in known),
+        "lag_seconds": max(row.seconds(now_ms) for row in known),
+    }

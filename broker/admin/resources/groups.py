@@ -1,0 +1,420 @@
+"""/groups: members, offsets and lag of consumer groups; resetting offsets; deleting groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from broker.admin.lags import PLACES_MAX, Lag, Place, totals
+from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.pages import QUERY, page
+from broker.admin.problems import wrong_field
+from broker.admin.resources.partitions import EARLIEST, LATEST, TIMESTAMP, place_of
+from broker.admin.schema import (
+    INT_MAX,
+    Schema,
+    list_of,
+    nullable,
+    number,
+    record,
+    ref,
+    text,
+    truth,
+    whole,
+)
+from broker.admin.site import Site, at_broker, at_coordinator, at_new_coordinator
+from broker.core.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from broker.core.group_types import (
+    NO_GENERATION,
+    NO_MEMBER,
+    Commit,
+    GroupDescription,
+    MemberDescription,
+    OffsetToCommit,
+)
+from broker.core.topology import TopicInfo
+from broker.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator
+from client.ids import Offset
+
+OFFSET: Final = "offset"
+_LAGS: Final = {
+    "lag_records": nullable(whole("Records not read yet; null: not known.")),
+    "lag_seconds": nullable(number("Age of the oldest record not read yet; null: not known.")),
+}
+_ROW: Final = {
+    "group": text("Its name."),
+    "state": text("Kafka's name of its state: Empty, Stable, ..."),
+    "protocol_type": text("consumer for consumers; empty: it never had members."),
+    "coordinator": whole("The broker that coordinates it."),
+}
+_PARTITION: Final = {
+    "topic": text("The topic.", minLength=1, maxLength=249),
+    "partition": whole("The partition.", 0, INT_MAX),
+}
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    "GroupRow": record(
+        "A consumer group in short; its lags are some seconds old.",
+        {**_ROW, "members": whole("Members."), **_LAGS},
+    ),
+    "GroupPage": record(
+        "Groups by name.",
+        {
+            "items": list_of(ref("GroupRow"), "What was asked for, in order."),
+            "next": nullable(text("Give it as `after` to go on; null: this was the last page.")),
+            "silent": list_of(whole("A broker."), "Brokers whose groups are missing here."),
+        },
+    ),
+    "GroupMember": record(
+        "A member.",
+        {
+            "member_id": text("Its id in the group."),
+            "instance_id": nullable(text("Its name, if it is a static member.")),
+            "client_id": text("What the client calls itself."),
+            "client_host": text("From where it is connected."),
+            "assignment": list_of(
+                record(
+                    "Partitions of a topic.",
+                    {
+                        "topic": text("The topic."),
+                        "partitions": list_of(whole("A partition."), "Which."),
+                    },
+                ),
+                "What it reads, if it is a consumer.",
+            ),
+        },
+    ),
+    "GroupOffset": record(
+        "How far a group has read a partition.",
+        {
+            "topic": text("The topic."),
+            "partition": whole("The partition."),
+            "committed_offset": whole("The next offset to read."),
+            "committed_ms": whole("When it was committed.", -1),
+            "metadata": text("What the client stored with it."),
+            "high_watermark": nullable(whole("Offset after the last confirmed record.")),
+            "member_id": nullable(text("The member that reads it.")),
+            **_LAGS,
+        },
+    ),
+    "Group": record(
+        "A consumer group.",
+        {
+            **_ROW,
+            "protocol": text("How its members divide the partitions."),
+            "members": list_of(ref("GroupMember"), "Its members."),
+            "offsets": list_of(ref("GroupOffset"), "Its committed offsets."),
+            **_LAGS,
+        },
+    ),
+    "Reset": record(
+        "Where a group should go on reading a topic.",
+        {
+            "topic": _PARTITION["topic"],
+            "partitions": list_of(_PARTITION["partition"], "Which; missing: all.", 1),
+            "to": text("The place.", enum=[EARLIEST, LATEST, TIMESTAMP, OFFSET]),
+            "timestamp_ms": whole("With to=timestamp: the first record from that time on."),
+            "offset": whole("With to=offset: that one, or the nearest there is."),
+            "dry_run": truth("Only show what would be done.", default=False),
+        },
+        optional=("partitions", "timestamp_ms", "offset", "dry_run"),
+    ),
+    "ResetOffsets": record(
+        "The offsets after a reset.",
+        {
+            "is_done": truth("False after a dry run."),
+            "offsets": list_of(
+                record(
+                    "One partition.",
+                    {
+                        **_PARTITION,
+                        "before": nullable(whole("What was committed; null: nothing.")),
+                        "after": whole("What is, or would be, committed now."),
+                    },
+                ),
+                "Partitions by number.",
+            ),
+        },
+    ),
+    "Places": record(
+        "Places to look at.",
+        {
+            "places": list_of(
+                record("A place.", {**_PARTITION, "offset": whole("The next offset to read.")}),
+                "Which.", 0, PLACES_MAX,
+            )
+        },
+    ),
+    "PlaceLags": record(
+        "How far the ends of the logs are from the places; those led elsewhere are left out.",
+        {
+            "places": list_of(
+                record(
+                    "A place.",
+                    {
+                        **_PARTITION,
+                        "offset": whole("As asked for."),
+                        "high_watermark": whole("Offset after the last confirmed record."),
+                        "records": whole("Records between the two."),
+                        "oldest_ms": nullable(whole("Timestamp of the first of them.")),
+                    },
+                ),
+                "In the order of the question.",
+            )
+        },
+    ),
+}  # fmt: skip
+
+
+# --- lists ----------------------------------------------------------------------------------
+
+
+async def list_coordinated(site: Site, ask: Ask) -> Answer:
+    """List the groups that this broker coordinates."""
+    found: list[GroupDescription] = []
+    for coordinator in site.broker.groups.coordinators():
+        try:
+            found += coordinator.descriptions()
+        except NotCoordinator:
+            continue  # whoever coordinates them now lists them
+    lags: dict[str, list[Lag]] = {}
+    for row in site.lags.latest:
+        lags.setdefault(row.group, []).append(row.lag)
+    now_ms = site.lags.now_ms()
+    answer = page(
+        sorted(found, key=lambda one: one.group_id), ask.query, lambda one: one.group_id,
+        lambda one: {
+            **_row(site, one), "members": len(one.members),
+            **totals(lags.get(one.group_id, ()), now_ms),
+        },
+    )  # fmt: skip
+    answer.body["silent"] = []
+    return answer
+
+
+async def list_groups(site: Site, ask: Ask) -> Answer:
+    """List the groups of all brokers."""
+    query = {name: str(value) for name, value in ask.query.items()}
+    others = await site.neighbours.ask_all(lambda one: f"/brokers/{one.id}/groups", query)
+    pages = [(await list_coordinated(site, ask)).body, *others.answers.values()]
+    rows = {row["group"]: row for answer in pages for row in answer["items"]}
+    merged = page(
+        [rows[name] for name in sorted(rows)], ask.query, lambda row: str(row["group"]),
+        lambda row: row,
+    )  # fmt: skip
+    if merged.body["next"] is None and any(answer["next"] for answer in pages):
+        merged.body["next"] = merged.body["items"][-1]["group"]
+    merged.body["silent"] = list(others.silent)
+    return merged
+
+
+def _row(site: Site, group: GroupDescription) -> dict[str, Any]:
+    return {
+        "group": group.group_id,
+        "state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "coordinator": site.me,
+    }
+
+
+async def find_lags(site: Site, ask: Ask) -> Answer:
+    """Say how far places are behind, for the coordinators of groups elsewhere."""
+    places = [Place(**place) for place in ask.body["places"]]
+    found = await site.lags.here(places)
+    return Answer(
+        {
+            "places": [
+                {**place._asdict(), **found[place]._asdict()} for place in places if place in found
+            ]
+        }
+    )
+
+
+# --- one group ------------------------------------------------------------------------------
+
+
+async def describe_group(site: Site, ask: Ask) -> Answer:
+    """Describe a group with its lag."""
+    name = ask.path["group"]
+    coordinator = site.broker.groups.coordinator(name)
+    group = coordinator.describe(name)
+    if group is None:
+        raise GroupIdNotFound(f"there is no group {name!r}")
+    committed = sorted(coordinator.committed(name))
+    places = {key: Place(*key, one.offset) for key, one in committed}
+    lags = await site.lags.everywhere(list(places.values()))
+    readers = _readers(group)
+    now_ms = site.lags.now_ms()
+    offsets = []
+    for key, one in committed:
+        lag = lags.get(places[key])
+        offsets.append(
+            {
+                "topic": key.topic,
+                "partition": key.partition,
+                "committed_offset": one.offset,
+                "committed_ms": one.commit_ms,
+                "metadata": one.metadata,
+                "high_watermark": lag.high_watermark if lag else None,
+                "member_id": readers.get((key.topic, key.partition)),
+                **totals([lag] if lag else [], now_ms),
+            }
+        )
+    return Answer(
+        {
+            **_row(site, group),
+            "protocol": group.protocol,
+            "members": [_member(group, one) for one in group.members],
+            "offsets": offsets,
+            **totals(lags.values(), now_ms),
+        }
+    )
+
+
+def _assigned(group: GroupDescription, member: MemberDescription) -> Mapping[str, Sequence[int]]:
+    if group.protocol_type != PROTOCOL_TYPE:
+        return {}
+    return assigned_partitions(member.assignment) or {}
+
+
+def _member(group: GroupDescription, member: MemberDescription) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "assignment": [
+            {"topic": topic, "partitions": list(partitions)}
+            for topic, partitions in sorted(_assigned(group, member).items())
+        ],
+    }
+
+
+def _readers(group: GroupDescription) -> dict[tuple[str, int], str]:
+    return {
+        (topic, partition): member.member_id
+        for member in group.members
+        for topic, partitions in _assigned(group, member).items()
+        for partition in partitions
+    }
+
+
+async def delete_group(site: Site, ask: Ask) -> Answer:
+    """Delete a group that has no members."""
+    name = ask.path["group"]
+    (outcome,) = await site.broker.groups.coordinator(name).delete_groups([name])
+    if outcome is not None:
+        raise outcome
+    return Answer(None, 204)
+
+
+# --- resetting offsets ----------------------------------------------------------------------
+
+
+async def reset_offsets(site: Site, ask: Ask) -> Answer:
+    """Commit other offsets for a group that has no members."""
+    name, body = ask.path["group"], ask.body
+    _check_place(body)
+    coordinator = site.broker.groups.coordinator(name)
+    group = coordinator.describe(name)
+    if group is not None and group.members:
+        raise NonEmptyGroup(f"group {name!r} has {len(group.members)} members")
+    topic = await site.topic(body["topic"])
+    indexes = _partitions(topic, body)
+    targets = await asyncio.gather(*(_target(site, topic, index, body) for index in indexes))
+    committed = coordinator.committed(name)
+    rows: list[dict[str, Any]] = []
+    for index, target in zip(indexes, targets, strict=True):
+        before = committed.get(topic.name, index)
+        rows.append(
+            {
+                "topic": topic.name,
+                "partition": index,
+                "before": before.offset if before else None,
+                "after": target,
+            }
+        )
+    if not body["dry_run"]:
+        outcomes = await coordinator.commit(
+            Commit(name, NO_MEMBER, None, NO_GENERATION),
+            [OffsetToCommit(topic.name, row["partition"], row["after"], -1, "") for row in rows],
+        )
+        for error in filter(None, outcomes):
+            raise error
+    return Answer({"is_done": not body["dry_run"], "offsets": rows})
+
+
+def _check_place(body: Mapping[str, Any]) -> None:
+    for field, to in (("timestamp_ms", TIMESTAMP), (OFFSET, OFFSET)):
+        if (field in body) != (body["to"] == to):
+            raise wrong_field(field, f"belongs to to={to}, and to nothing else")
+
+
+def _partitions(topic: TopicInfo, body: Mapping[str, Any]) -> list[int]:
+    asked: list[int] = sorted(dict.fromkeys(body.get("partitions", range(topic.partition_count))))
+    missing = [index for index in asked if index >= topic.partition_count]
+    if missing:
+        raise wrong_field("partitions", f"has {missing[0]}, but {topic.name!r} has no such one")
+    return asked
+
+
+async def _target(site: Site, topic: TopicInfo, index: int, body: Mapping[str, Any]) -> Offset:
+    """Return the offset to commit for one partition; its leader knows."""
+    if body["to"] == OFFSET:
+        low = await _find(site, topic, index, EARLIEST, None)
+        high = await _find(site, topic, index, LATEST, None)
+        return Offset(min(max(body[OFFSET], low), high))
+    return await _find(site, topic, index, body["to"], body.get("timestamp_ms"))
+
+
+async def _find(
+    site: Site, topic: TopicInfo, index: int, at: str, timestamp_ms: int | None
+) -> Offset:
+    partition = site.broker.partitions.find(topic.name, index)
+    if partition is not None:
+        partition.check_leading()
+        return (await place_of(partition, at, timestamp_ms))[0]
+    leader = site.leader_of(topic, index)
+    if leader.id == site.me:
+        site.broker.partitions.leader(topic.name, index)  # says why not
+    query = {"at": at}
+    if timestamp_ms is not None:
+        query["timestamp_ms"] = str(timestamp_ms)
+    path = f"/topics/{topic.name}/partitions/{index}/offset"
+    return Offset((await site.neighbours.ask(leader, path, query))["offset"])
+
+
+OPERATIONS: Final = (
+    Operation(
+        name="list_groups", method="GET", path="/groups", summary="List the consumer groups.",
+        handle=list_groups, query=QUERY, gives={JSON: ref("GroupPage")},
+    ),
+    Operation(
+        name="describe_group", method="GET", path="/groups/{group}",
+        summary="Describe a group: members, offsets, lag.", handle=describe_group,
+        where=at_coordinator, gives={JSON: ref("Group")}, problems=(404,),
+    ),
+    Operation(
+        name="delete_group", method="DELETE", path="/groups/{group}",
+        summary="Delete a group that has no members, with its offsets.",
+        handle=delete_group, where=at_coordinator, status=(204,), gives={}, problems=(404, 409),
+    ),
+    Operation(
+        name="reset_offsets", method="PUT", path="/groups/{group}/offsets",
+        summary="Let a group without members go on reading a topic somewhere else. A group that is"
+        " not there yet is made.",
+        handle=reset_offsets, where=at_new_coordinator, takes={JSON: ref("Reset")},
+        gives={JSON: ref("ResetOffsets")}, problems=(404, 409),
+    ),
+    Operation(
+        name="list_coordinated_groups", method="GET", path="/brokers/{broker_id}/groups",
+        summary="List the groups that a broker coordinates.", handle=list_coordinated,
+        where=at_broker, query=QUERY, gives={JSON: ref("GroupPage")}, problems=(404,),
+    ),
+    Operation(
+        name="find_lags", method="POST", path="/brokers/{broker_id}/lags",
+        summary="Say how far places are from the ends of the partitions that a broker leads.",
+        handle=find_lags, where=at_broker, takes={JSON: ref("Places")},
+        gives={JSON: ref("PlaceLags")}, problems=(404,),
+    ),
+)  # fmt: skip

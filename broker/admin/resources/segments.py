@@ -1,0 +1,180 @@
+"""/topics/{topic}/partitions/{partition}/segments: the chain of ledgers below a partition.
+
+Any broker reads it from the metadata store, so it is there when no leader is; only how far the
+ledger that is being written has got is asked of the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.pages import QUERY, number_after
+from broker.admin.resources import partitions
+from broker.admin.schema import Schema, list_of, nullable, page_of, record, ref, text, truth, whole
+from broker.admin.site import Site
+from broker.core.segments import Segment, SegmentList, decode_segments
+from broker.core.topology import TopicInfo
+from client.errors import NoNode, NoSuchLedger
+from client.ids import LedgerId
+from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.metadata import paths
+
+_OLDEST: Final = "oldest"
+_NEWEST: Final = "newest"
+
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    "Fragment": record(
+        "A run of entries on the same bookies.",
+        {
+            "first_entry": whole("Its first entry."),
+            "last_entry": nullable(whole("Its last entry; null: it is being written.", -1)),
+            "bookies": list_of(
+                text("A bookie."), "The ensemble; entry i goes to the write quorum from i on."
+            ),
+        },
+    ),
+    "Segment": record(
+        "A ledger as an offset range of a partition. What is not known yet is null.",
+        {
+            "ledger_id": whole("The ledger."),
+            "state": text(
+                "State of the ledger.", enum=["open", "in_recovery", "closed", "missing"]
+            ),
+            "is_sealed": truth("Whether the end of the segment is settled."),
+            "base_offset": nullable(whole("Offset of its first record.")),
+            "last_offset": nullable(whole("Offset of its last record; below base: none.", -1)),
+            "bytes": nullable(whole("Size of its records, counted once.")),
+            "leader_epoch": whole("Under which leader it was begun."),
+            "created_ms": whole("When it was begun."),
+            "max_timestamp_ms": nullable(whole("Newest timestamp of a record.", -1)),
+            "ensemble_size": whole("Bookies that it is striped over."),
+            "write_quorum": whole("Copies of each entry."),
+            "ack_quorum": whole("Synced copies before an acknowledgement."),
+            "last_entry": nullable(whole("Last entry of a closed ledger.", -1)),
+            "fragments": list_of(ref("Fragment"), "Where its entries are."),
+        },
+    ),
+    "SegmentPage": page_of(ref("Segment"), "Segments by age."),
+}
+
+
+async def list_segments(site: Site, ask: Ask) -> Answer:
+    """List the segments of a partition."""
+    topic, index = await site.partition(ask)
+    listed = await _segment_list(site, topic, index)
+    newest_first = ask.query["order"] == _NEWEST
+    chosen = _page(listed.segments, ask.query, newest_first=newest_first)
+    metadata = await asyncio.gather(*(_metadata(site, item.ledger_id) for item in chosen))
+    live: Mapping[str, Any] | None = None
+    if any(item.facts is None for item in chosen):
+        live = await partitions.describe(site, topic, index)
+    rows = [
+        _shown(segment, ledger, _active(listed, segment, live))
+        for segment, ledger in zip(chosen, metadata, strict=True)
+    ]
+    ends_with = listed.segments[0 if newest_first else -1 :][:1]
+    more = bool(chosen) and (chosen[-1],) != ends_with
+    return Answer({"items": rows, "next": str(chosen[-1].ledger_id) if more else None})
+
+
+async def _segment_list(site: Site, topic: TopicInfo, index: int) -> SegmentList:
+    try:
+        node = await site.broker.store.get(paths.partition(topic.id_text, index))
+    except NoNode:
+        return SegmentList()
+    return decode_segments(node.data)
+
+
+def _page(
+    segments: Sequence[Segment], query: Mapping[str, Any], *, newest_first: bool
+) -> list[Segment]:
+    """Return the segments after the one with the ledger id `after`, in the order asked for.
+
+    Segments go at the old end only. So if that ledger is not listed any more, every older one
+    is gone too, and the rest begins with the oldest.
+    """
+    after = number_after(query)
+    ids = [segment.ledger_id for segment in segments]
+    ordered = list(reversed(segments)) if newest_first else list(segments)
+    if after >= 0:
+        if after in ids:
+            at = [segment.ledger_id for segment in ordered].index(LedgerId(after))
+            ordered = ordered[at + 1 :]
+        elif newest_first:
+            ordered = []
+    return ordered[: query["limit"]]
+
+
+async def _metadata(site: Site, ledger_id: LedgerId) -> LedgerMetadata | None:
+    try:
+        return await site.broker.ledgers.describe(ledger_id)
+    except NoSuchLedger:
+        return None
+
+
+def _active(
+    listed: SegmentList, segment: Segment, live: Mapping[str, Any] | None
+) -> Mapping[str, int] | None:
+    """Return how far the segment being written has got, if its leader said so."""
+    is_last = segment is listed.segments[-1]
+    if not is_last or live is None or live["high_watermark"] is None:
+        return None
+    sealed = sum(item.facts.size_bytes for item in listed.segments if item.facts is not None)
+    return {
+        "last_offset": live["high_watermark"] - 1,
+        "bytes": max(0, live["bytes"] - sealed),
+    }
+
+
+def _shown(
+    segment: Segment, ledger: LedgerMetadata | None, active: Mapping[str, int] | None
+) -> dict[str, Any]:
+    facts = segment.facts
+    if facts is not None:
+        last_offset, size, newest = facts.last_offset, facts.size_bytes, facts.max_timestamp_ms
+    return {
+        "ledger_id": segment.ledger_id,
+        "state": "missing" if ledger is None else ledger.state.name.lower(),
+        "is_sealed": facts is not None,
+        "base_offset": segment.base_offset,
+        "last_offset": last_offset if facts else active and active["last_offset"],
+        "bytes": size if facts else active and active["bytes"],
+        "leader_epoch": segment.leader_epoch,
+        "created_ms": segment.created_ms,
+        "max_timestamp_ms": newest if facts else None,
+        "ensemble_size": ledger.ensemble_size if ledger else 0,
+        "write_quorum": ledger.write_quorum if ledger else 0,
+        "ack_quorum": ledger.ack_quorum if ledger else 0,
+        "last_entry": ledger.last_entry if ledger and ledger.is_closed else None,
+        "fragments": _fragments(ledger) if ledger else [],
+    }
+
+
+def _fragments(ledger: LedgerMetadata) -> list[dict[str, Any]]:
+    ends: list[int | None] = [fragment.first_entry - 1 for fragment in ledger.fragments[1:]]
+    ends.append(ledger.last_entry if ledger.is_closed else None)
+    return [
+        {
+            "first_entry": fragment.first_entry,
+            "last_entry": end,
+            "bookies": list(fragment.ensemble),
+        }
+        for fragment, end in zip(ledger.fragments, ends, strict=True)
+    ]
+
+
+OPERATIONS: Final = (
+    Operation(
+        name="list_segments", method="GET",
+        path="/topics/{topic}/partitions/{partition}/segments",
+        summary="List the ledgers of a partition: state, offsets, size, and on which bookies.",
+        handle=list_segments, gives={JSON: ref("SegmentPage")}, problems=(404,),
+        query={
+            **QUERY,
+            "order": text("Which comes first.", enum=[_OLDEST, _NEWEST], default=_OLDEST),
+        },
+    ),
+)  # fmt: skip
