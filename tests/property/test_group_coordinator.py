@@ -336,13 +336,13 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
             for record in append.records:
                 self.is_durable(record)
         self.held.clear()
-        self.perform(self.shard.unload(NotCoordinator()))
+        old, self.shard = self.shard, GroupShard(CONFIG, self.new_member_id)
+        self.perform(old.unload(NotCoordinator()))  # what was given up needs no invariants
         assert not self.held
         assert not self.commits
         assert not self.deletes
         # A generation that was joined and not stored is forgotten, and its number used again.
         self.generations.clear()
-        self.shard = GroupShard(CONFIG, self.new_member_id)
         for record in self.log:
             self.shard.replay(record)
         self.perform(self.shard.loaded(self.now))
