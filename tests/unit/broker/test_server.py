@@ -372,9 +372,11 @@ class TestDispatch:
         await client.close()
 
     async def test_closing_cancels_what_runs(self, cloud: FakeCloud) -> None:
+        begun = asyncio.Event()
         ended: list[bool] = []
 
         async def handle(services: Services, call: Call, request: Any) -> Any:
+            begun.set()
             try:
                 await asyncio.sleep(3600)
             finally:
@@ -382,7 +384,7 @@ class TestDispatch:
 
         client = await self.serve(cloud, ApiKey.HEARTBEAT, handle)
         client.send(ApiKey.HEARTBEAT, 4)
-        await breathe()
+        await begun.wait()
         await cloud.brokers[1].server.close()
         assert ended == [True]
 
