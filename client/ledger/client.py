@@ -123,6 +123,11 @@ class LedgerClient:
         self._bookies.close()
 
     @property
+    def context(self) -> LedgerContext:
+        """What the parts of this client share, for others that work on ledgers themselves."""
+        return self._context
+
+    @property
     def writable_bookies(self) -> tuple[BookieId, ...]:
         """Bookies that take new entries, as far as this client knows."""
         return self._bookies.writable
@@ -210,7 +215,7 @@ class LedgerClient:
         Raises NoSuchLedger, UnauthorizedAccess, RecoveryInconclusive (try again later).
         """
         current = await self._nodes.read(ledger_id)
-        codec, key = _unlock(ledger_id, current.metadata, password)
+        codec, key = unlock(ledger_id, current.metadata, password)
         while not current.metadata.is_closed:
             current = await self._nodes.update(ledger_id, current, mark_in_recovery)
             if current.metadata.is_closed:
@@ -274,12 +279,12 @@ class LedgerClient:
     def _reader(
         self, ledger_id: LedgerId, current: VersionedMetadata, password: bytes | None
     ) -> LedgerReader:
-        codec, _ = _unlock(ledger_id, current.metadata, password)
+        codec, _ = unlock(ledger_id, current.metadata, password)
         view = TailView(ledger_id, current, codec, self._context)
         return LedgerReader(ledger_id, view, codec, self._context)
 
 
-def _unlock(
+def unlock(
     ledger_id: LedgerId, metadata: LedgerMetadata, password: bytes | None
 ) -> tuple[EntryCodec, bytes]:
     """Return codec and master key of a ledger. Raises UnauthorizedAccess for a wrong password.

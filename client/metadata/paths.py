@@ -5,6 +5,7 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
 
     /ledgers/LAYOUT, INSTANCEID, available/…, cookies/…, idgen/…, 00/0000/L0000 …
     /ledgers/underreplication/ledgers/…          ledgers that lack copies
+    /ledgers/underreplication/locks/…            who repairs them; and other nodes of auto recovery
     /quire/cluster_id                            text, made once
     /quire/brokers/<id>                          ephemeral, JSON BrokerInfo
     /quire/topics/<name>                         JSON TopicInfo (topic id, partitions, configs)
@@ -123,6 +124,46 @@ def under_replicated_ledger(ledger_id: LedgerId, root: str = LEDGERS_ROOT) -> st
     digits = f"{ledger_id:016x}"
     parts = "/".join(digits[at : at + 4] for at in range(0, 16, 4))
     return f"{under_replicated_ledgers(root)}/{parts}/urL{ledger_id:010d}"
+
+
+def under_replication_layout(root: str = LEDGERS_ROOT) -> str:
+    """Kind and version of the under-replication tree."""
+    return f"{under_replication(root)}/LAYOUT"
+
+
+def replication_locks(root: str = LEDGERS_ROOT) -> str:
+    """Directory of the locks of ledgers that somebody repairs."""
+    return f"{under_replication(root)}/locks"
+
+
+def replication_lock(ledger_id: LedgerId, root: str = LEDGERS_ROOT) -> str:
+    """Ephemeral of whoever repairs a ledger."""
+    return f"{replication_locks(root)}/urL{ledger_id:010d}"
+
+
+def replication_disabled(root: str = LEDGERS_ROOT) -> str:
+    """Node whose existence stops all auto recovery."""
+    return f"{under_replication(root)}/disable"
+
+
+def lost_bookie_delay(root: str = LEDGERS_ROOT) -> str:
+    """Seconds that one lost bookie may take to return; writing it triggers an audit."""
+    return f"{under_replication(root)}/lostBookieRecoveryDelay"
+
+
+def all_ledgers_checked(root: str = LEDGERS_ROOT) -> str:
+    """When the auditor last checked all ledgers."""
+    return f"{under_replication(root)}/checkallledgersctime"
+
+
+def auditor_election(root: str = LEDGERS_ROOT) -> str:
+    """Directory of the candidates for auditor; its data names the one elected."""
+    return f"{under_replication(root)}/auditorelection"
+
+
+def auditor_vote_prefix(root: str = LEDGERS_ROOT) -> str:
+    """Prefix of the ephemeral sequential nodes of the candidates."""
+    return f"{auditor_election(root)}/V_"
 
 
 def ledger_id_prefix(root: str = LEDGERS_ROOT) -> str:

@@ -13,6 +13,7 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from bookie.core.availability import encode_availability
 from client.errors import BookieTimeout, BookieUnavailable, LedgerError
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookie_link import OnAnswer, error_of
@@ -21,6 +22,8 @@ from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
     AddResponse,
+    ListEntriesRequest,
+    ListEntriesResponse,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
@@ -197,6 +200,8 @@ class FakeBookie:
                 response = self._read_lac(ledger_id)
             case WriteLacRequest():
                 response = self._write_lac(request)
+            case ListEntriesRequest(ledger_id):
+                response = self._list(ledger_id)
             case _:
                 raise AssertionError(f"unexpected {request}")
         status: Status = response.status  # type: ignore[union-attr]
@@ -239,6 +244,12 @@ class FakeBookie:
         last = ledger.entries[max(ledger.entries)] if ledger.entries else None
         status = Status.NO_ENTRY if last is ledger.lac_packet is None else Status.OK
         return ReadLacResponse(status, ledger_id, ledger.lac_packet, last)
+
+    def _list(self, ledger_id: LedgerId) -> ListEntriesResponse:
+        if ledger_id not in self.ledgers:
+            return ListEntriesResponse(Status.NO_LEDGER, ledger_id)
+        availability = encode_availability(self.entry_ids(ledger_id))
+        return ListEntriesResponse(Status.OK, ledger_id, availability)
 
     def _write_lac(self, request: WriteLacRequest) -> WriteLacResponse:
         ledger = self.ledgers.setdefault(request.ledger_id, StoredLedger())

@@ -6,6 +6,8 @@ every transition returns a new one, to be written by compare-and-set:
     OPEN ──────────────► IN_RECOVERY           somebody recovers the ledger
     OPEN, IN_RECOVERY ─► CLOSED(last, length)  final
     OPEN, IN_RECOVERY ─► same state            new ensemble from a first entry onwards
+    any state ─► same state                    other members of a settled fragment, once they
+                                               have copies of its entries
 
 A new ensemble whose first entry equals that of the last fragment replaces it (nothing was
 confirmed in the old one), otherwise it is appended; it never starts below the last fragment,
@@ -125,6 +127,22 @@ class LedgerMetadata:
     def with_fragments(self, fragments: tuple[Fragment, ...]) -> LedgerMetadata:
         """Return the metadata with the fragments a recovery built in memory."""
         self._require_unclosed("change the fragments of")
+        return replace(self, fragments=fragments, c_token=0)
+
+    def with_members(self, first_entry: EntryId, ensemble: Sequence[BookieId]) -> LedgerMetadata:
+        """Return the metadata with other members of the settled fragment at `first_entry`.
+
+        Raises LocalProtocolError when the ledger's writer may still add to that fragment, or
+        when the ensemble does not hold E distinct bookies.
+        """
+        if not self.is_closed and first_entry == self.last_fragment.first_entry:
+            raise LocalProtocolError("the last fragment of an open ledger belongs to its writer")
+        if len(set(ensemble)) != self.ensemble_size or len(ensemble) != self.ensemble_size:
+            raise LocalProtocolError(f"need {self.ensemble_size} distinct bookies: {ensemble}")
+        fragments = tuple(
+            Fragment(first_entry, tuple(ensemble)) if known.first_entry == first_entry else known
+            for known in self.fragments
+        )
         return replace(self, fragments=fragments, c_token=0)
 
     def _require_unclosed(self, intent: str) -> None:

@@ -1,0 +1,1 @@
+"""Self-healing: an elected auditor finds ledgers that lack copies, workers make the copies."""

@@ -1,0 +1,169 @@
+"""Repairing one ledger: copy what is missing, then say so in its metadata.
+
+This file is the only home of the order of a repair. Copies come first, the metadata that names
+their holders second: a repair that is cut short has changed nothing that anybody relies on.
+Entries travel as they were stored, last add confirmed included, which stays true for ever; they
+are recovery adds, which fenced bookies take (issues 3783, 4163). An entry that nobody can serve
+fails its fragment, never the others, and is never skipped.
+
+Sources: Apache BookKeeper `ReplicationWorker`, `LedgerFragmentReplicator`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from client.errors import LedgerError, NoSuchLedger, NotEnoughBookies
+from client.ids import BookieId, EntryId, LedgerId
+from client.ledger.autorecovery.inspection import Inspection, ask
+from client.ledger.client import LedgerClient, unlock
+from client.ledger.core.ledger_metadata import VersionedMetadata
+from client.ledger.core.repair import (
+    Loss,
+    Mending,
+    still_in_use,
+    with_replacements,
+    writer_left,
+)
+from client.ledger.range_read import RangeRead
+from client.wire.bookkeeper.entry import Entry, EntryCodec
+from client.wire.bookkeeper.messages import AddRequest
+
+log = logging.getLogger(__name__)
+
+
+class Mender:
+    """Repairs ledgers, one at a time."""
+
+    def __init__(self, client: LedgerClient, *, batch_entries: int) -> None:
+        self._client = client
+        self._context = client.context
+        self._batch_entries = batch_entries
+
+    async def mend(self, ledger_id: LedgerId, marked: Sequence[BookieId] = ()) -> Mending:
+        """Repair what can be repaired without stopping a writer; say what is left.
+
+        `marked`: whose copies somebody said are missing. A ledger that is gone is WHOLE. Raises
+        MetadataError, MetadataCorrupt.
+        """
+        try:
+            await self._mend_once(ledger_id)
+            return await self._judge(ledger_id, marked)
+        except NoSuchLedger:
+            return Mending.WHOLE
+
+    async def close(self, ledger_id: LedgerId) -> None:
+        """Recover a ledger whose writer left, which fences it. Raises LedgerError."""
+        log.info("autorecovery.closing ledger=%d", ledger_id)
+        await self._client.recover(ledger_id, password=None)
+
+    async def _mend_once(self, ledger_id: LedgerId) -> None:
+        current = await self._context.nodes.read(ledger_id)
+        codec, key = unlock(ledger_id, current.metadata, None)
+        found = await Inspection(self._context.bookies, codec, current.metadata).run()
+        for loss in found.losses:
+            try:
+                await self._mend_extent(current, codec, key, loss)
+            except NoSuchLedger:
+                raise
+            except LedgerError as error:
+                log.warning(
+                    "autorecovery.fragment_failed ledger=%d first_entry=%d error=%r",
+                    ledger_id,
+                    loss.extent.first,
+                    error,
+                )
+
+    async def _judge(self, ledger_id: LedgerId, marked: Sequence[BookieId]) -> Mending:
+        """Look again: only what is there now counts."""
+        metadata = (await self._context.nodes.read(ledger_id)).metadata
+        codec, _ = unlock(ledger_id, metadata, None)
+        bookies = self._context.bookies
+        found = await Inspection(bookies, codec, metadata).run()
+        if writer_left(metadata, [*bookies.writable, *bookies.readonly]):
+            return Mending.WRITER_LEFT
+        if found.losses or found.unclear:
+            return Mending.LACKING
+        return Mending.IN_USE if still_in_use(metadata, marked) else Mending.WHOLE
+
+    async def _mend_extent(
+        self, current: VersionedMetadata, codec: EntryCodec, key: bytes, loss: Loss
+    ) -> None:
+        extent, metadata = loss.extent, current.metadata
+        chosen: Mapping[int, BookieId] = {}
+        if loss.gone:
+            chosen = self._context.choice.replacements(
+                extent.ensemble,
+                loss.gone,
+                metadata.write_quorum,
+                [extent.ensemble[member] for member in loss.gone],
+            )
+        targets: dict[EntryId, list[BookieId]] = {
+            entry_id: [extent.ensemble[member] for member in members]
+            for entry_id, members in loss.holes.items()
+        }
+        for entry_id in extent.entries_of(tuple(chosen), metadata.schedule):
+            members = metadata.schedule.write_set(entry_id)
+            wanted = [chosen[member] for member in members if member in chosen]
+            targets.setdefault(entry_id, []).extend(wanted)
+        await self._copy_all(current, codec, key, targets)
+        log.info(
+            "autorecovery.copied ledger=%d first_entry=%d entries=%d replaced=%d",
+            codec.ledger_id,
+            extent.first,
+            len(targets),
+            len(chosen),
+        )
+        if chosen:
+            await self._context.nodes.update(
+                codec.ledger_id, current, lambda known: with_replacements(known, extent, chosen)
+            )
+        if len(chosen) < len(loss.gone):
+            raise NotEnoughBookies(f"nobody is left to replace {len(loss.gone)} members")
+
+    async def _copy_all(
+        self,
+        current: VersionedMetadata,
+        codec: EntryCodec,
+        key: bytes,
+        targets: Mapping[EntryId, Sequence[BookieId]],
+    ) -> None:
+        wanted = sorted(targets)
+        for at in range(0, len(wanted), self._batch_entries):
+            batch = wanted[at : at + self._batch_entries]
+            await asyncio.gather(
+                *(
+                    self._copy(current, codec, key, entry_id, targets[entry_id])
+                    for entry_id in batch
+                )
+            )
+
+    async def _copy(
+        self,
+        current: VersionedMetadata,
+        codec: EntryCodec,
+        key: bytes,
+        entry_id: EntryId,
+        targets: Sequence[BookieId],
+    ) -> None:
+        """Copy one entry from whoever has it. Raises LedgerError."""
+        read = RangeRead(entry_id, entry_id, current.metadata, codec, self._context)
+        (entry,) = await read.run()
+        await asyncio.gather(*(self._add(codec, key, entry, bookie) for bookie in targets))
+
+    async def _add(self, codec: EntryCodec, key: bytes, entry: Entry, bookie: BookieId) -> None:
+        first, *rest = codec.seal(entry.entry_id, entry.lac, entry.length, [entry.payload])
+        request = AddRequest(
+            codec.ledger_id,
+            entry.entry_id,
+            key,
+            first,
+            recovery=True,
+            high_priority=True,
+            entry_rest=tuple(rest),
+        )
+        answer = await ask(self._context.bookies, bookie, request, len(entry.payload))
+        if isinstance(answer, LedgerError):
+            raise answer

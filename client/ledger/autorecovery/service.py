@@ -1,0 +1,97 @@
+"""A node of auto recovery: a worker always, the auditor while elected.
+
+This file is the only home of putting the two together. It needs nothing but the metadata store
+and the ledger protocol, so it runs inside a bookie or alone, beside Apache BookKeeper's own.
+
+Source: Apache BookKeeper `AutoRecoveryMain`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from client.errors import LedgerError, MetadataError
+from client.ids import BookieId, Clock, Rng
+from client.ledger.autorecovery.auditor import Auditor
+from client.ledger.autorecovery.config import AutoRecoveryConfig
+from client.ledger.autorecovery.election import Election
+from client.ledger.autorecovery.mending import Mender
+from client.ledger.autorecovery.tree import ReplicationTree
+from client.ledger.autorecovery.worker import Worker
+from client.ledger.client import LedgerClient
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+
+class AutoRecovery:
+    """One node. `start` once, `stop` once; client and store stay open."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        client: LedgerClient,
+        *,
+        me: BookieId,
+        clock: Clock,
+        rng: Rng,
+        config: AutoRecoveryConfig | None = None,
+        root: str = paths.LEDGERS_ROOT,
+    ) -> None:
+        """`me`: the name that votes and locks carry. `client` must be started."""
+        self._store = store
+        self._client = client
+        self._clock = clock
+        self._root = root
+        self._config = config or AutoRecoveryConfig()
+        self.tree = ReplicationTree(store, me, root)
+        self._election = Election(store, me, root)
+        mender = Mender(client, batch_entries=self._config.batch_entries)
+        self._worker = Worker(store, self.tree, mender, self._config, rng, root)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin. Raises MetadataError, MetadataCorrupt."""
+        await self.tree.prepare()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._audit()), loop.create_task(self._worker.run())]
+
+    async def stop(self) -> None:
+        """End at once: what was begun is left for others to do again."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(MetadataError):
+            await self._election.resign()
+
+    async def failed(self) -> None:
+        """Return only by raising: what ended a part of it that should never end."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def _audit(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await self._election.won()
+                auditor = Auditor(
+                    self._store, self.tree, self._client, self._config, self._clock, self._root
+                )
+                working: asyncio.Future[None] = loop.create_task(auditor.run())
+                losing: asyncio.Future[None] = loop.create_task(self._election.lost())
+                try:
+                    ends = [working, losing]
+                    done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    for end in done:
+                        end.result()
+                finally:
+                    working.cancel()
+                    losing.cancel()
+                    await asyncio.gather(working, losing, return_exceptions=True)
+            except (MetadataError, LedgerError) as error:
+                log.warning("auditor.interrupted error=%r", error)
+                await asyncio.sleep(self._config.poll_ms / 1000)
