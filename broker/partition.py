@@ -134,8 +134,7 @@ class Partition:
         wanted = Schedule(topic.ensemble_size, topic.write_quorum, topic.ack_quorum)
         next_one = fitting(wanted, bookie_count, striping=False, write_quorum_min=topic.ack_quorum)
         return self.is_open and (
-            next_one.write_quorum > have.write_quorum
-            or next_one.ensemble_size > have.ensemble_size
+            next_one.write_quorum > have.write_quorum or next_one.ensemble_size > have.ensemble_size
         )
 
     def configure(self, topic: TopicInfo) -> None:

@@ -17,7 +17,7 @@ from broker.full_strength import FullStrength
 from broker.partition import Partition
 from client.ids import LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
-from tests.fakes.brokers import Broker, ClientBackend, World, batch, done, read_all
+from tests.fakes.brokers import Broker, ClientBackend, World, batch, done, read_all, until
 from tests.fakes.virtual_time import run
 
 Scenario = Callable[[World, TopicInfo], Awaitable[None]]
@@ -98,8 +98,7 @@ def test_back_to_full_strength_when_a_bookie_joins() -> None:
         await append(partition, "a")
         shrunk = ledger_of(world, topic)
         give_back(world, "b4:1")
-        while ledger_of(world, topic) == shrunk or partition.is_under_replicated:
-            await asyncio.sleep(0.1)
+        await until(lambda: ledger_of(world, topic) != shrunk and not partition.is_under_replicated)
         await append(partition, "b")
         full = await metadata_of(broker, ledger_of(world, topic))
         assert (full.ensemble_size, full.write_quorum, full.ack_quorum) == (3, 3, 2)
@@ -124,8 +123,7 @@ def test_a_full_ledger_with_a_suspended_member_is_not_rolled() -> None:
         await append(partition, "a", "b")
         assert partition.is_under_replicated
         give_back(world, "b4:1")
-        while partition.is_under_replicated:
-            await asyncio.sleep(0.1)
+        await until(lambda: not partition.is_under_replicated)
         await append(partition, "c")
         await asyncio.sleep(120)
         (only,) = world.segments(topic).segments
