@@ -36,7 +36,7 @@ class ProducerProcess:
         bootstrap_servers: str,
         topic: str,
         folder: Path,
-        per_s: float = 1e9,
+        per_s: float = 5_000,
     ) -> None:
         self.name = name
         self._notes_path = folder / f"{name}.notes"
