@@ -49,6 +49,9 @@ class LedgerClients:
             metadata_retry_delay_ms=20,
             recovery_window_entries=world.options.recovery_window,
             read_window_entries=world.options.in_flight,
+            quarantine_interval_ms=500,
+            quarantine_ms=1000,
+            **world.options.client,
         )
 
     def assign(self, host: Host, role: str) -> None:

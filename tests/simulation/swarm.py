@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from tests.simulation.net import NetOptions
 from tests.simulation.store import StoreOptions
@@ -97,6 +98,8 @@ class LedgerSwarm:
     faults: dict[str, int] = field(default_factory=dict)
     """Weight of each class that exists in this schedule."""
     request_timeout_s: float
+    client: dict[str, Any] = field(default_factory=dict)
+    """Settings of the ledger clients that differ from their defaults."""
     net: NetOptions
     disk: DiskOptions
     bookie: BookieOptions
@@ -148,6 +151,7 @@ def draw(seed: int) -> LedgerSwarm:
         ambush_p=0.0 if calm else rng.choice((0.0, 0.0, 0.003, 0.03)),
         faults=_draw_faults(rng),
         request_timeout_s=rng.choice((0.1, 0.5, 2.0)),
+        client=_draw_client(rng),
         net=NetOptions(
             latency_s=rng.choice((0.0002, 0.001, 0.005)),
             jitter_s=rng.choice((0.0001, 0.001)),
@@ -181,7 +185,7 @@ def draw(seed: int) -> LedgerSwarm:
             lose_request_p=rng.choice((0.0, 0.0, 0.02)),
             lose_reply_p=rng.choice((0.0, 0.0, 0.05)),
         ),
-        step_cost_s=rng.choice((0.0, 0.0, 0.00001, 0.0001)),
+        step_cost_s=rng.choice((0.000005, 0.00002, 0.0001)),
         hostile=rng.random() < 0.1,
     )
 
@@ -191,3 +195,23 @@ def _draw_faults(rng: random.Random) -> dict[str, int]:
     if chosen:
         chosen.setdefault("heal", 3)
     return chosen
+
+
+def _draw_client(rng: random.Random) -> dict[str, Any]:
+    choices: dict[str, tuple[Any, ...]] = {
+        "wire_version": ("both", "both", "v2", "v3"),
+        "delay_ensemble_change": (False, False, True),
+        "add_quorum_timeout_ms": (0, 0, 300, 3000),
+        "ensemble_changes_max": (0, 0, 3),
+        "explicit_lac_interval_ms": (0, 0, 5, 50),
+        "failed_bookie_pause_ms": (0, 100, 2000),
+        "bookie_in_flight_bytes_max": (400_000, 1 << 27, 1 << 27),
+        "bookie_in_flight_requests_max": (200, 50_000, 50_000),
+        "quarantine_errors_max": (0, 0, 1),
+        "opportunistic_striping": (False, False, True),
+        "speculative_read_ms": (0, 5, 1000),
+    }
+    drawn = {name: rng.choice(values) for name, values in choices.items()}
+    if drawn["wire_version"] == "v2":
+        drawn["explicit_lac_interval_ms"] = 0
+    return drawn

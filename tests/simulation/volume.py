@@ -69,8 +69,9 @@ class SimFile:
         done, self.dirty = self.dirty[:count], self.dirty[count:]
         for write in done:
             _apply(self.durable, write)
-        if done:
-            self.newest_sync_at = min(write.offset for write in done)
+        self.newest_sync_at = min(
+            (write.offset for write in done if write.data), default=self.newest_sync_at
+        )
         if done and self.volume.on_durable is not None:
             self.volume.on_durable(self, done)
 

@@ -179,6 +179,8 @@ class BookieTap:
             skip = 12 if opcode == BATCH_READ else 0
             body = frame[_ANSWER.size + skip :]
             self._listener.read_answered(self._bookie, pending, code, body)
+            if pending.fence:
+                self._listener.fence_heard(self._bookie, pending, code)
 
     def _answer_v3(self, frame: bytes) -> None:
         response = protobuf.Response.FromString(frame)
