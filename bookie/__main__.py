@@ -27,6 +27,8 @@ from bookie.errors import StorageError
 from bookie.index import Index, LevelIndex
 from client.config import load_program
 from client.errors import ConfigError, MetadataError
+from client.ids import BookieId
+from client.ledger.autorecovery.service import running
 from client.metadata.zookeeper import ZooKeeperStore
 
 logger = logging.getLogger("bookie")
@@ -89,6 +91,7 @@ async def _run(config: BookieConfig) -> int:
         rng=random.SystemRandom(),
         loop=loop,
     )
+    healing: asyncio.Task[None] | None = None
     stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
     starting: asyncio.Future[Any] = loop.create_task(_start(store, bookie))
     try:
@@ -97,6 +100,8 @@ async def _run(config: BookieConfig) -> int:
         if starting.done():
             starting.result()
             logger.info("bookie.serving id=%s port=%d", bookie.bookie_id, bookie.port)
+            if config.auto_recovery:
+                healing = loop.create_task(_heal(config, store, bookie.bookie_id))
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         starting.cancel()
         if bookie.failed.done():
@@ -104,12 +109,34 @@ async def _run(config: BookieConfig) -> int:
             logger.error("bookie.failed %s", bookie.failed.exception())
             logging.shutdown()
             os._exit(1)
+        if healing is not None:
+            healing.cancel()
+            await asyncio.wait([healing])
         await bookie.stop()
     finally:
         stopping.cancel()
         await store.close()
     logger.info("bookie.stopped id=%s", bookie.bookie_id)
     return 0
+
+
+async def _heal(config: BookieConfig, store: ZooKeeperStore, me: BookieId) -> None:
+    """Repair the cluster's ledgers beside serving; whatever ends that, the bookie goes on."""
+    clock, rng = _WallClock(), random.SystemRandom()
+    while True:
+        try:
+            async with running(
+                store,
+                me=me,
+                clock=clock,
+                rng=rng,
+                config=config.recovery,
+                root=config.ledgers_root,
+            ) as node:
+                await node.failed()
+        except Exception:
+            logger.exception("autorecovery.failed")
+        await asyncio.sleep(config.recovery.retry_max_ms / 1000)
 
 
 async def _start(store: ZooKeeperStore, bookie: Bookie) -> None:

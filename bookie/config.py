@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bookie.core.log_format import BODY_BYTES_MAX, FILE_BYTES_MAX
 from client.config import check_ranges, required, setting
 from client.errors import ConfigError
+from client.ledger.autorecovery.config import AutoRecoveryConfig
 from client.metadata.paths import LEDGERS_ROOT
 
 _KIB = 1024
@@ -47,6 +48,13 @@ class BookieConfig:
         " for dead.",
         at_least=1000,
     )
+
+    auto_recovery: bool = setting(
+        False,
+        "Also copy what the cluster's ledgers lack. Without it on any node nobody makes up for"
+        " lost bookies, unless auto recovery runs alone somewhere.",
+    )
+    recovery: AutoRecoveryConfig = field(default_factory=AutoRecoveryConfig)
 
     frame_bytes_max: int = setting(
         5 * _MIB,

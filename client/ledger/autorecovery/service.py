@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from client.errors import LedgerError, MetadataError
 from client.ids import BookieId, Clock, Rng
@@ -21,6 +23,7 @@ from client.ledger.autorecovery.mending import Mender
 from client.ledger.autorecovery.tree import ReplicationTree
 from client.ledger.autorecovery.worker import Worker
 from client.ledger.client import LedgerClient
+from client.ledger.config import LedgerClientConfig
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 
@@ -95,3 +98,24 @@ class AutoRecovery:
             except (MetadataError, LedgerError) as error:
                 log.warning("auditor.interrupted error=%r", error)
                 await asyncio.sleep(self._config.poll_ms / 1000)
+
+
+@asynccontextmanager
+async def running(
+    store: MetadataStore,
+    *,
+    me: BookieId,
+    clock: Clock,
+    rng: Rng,
+    config: AutoRecoveryConfig | None = None,
+    root: str = paths.LEDGERS_ROOT,
+) -> AsyncIterator[AutoRecovery]:
+    """Run a node with a ledger client of its own. Raises MetadataError, MetadataCorrupt."""
+    ledgers = LedgerClientConfig(ledgers_root=root)
+    async with LedgerClient(store, rng=rng, clock=clock, config=ledgers) as client:
+        node = AutoRecovery(store, client, me=me, clock=clock, rng=rng, config=config, root=root)
+        await node.start()
+        try:
+            yield node
+        finally:
+            await node.stop()

@@ -1,0 +1,158 @@
+"""Four real bookies, one gone for good: every ledger is whole again without anybody acting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from client.ids import BookieId, EntryId, LedgerId
+from client.ledger.autorecovery.inspection import ask
+from client.ledger.client import LedgerClient
+from client.ledger.config import LedgerClientConfig
+from client.metadata import paths
+from client.metadata.bookkeeper import init_bookkeeper
+from client.metadata.zookeeper import ZooKeeperStore
+from client.wire.bookkeeper.entry import EntryCodec
+from client.wire.bookkeeper.messages import ReadRequest, ReadResponse
+from ops.child import LEASH
+from tests.fakes.clock import WallClock
+from tests.integration.cluster import ROOT, RealZooKeeper
+
+TREE = "/healing"
+ENTRIES = 40
+LEDGERS = 6
+TIME_LIMIT_S = 90
+
+
+class Processes:
+    """Bookies with auto recovery in them."""
+
+    def __init__(self, folder: Path, zookeeper: str) -> None:
+        self.folder = folder
+        self.zookeeper = zookeeper
+        self.running: dict[BookieId, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, *flags: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[BookieId(name)] = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", str(LEASH), str(os.getpid())),
+                    *(sys.executable, "-m", "bookie", f"--data-dir={self.folder / name}"),
+                    *("--host=127.0.0.1", "--port=0", f"--bookie-id={name}"),
+                    *(f"--zookeeper={self.zookeeper}", f"--ledgers-root={TREE}"),
+                    *("--session-timeout-ms=2000", "--free-bytes-min=0", *flags),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+            )
+
+    def kill(self, name: BookieId) -> None:
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def kill_all(self) -> None:
+        for name in list(self.running):
+            self.kill(name)
+
+
+@pytest.fixture
+async def store(zookeeper: RealZooKeeper) -> AsyncIterator[ZooKeeperStore]:
+    store = ZooKeeperStore(zookeeper.hosts, session_timeout_ms=5000)
+    await store.start()
+    await init_bookkeeper(store, rng=random.Random(1), root=TREE)
+    yield store
+    await store.close()
+
+
+async def test_a_bookie_gone_for_good_is_made_up_for(
+    zookeeper: RealZooKeeper, store: ZooKeeperStore, tmp_path: Path
+) -> None:
+    processes = Processes(tmp_path, zookeeper.hosts)
+    try:
+        for number in range(4):
+            processes.start(
+                f"b{number}",
+                "--auto-recovery",
+                "--recovery-poll-ms=300",
+                "--recovery-retry-min-ms=300",
+                "--recovery-open-ledger-grace-ms=1000",
+            )
+        client = LedgerClient(
+            store,
+            rng=random.Random(2),
+            clock=WallClock(),
+            config=LedgerClientConfig(ledgers_root=TREE),
+        )
+        async with client, asyncio.timeout(TIME_LIMIT_S):
+            await has_bookies(client, 4)
+            ledgers = [await fill(client) for _ in range(LEDGERS)]
+            opened = await client.create(ensemble_size=3, write_quorum=2, ack_quorum=2)
+            lost = opened.metadata.last_fragment.ensemble[0]
+            await opened.append(b"0")
+            processes.kill(lost)  # and nobody writes to the open ledger any more
+            everything = [*ledgers, opened.ledger_id]
+            while not await is_whole(client, store, everything, lost):  # noqa: ASYNC110
+                await asyncio.sleep(0.3)
+            for ledger_id in ledgers:
+                assert await count_copies(client, ledger_id) == 2 * ENTRIES
+                reader = await client.open(ledger_id)
+                payloads = [bytes(entry.payload) async for entry in reader.entries()]
+                assert payloads == [b"%d" % i for i in range(ENTRIES)]
+            assert await count_copies(client, opened.ledger_id) == 2
+    finally:
+        processes.kill_all()
+
+
+async def has_bookies(client: LedgerClient, count: int) -> None:
+    while len(client.writable_bookies) < count:  # noqa: ASYNC110  a watch keeps the list
+        await asyncio.sleep(0.05)
+
+
+async def fill(client: LedgerClient) -> LedgerId:
+    writer = await client.create(ensemble_size=3, write_quorum=2, ack_quorum=2)
+    for number in range(ENTRIES):
+        await writer.append(b"%d" % number)
+    await writer.close()
+    return writer.ledger_id
+
+
+async def is_whole(
+    client: LedgerClient, store: ZooKeeperStore, ledgers: list[LedgerId], lost: BookieId
+) -> bool:
+    """Whether no ledger names the lost bookie or has a mark."""
+    for ledger_id in ledgers:
+        metadata = await client.describe(ledger_id)
+        if any(lost in fragment.ensemble for fragment in metadata.fragments):
+            return False
+        if await store.exists(paths.under_replicated_ledger(ledger_id, TREE)) is not None:
+            return False
+    return True
+
+
+async def count_copies(client: LedgerClient, ledger_id: LedgerId) -> int:
+    """Read every copy of every entry from the bookie that should hold it."""
+    metadata = await client.describe(ledger_id)
+    assert metadata.digest_type is not None
+    codec = EntryCodec(ledger_id, metadata.digest_type, b"")
+    count = 0
+    for entry_id in map(EntryId, range(metadata.last_entry + 1)):
+        ensemble = metadata.fragment_of(entry_id).ensemble
+        for member in metadata.schedule.write_set(entry_id):
+            request = ReadRequest(ledger_id, entry_id)
+            answer = await ask(client.context.bookies, ensemble[member], request)
+            assert isinstance(answer, ReadResponse), answer
+            assert answer.entry is not None
+            codec.open(answer.entry, entry_id)
+            count += 1
+    return count
