@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Final
 
 from client.errors import LedgerExists, UnauthorizedAccess
-from client.ids import BookieId, Clock, LedgerId, Rng
+from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
 from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.bookies import Bookies, BookieSet
@@ -41,7 +41,7 @@ from client.ledger.health_switch import HealthSwitch
 from client.ledger.hole_marks import HoleMarks
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
-from client.ledger.reader import FIRST_ENTRY, LedgerReader
+from client.ledger.reader import LedgerReader
 from client.ledger.recovery_run import RecoveryRun
 from client.ledger.tail import TailView
 from client.ledger.writer import LedgerWriter
@@ -155,7 +155,7 @@ class LedgerClient:
         write_quorum: int = 3,
         ack_quorum: int = 2,
         write_quorum_min: int | None = None,
-        ledger_id: LedgerId | None = None,
+        ledger_id: int | None = None,
         digest_type: DigestType = DigestType.CRC32C,
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] | None = None,
@@ -179,41 +179,43 @@ class LedgerClient:
             ensemble_size=schedule.ensemble_size,
             write_quorum=schedule.write_quorum,
             ack_quorum=ack_quorum,
-            fragments=(Fragment(FIRST_ENTRY, ensemble),),
+            fragments=(Fragment(EntryId(0), ensemble),),
             digest_type=digest_type,
             password=password,
             ctime_ms=self._clock.now_ms() if self._config.store_creation_time else None,
             custom_metadata=dict(custom_metadata or {}),
             c_token=self._rng.getrandbits(_C_TOKEN_BITS),
         )
-        ledger_id, current = await self._create_node(ledger_id, metadata)
+        made_id, current = await self._create_node(ledger_id, metadata)
         log.info(
             "ledger.created ledger=%d ensemble=%s",
-            ledger_id,
+            made_id,
             ",".join(current.metadata.last_fragment.ensemble),
         )
-        codec = EntryCodec(ledger_id, digest_type, password)
+        codec = EntryCodec(made_id, digest_type, password)
         writer = LedgerWriter(codec, master_key(password), current, self._context)
         self._writers = [*(known for known in self._writers if not known.is_settled), writer]
         return writer
 
-    async def open(self, ledger_id: LedgerId, *, password: bytes | None = b"") -> LedgerReader:
+    async def open(self, ledger_id: int, *, password: bytes | None = b"") -> LedgerReader:
         """Open a ledger without disturbing its writer; reads go up to the LAC found.
 
         `password` None takes the one in the metadata, as administrators may. Raises
         NoSuchLedger, UnauthorizedAccess, ReadFailed when too few bookies know the LAC.
         """
+        ledger_id = LedgerId(ledger_id)
         current = await self._nodes.read(ledger_id)
         reader = self._reader(ledger_id, current, password)
         if not current.metadata.is_closed:
             await reader.refresh()
         return reader
 
-    async def recover(self, ledger_id: LedgerId, *, password: bytes | None = b"") -> LedgerReader:
+    async def recover(self, ledger_id: int, *, password: bytes | None = b"") -> LedgerReader:
         """Fence a ledger's writer, find its end and close it; return a reader of all of it.
 
         Raises NoSuchLedger, UnauthorizedAccess, RecoveryInconclusive (try again later).
         """
+        ledger_id = LedgerId(ledger_id)
         current = await self._nodes.read(ledger_id)
         codec, key = unlock(ledger_id, current.metadata, password)
         while not current.metadata.is_closed:
@@ -223,23 +225,24 @@ class LedgerClient:
             current = await self._recover_once(ledger_id, current, codec, key)
         return self._reader(ledger_id, current, password)
 
-    async def delete(self, ledger_id: LedgerId) -> None:
+    async def delete(self, ledger_id: int) -> None:
         """Delete a ledger; bookies reclaim its space by themselves. Absent is fine."""
-        await self._nodes.delete(ledger_id)
+        await self._nodes.delete(LedgerId(ledger_id))
 
-    async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
+    async def describe(self, ledger_id: int) -> LedgerMetadata:
         """Return a ledger's metadata. Raises NoSuchLedger, MetadataCorrupt."""
-        return (await self._nodes.read(ledger_id)).metadata
+        return (await self._nodes.read(LedgerId(ledger_id))).metadata
 
     def ledgers(self) -> AsyncIterator[LedgerId]:
         """Yield the ids of all ledgers; those created or deleted meanwhile may be missed."""
         return self._nodes.ids()
 
     async def _create_node(
-        self, ledger_id: LedgerId | None, metadata: LedgerMetadata
+        self, chosen_id: int | None, metadata: LedgerMetadata
     ) -> tuple[LedgerId, VersionedMetadata]:
         """Create the znode, if need be under a fresh id; one that somebody took is skipped."""
-        if ledger_id is not None:
+        if chosen_id is not None:
+            ledger_id = LedgerId(chosen_id)
             return ledger_id, await self._nodes.create(ledger_id, metadata)
         while True:
             ledger_id = await self._ids.next()

@@ -11,7 +11,7 @@ since (issue 4613).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final, Protocol
+from typing import Protocol
 
 from client.errors import IncorrectParameter, LedgerError, ReadFailed
 from client.ids import EntryId, LedgerId
@@ -19,8 +19,6 @@ from client.ledger.context import LedgerContext
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.range_read import RangeRead
 from client.wire.bookkeeper.entry import Entry, EntryCodec
-
-FIRST_ENTRY: Final = EntryId(0)
 
 
 class LedgerView(Protocol):
@@ -98,17 +96,17 @@ class LedgerReader:
         await self._view.refresh()
         return self._view.last_entry
 
-    async def wait(self, above: EntryId) -> EntryId:
+    async def wait(self, above: int) -> EntryId:
         """Wait until there is an entry above `above`; return the last one that may be read.
 
         Returns also when the ledger was closed: then nothing may be above. Put a time limit around
         it (`asyncio.timeout`) if the writer may be silent. Raises NoSuchLedger when the ledger was
         deleted, MetadataError.
         """
-        await self._view.wait(above)
+        await self._view.wait(EntryId(above))
         return self._view.last_entry
 
-    async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
+    async def read(self, first: int, last: int) -> list[Entry]:
         """Return entries `first`..`last`, both included.
 
         Raises IncorrectParameter for a bad range, ReadFailed beyond `last_entry`, otherwise the
@@ -118,7 +116,7 @@ class LedgerReader:
             raise ReadFailed(f"entry {last} is beyond the last one, {self._view.last_entry}")
         return await self.read_unconfirmed(first, last)
 
-    async def read_unconfirmed(self, first: EntryId, last: EntryId) -> list[Entry]:
+    async def read_unconfirmed(self, first: int, last: int) -> list[Entry]:
         """Like `read`, without the bound: what is above `last_entry` may never be confirmed."""
         if not 0 <= first <= last:
             raise IncorrectParameter(f"cannot read entries {first}..{last}")
@@ -129,21 +127,19 @@ class LedgerReader:
                 raise
         return await self._read_range(first, last)
 
-    async def entries(
-        self, first: EntryId = FIRST_ENTRY, last: EntryId | None = None
-    ) -> AsyncIterator[Entry]:
+    async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
         """Yield entries in order, up to `last` or else the `last_entry` of the time of the call.
 
         Raises as `read`.
         """
         end = self._view.last_entry if last is None else last
         while first <= end:
-            stop = EntryId(min(end, first + self._window_entries - 1))
+            stop = min(end, first + self._window_entries - 1)
             for entry in await self.read(first, stop):
                 yield entry
-            first = EntryId(stop + 1)
+            first = stop + 1
 
-    async def tail(self, first: EntryId = FIRST_ENTRY) -> AsyncIterator[Entry]:
+    async def tail(self, first: int = 0) -> AsyncIterator[Entry]:
         """Yield entries in order as they are confirmed, until the ledger is closed.
 
         Raises as `read` and `wait`.
@@ -153,10 +149,11 @@ class LedgerReader:
             if first <= last:
                 async for entry in self.entries(first, last):
                     yield entry
-                first = EntryId(last + 1)
-            elif await self.wait(EntryId(first - 1)) < first:
+                first = last + 1
+            elif await self.wait(first - 1) < first:
                 return
 
-    async def _read_range(self, first: EntryId, last: EntryId) -> list[Entry]:
-        run = RangeRead(first, last, self._view.metadata, self._codec, self._context)
+    async def _read_range(self, first: int, last: int) -> list[Entry]:
+        metadata = self._view.metadata
+        run = RangeRead(EntryId(first), EntryId(last), metadata, self._codec, self._context)
         return await run.run()

@@ -119,7 +119,7 @@ class LedgerWriter:
         return self._adds.is_settled
 
     def add(
-        self, payload: Sequence[Buffer], on_done: OnDone, *, entry_id: EntryId | None = None
+        self, payload: Sequence[Buffer], on_done: OnDone, *, entry_id: int | None = None
     ) -> EntryId:
         """Send an entry and return its id; `on_done` hears of it later.
 
@@ -133,9 +133,10 @@ class LedgerWriter:
         size = sum(map(len, payload))
         if size > self._entry_bytes_max:
             raise IncorrectParameter(f"an entry of {size} bytes does not fit in a frame")
-        return self._pipeline.add(payload, size, on_done, entry_id)
+        chosen = None if entry_id is None else EntryId(entry_id)
+        return self._pipeline.add(payload, size, on_done, chosen)
 
-    async def append(self, payload: Buffer, *, entry_id: EntryId | None = None) -> EntryId:
+    async def append(self, payload: Buffer, *, entry_id: int | None = None) -> EntryId:
         """Add one entry and return its id once it is confirmed; waits for room first.
 
         Raises as `add`, and what `on_done` would be told.
@@ -154,7 +155,7 @@ class LedgerWriter:
         self.add([payload], on_done, entry_id=entry_id)
         return await done
 
-    async def submit(self, payload: Buffer, *, entry_id: EntryId | None = None) -> EntryId:
+    async def submit(self, payload: Buffer, *, entry_id: int | None = None) -> EntryId:
         """Send one entry and return its id, as soon as there is room for it.
 
         Whether it was confirmed is what `flush` tells. Raises as `add`.
@@ -203,7 +204,7 @@ class LedgerWriter:
         while not self._adds.is_settled:
             await self._pipeline.changed()
 
-    async def _room(self, entry_id: EntryId | None) -> None:
+    async def _room(self, entry_id: int | None) -> None:
         """Wait for room; an entry that everything else waits for needs none."""
         adds = self._adds
         while adds.pending_bytes >= self._in_flight_bytes_max and adds.error is None:
