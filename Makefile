@@ -9,6 +9,7 @@ FAST := not integration and not slow
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up demo test test-fast test-integration clients lint format clean
+.PHONY: sim sim-short mutants
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +37,15 @@ test-integration: $(INSTALLED) clients  ## Run the tests that start real process
 
 clients:  ## Install the foreign Kafka clients that tests use: kcat, kafkajs, the Java tools
 	@tests/integration/clients/install.sh
+
+sim: $(INSTALLED)  ## Simulate clusters under faults for MINUTES (default 60), fresh seeds
+	@$(BIN)/python -m tests.simulation --jobs 2 --minutes $(or $(MINUTES),60) $(ARGS)
+
+sim-short: $(INSTALLED)  ## The form of it that CI runs: 20,000 ledger schedules
+	@$(BIN)/python -m tests.simulation --jobs 2 --count 20000 $(ARGS)
+
+mutants: $(INSTALLED)  ## Plant each known defect in turn; the simulation must find all of them
+	@$(BIN)/python -m tests.simulation.mutation --jobs 2 $(ARGS)
 
 lint: $(INSTALLED)  ## Check style, types and import contracts
 	@echo "lint: ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .

@@ -1,7 +1,8 @@
 """Runs schedules by seed, prints progress, and says how to replay what fails.
 
     python -m tests.simulation --seeds 0..20000 --world ledger --jobs 2
-    python -m tests.simulation --minutes 60 --jobs 2            seeds from the clock, until then
+    python -m tests.simulation --count 20000 --jobs 2           as many seeds, from the clock
+    python -m tests.simulation --minutes 60 --jobs 2            as long, seeds from the clock
     python -m tests.simulation --seeds 4711 --log               every event of one schedule
     python -m tests.simulation --seeds 0..200 --digests         one digest per seed, nothing else
     python -m tests.simulation --seeds 0..9999 --mutant NAME    with a planted defect
@@ -36,6 +37,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--world", choices=sorted(batch.WORLDS), default="ledger")
     parser.add_argument("--seeds", default="", help="A..B (B excluded) or one seed")
+    parser.add_argument("--count", type=int, default=0, help="how many seeds")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this long")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--mutant", default="", help="plant this defect first")
@@ -48,7 +50,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 def _seeds(options: argparse.Namespace) -> range:
     if not options.seeds:
         start = int(time.time()) * 10_000
-        return range(start, start + 1_000_000_000)
+        return range(start, start + (options.count or 1_000_000_000))
     first, _, last = options.seeds.partition("..")
     return range(int(first), int(last) if last else int(first) + 1)
 

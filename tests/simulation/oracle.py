@@ -85,8 +85,8 @@ class BookieBook:
     def __init__(self, name: str) -> None:
         self.name = name
         self.durable: set[tuple[int, int]] = set()
-        self.stored: dict[int, set[int]] = {}
-        """Entries whose add was answered OK, by ledger."""
+        self.stored: dict[int, dict[int, int]] = {}
+        """Entries whose add was answered OK, by ledger, and when (in received requests)."""
         self.fenced_at: dict[int, int] = {}
         """When a fence was first answered, by ledger (position among received requests)."""
         self.pending: dict[tuple[int, int], list[Pending]] = {}
@@ -405,7 +405,7 @@ class LedgerOracle:
         if code != OK:
             return
         self.hot("add answered", bookie)
-        book.stored.setdefault(add.ledger, set()).add(add.entry)
+        book.stored.setdefault(add.ledger, {}).setdefault(add.entry, self._received)
         fenced_at = book.fenced_at.get(add.ledger)
         if not add.recovery:
             if fenced_at is not None and fenced_at < add.arrived:
@@ -500,8 +500,9 @@ class LedgerOracle:
             )
 
     def _check_negative(self, book: BookieBook, read: Pending) -> None:
-        stored = book.stored.get(read.ledger, ())
-        if (read.entry in stored) if read.entry >= 0 else bool(stored):
+        stored = book.stored.get(read.ledger, {})
+        wanted = stored if read.entry < 0 else stored.keys() & {read.entry}
+        if any(stored[entry] < read.arrived for entry in wanted):
             self.fail("R4", f"{book.name} denied {read.ledger}/{read.entry}, which it had taken")
         for add in book.pending.get((read.ledger, read.entry), ()):
             if read.fence and add.arrived < read.arrived:
