@@ -66,7 +66,7 @@ def list_ledgers(topic_name: str | None, as_json: bool, hosts: str) -> None:
     """
 
     async def work() -> None:
-        async with _open_store(hosts) as store:
+        async with open_store(hosts) as store:
             found = [p async for p in places(store) if topic_name in (None, p.topic)]
         if as_json:
             print_json([_place_as_json(place) for place in found])
@@ -107,7 +107,7 @@ def describe(ledger_id: int, as_json: bool, hosts: str) -> None:
     """
 
     async def work() -> None:
-        async with _open_store(hosts) as store:
+        async with open_store(hosts) as store:
             description = await _describe(store, LedgerId(ledger_id))
         if as_json:
             print_json(_as_json(description))
@@ -134,7 +134,8 @@ class _WallClock:
 
 
 @asynccontextmanager
-async def _open_store(hosts: str) -> AsyncIterator[MetadataStore]:
+async def open_store(hosts: str) -> AsyncIterator[MetadataStore]:
+    """Give access to a cluster's metadata. Raises QuireError, which says what to do."""
     store = ZooKeeperStore(hosts, start_timeout_ms=_START_TIMEOUT_MS)
     try:
         try:

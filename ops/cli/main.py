@@ -30,6 +30,8 @@ COMMANDS: Final[dict[str, _Row]] = {
     "produce": _Row("ops.cli.produce:produce", "Publish lines as records of a topic."),
     "consume": _Row("ops.cli.consume:consume", "Print the records of a topic."),
     "ledger": _Row("ops.cli.ledger:ledger", "Look at the ledgers below the topics."),
+    "bookie": _Row("ops.cli.bookie:bookie", "Let bookies go for good."),
+    "autorecovery": _Row("ops.cli.autorecovery:autorecovery", "Steer the repair of ledgers."),
     "demo": _Row("ops.cli.demo:demo", "Publish, crash things, and check every record."),
 }
 

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from client.errors import LedgerFenced
+from client.errors import IncorrectParameter, LedgerFenced
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.autorecovery.config import AutoRecoveryConfig
+from client.ledger.autorecovery.departure import Departure
+from client.ledger.autorecovery.mending import Mender
 from client.ledger.autorecovery.service import AutoRecovery
+from client.ledger.autorecovery.tree import ReplicationTree
 from client.ledger.under_replication import mark_under_replicated, read_mark
 from client.ledger.writer import LedgerWriter
 from client.metadata import paths
@@ -472,5 +475,67 @@ def test_another_node_becomes_auditor_when_the_first_is_gone() -> None:
         await asyncio.sleep(60)
         assert lost not in hospital.members(ledger_id)
         await hospital.close()
+
+    run(scenario())
+
+
+def test_decommissioning_waits_for_every_copy_and_forgets_the_bookie() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        node = await hospital.admit()
+        await node.tree.set_delay(100_000)
+        ledgers = [(await hospital.ledger(12)).ledger_id for _ in range(3)]
+        opened = (await hospital.ledger(0, close=False)).ledger_id
+        lost = BookieId(sorted(hospital.members(ledgers[0]))[0])
+        client = await hospital.cluster.client()
+        departure = Departure(hospital.store, node.tree, client, lost, ROOT)
+        with pytest.raises(IncorrectParameter):
+            await departure.decommission(1.0, print)
+        await hospital.lose(lost)
+        waited: list[int] = []
+        await departure.decommission(1.0, waited.append)
+        assert waited
+        assert all(lost not in hospital.members(each) for each in [*ledgers, opened])
+        hospital.damage_nothing(ledgers)
+        assert lost not in await node.tree.bookies_ever()
+        assert await node.tree.marked_ledgers() == []
+        await hospital.close()
+
+    run(scenario())
+
+
+def test_decommissioning_refuses_to_wait_while_nobody_works() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        node = await hospital.admit()
+        await node.tree.disable()
+        await hospital.lose("a:1")
+        client = await hospital.cluster.client()
+        departure = Departure(hospital.store, node.tree, client, BookieId("a:1"), ROOT)
+        with pytest.raises(IncorrectParameter):
+            await departure.decommission(1.0, print)
+        assert "a:1" in await node.tree.bookies_ever()
+        await hospital.close()
+
+    run(scenario())
+
+
+def test_recovering_a_bookie_copies_its_ledgers_without_auto_recovery() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        tree = ReplicationTree(hospital.store, BookieId("cli"), ROOT)
+        ledgers = [(await hospital.ledger(12)).ledger_id for _ in range(3)]
+        opened = (await hospital.ledger(5, close=False)).ledger_id
+        lost = BookieId(sorted(hospital.members(opened))[0])
+        theirs = [each for each in [*ledgers, opened] if lost in hospital.members(each)]
+        client = await hospital.cluster.client()
+        departure = Departure(hospital.store, tree, client, lost, ROOT)
+        mender = Mender(client, batch_entries=10)
+        with pytest.raises(IncorrectParameter):
+            await departure.recover(mender)
+        await hospital.lose(lost)
+        assert await departure.recover(mender) == (tuple(theirs), ())
+        assert all(lost not in hospital.members(each) for each in theirs)
+        hospital.damage_nothing([*ledgers, opened])
 
     run(scenario())

@@ -81,7 +81,8 @@ class Departure:
         IncorrectParameter if the bookie runs.
         """
         await self._check_stopped()
-        repaired, lacking = [], []
+        repaired: list[LedgerId] = []
+        lacking: list[LedgerId] = []
         for ledger_id in [ledger_id async for ledger_id in self._ledgers()]:
             is_whole = await self._mend(mender, ledger_id)
             (repaired if is_whole else lacking).append(ledger_id)

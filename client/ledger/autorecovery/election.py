@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 
-from client.errors import NoNode
+from client.errors import NoNode, SessionExpired
 from client.ids import BookieId
 from client.ledger.autorecovery.tree import vote_of
 from client.metadata import paths
@@ -94,7 +94,10 @@ class Election:
         return None
 
     async def _is_out(self) -> bool:
-        return await self._mine() is None
+        try:
+            return await self._mine() is None
+        except SessionExpired:
+            return True
 
     def _on_session(self, state: SessionState) -> None:
         self._changed.set()

@@ -1,0 +1,112 @@
+"""`quire autorecovery`: see and steer the repair of ledgers that lack copies."""
+
+from __future__ import annotations
+
+import click
+
+from client.ids import BookieId
+from client.ledger.autorecovery.tree import ReplicationTree
+from client.ledger.under_replication import read_mark
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+from ops.cli.console import json_option, print_json, print_table, run, say
+from ops.cli.ledger import open_store, zookeeper_option
+
+_ME = BookieId("quire-cli")
+
+
+@click.group()
+def autorecovery() -> None:
+    """See and steer the repair of ledgers that lack copies.
+
+    An elected auditor marks the ledgers of lost bookies; workers copy what is missing. They run
+    in bookies (--auto-recovery) or alone (python -m ops.autorecovery).
+
+    \b
+    Example:
+      quire autorecovery status
+    """
+
+
+@autorecovery.command()
+@json_option
+@zookeeper_option
+def status(as_json: bool, hosts: str) -> None:
+    """Show whether it is on, who is auditor, and which ledgers lack copies."""
+
+    async def work() -> None:
+        async with open_store(hosts) as store:
+            found = await _status(store)
+        if as_json:
+            print_json(found)
+            return
+        marked = found["ledgers"]
+        assert isinstance(marked, list)
+        delay = found["lost_bookie_delay_s"]
+        say(f"Auto recovery is {'on' if found['enabled'] else 'off'}.")
+        say(f"Auditor: {found['auditor'] or 'nobody was ever elected'}.")
+        say(f"Lost-bookie delay: {'not set' if delay is None else f'{delay:g} s'}.")
+        if marked:
+            rows = [[m["ledger"], ", ".join(m["lacking"]), m["worker"]] for m in marked]
+            print_table(["LEDGER", "COPIES MISSING ON", "WORKER"], rows)
+        else:
+            say("No ledger is known to lack copies.")
+
+    run(work())
+
+
+async def _status(store: MetadataStore) -> dict[str, object]:
+    tree = ReplicationTree(store, _ME, paths.LEDGERS_ROOT)
+    locks = await tree.locked_ledgers()
+    marked = []
+    for ledger_id in sorted(await tree.marked_ledgers()):
+        mark = await read_mark(store, ledger_id)
+        if mark is not None:
+            worker = locks.get(ledger_id)
+            marked.append({"ledger": ledger_id, "lacking": list(mark.bookies), "worker": worker})
+    delay = await tree.delay()
+    return {
+        "enabled": not await tree.is_disabled(),
+        "auditor": await tree.auditor(),
+        "lost_bookie_delay_s": None if delay is None else delay.seconds,
+        "ledgers": marked,
+    }
+
+
+@autorecovery.command()
+@zookeeper_option
+def enable(hosts: str) -> None:
+    """Switch it on again, in the whole cluster."""
+
+    async def work() -> None:
+        async with open_store(hosts) as store:
+            await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).enable()
+        say("Auto recovery is on.")
+
+    run(work())
+
+
+@autorecovery.command()
+@zookeeper_option
+def disable(hosts: str) -> None:
+    """Switch it off in the whole cluster, for planned work on bookies."""
+
+    async def work() -> None:
+        async with open_store(hosts) as store:
+            await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).disable()
+        say("Auto recovery is off: nothing is copied until `quire autorecovery enable`.")
+
+    run(work())
+
+
+@autorecovery.command()
+@zookeeper_option
+def trigger(hosts: str) -> None:
+    """Have the auditor look for lost bookies now, whatever their delay."""
+
+    async def work() -> None:
+        async with open_store(hosts) as store:
+            await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).trigger()
+        say("The auditor was asked to look for lost bookies.")
+
+    run(work())
