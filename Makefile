@@ -35,6 +35,10 @@ test-fast: $(INSTALLED)  ## Run the tests that start no processes
 test-integration: $(INSTALLED) clients  ## Run the tests that start real processes
 	@$(BIN)/python -m pytest -m "integration" $(ARGS)
 
+admin-api: $(INSTALLED)  ## Hold the admin API to its OpenAPI document with many requests
+	@QUIRE_ADMIN_API_EXAMPLES=300 $(BIN)/python -m pytest tests/property/test_admin_api.py \
+		--timeout 1800 $(ARGS)
+
 clients:  ## Install the foreign Kafka clients that tests use: kcat, kafkajs, the Java tools
 	@tests/integration/clients/install.sh
 

@@ -30,6 +30,7 @@ FOR_HEADER: Final = "Quire-For"
 
 _PASS_ON_TIMEOUT_S: Final = 60.0
 _ASK_TIMEOUT_S: Final = 5.0
+_BOOKIE_TIMEOUT_S: Final = 1.0
 _PASSED_BACK: Final = ("Content-Type", "Location", "Retry-After", "Quire-Offset")
 
 
@@ -60,16 +61,14 @@ class Neighbours:
     def __init__(self, config: BrokerConfig, cluster: Cluster) -> None:
         self._config = config
         self._cluster = cluster
+        token = config.admin_token
+        self._token = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
         """Get ready. Raises ConfigError (unreadable `admin_tls_ca`)."""
-        headers = {}
-        if self._config.admin_token:
-            headers["Authorization"] = f"Bearer {self._config.admin_token}"
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=_tls(self._config), ttl_dns_cache=10),
-            headers=headers,
             auto_decompress=False,
         )
 
@@ -139,6 +138,17 @@ class Neighbours:
                 answers[broker.id] = reply
         return Gathered(answers, silent)
 
+    async def ask_bookie(self, url: str) -> dict[str, Any] | None:
+        """GET a JSON object from a bookie's admin server; None if it does not answer."""
+        assert self._session is not None, "not started"
+        timeout = aiohttp.ClientTimeout(total=_BOOKIE_TIMEOUT_S)
+        try:
+            async with self._session.get(URL(url), timeout=timeout) as answer:
+                body = await answer.json(content_type=None)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            return None
+        return body if isinstance(body, dict) else None
+
     async def _send(
         self,
         broker: BrokerInfo,
@@ -156,7 +166,7 @@ class Neighbours:
             async with self._session.request(
                 method,
                 URL(broker.admin_url + target, encoded=True),
-                headers={**headers, FOR_HEADER: name_of(broker)},
+                headers={**headers, **self._token, FOR_HEADER: name_of(broker)},
                 data=body or None,
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
                 allow_redirects=False,
@@ -180,7 +190,10 @@ def _unreachable(broker: BrokerInfo, why: str) -> Problem:
     )  # fmt: skip
 
 
-def _tls(config: BrokerConfig) -> ssl.SSLContext:
+def _tls(config: BrokerConfig) -> ssl.SSLContext | bool:
+    """Return whom to trust; True: whom this machine trusts."""
+    if config.admin_tls_ca is None:
+        return True
     try:
         return ssl.create_default_context(cafile=config.admin_tls_ca)
     except (OSError, ssl.SSLError) as error:

@@ -11,7 +11,7 @@ from broker.admin import problems
 from broker.admin.operation import JSON, PREFIX, Operation
 from broker.admin.schema import Schema
 
-_ALWAYS: Final = (400, 401, 403, 500, 503)
+_ALWAYS: Final = (400, 401, 403, 422, 500, 503)
 """Every request can be wrong, unwanted, or meet a broker that cannot answer now."""
 _WITH_BODY: Final = (413, 415)
 _ELSEWHERE: Final = (502, 504)

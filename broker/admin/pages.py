@@ -11,14 +11,14 @@ from typing import Any, Final, TypeVar
 
 from broker.admin.operation import Answer
 from broker.admin.problems import wrong_field
-from broker.admin.schema import Schema, text, whole
+from broker.admin.schema import NAME_CHARS_MAX, Schema, text, whole
 
 T = TypeVar("T")
 
 LIMIT_MAX: Final = 1_000
 QUERY: Final[Mapping[str, Schema]] = {
     "limit": whole("Most items of one page.", 1, LIMIT_MAX, default=100),
-    "after": text("`next` of the page before.", minLength=1, maxLength=32_767),
+    "after": text("`next` of the page before.", minLength=1, maxLength=NAME_CHARS_MAX),
 }
 
 

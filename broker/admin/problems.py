@@ -2,7 +2,8 @@
 
 This file is the only home of the mapping from our errors to HTTP: status, a constant name that
 scripts may compare, and what the reader can do about it. Handlers raise typed errors, or a
-`Problem` where only the API knows what is wrong.
+`Problem` where only the API knows what is wrong. 400 says that a request does not follow the
+OpenAPI document; 422 that it does, and still makes no sense here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LOOK: Final = "Look into the broker's log."
 
 
 class Problem(base.QuireError):
-    """A request that is answered with an error, and nothing of it was done."""
+    """A request that is answered with an error; nothing of it was done, unless it says so."""
 
     def __init__(
         self,
@@ -35,11 +36,15 @@ class Problem(base.QuireError):
         *,
         field: str | None = None,
         faults: Sequence[Fault] = (),
+        may_have_happened: bool = False,
+        retriable: bool | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.name = name
         self.hint = hint
+        self.may_have_happened = may_have_happened
+        self.may_work_later = status == 503 if retriable is None else retriable
         self.faults = tuple(faults) or ((Fault(field, detail),) if field else ())
 
 
@@ -54,7 +59,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
     e.BrokerError: _Row(500, "failed", _LOOK),
     # the request
     e.RequestError: _Row(400, "invalid-request", "Correct the request."),
-    e.InvalidRecord: _Row(400, "invalid-record", "Correct the records.", "records"),
+    e.InvalidRecord: _Row(422, "invalid-record", "Correct the records.", "records"),
     e.MessageTooLarge: _Row(
         413, "record-too-large",
         "Send fewer or smaller records, or raise the topic's max.message.bytes.", "records",
@@ -68,14 +73,14 @@ _ROWS: Final[Mapping[type, _Row]] = {
         409, "topic-exists", "Change it with PATCH, or choose another name.", "topic"
     ),
     e.InvalidPartitions: _Row(
-        400, "invalid-partition-count", "A topic can only grow.", "partition_count"
+        422, "invalid-partition-count", "A topic can only grow.", "partition_count"
     ),
     e.InvalidReplicationFactor: _Row(
-        400, "invalid-replication-factor", "Ask for fewer copies, or add bookies.",
+        422, "invalid-replication-factor", "Ask for fewer copies, or add bookies.",
         "replication_factor",
     ),
     e.InvalidTopicConfig: _Row(
-        400, "invalid-setting", "GET the topic's /config to see every setting.", "settings"
+        422, "invalid-setting", "GET the topic's /config to see every setting.", "settings"
     ),
     e.PolicyViolation: _Row(409, "not-allowed", "Use a topic of your own."),
     # leadership
@@ -89,7 +94,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
     # the log
     e.LogError: _Row(503, "log-unavailable", _AGAIN),
     e.OffsetOutOfRange: _Row(
-        400, "offset-out-of-range", "GET the partition to see its first and last offset.", "offset"
+        422, "offset-out-of-range", "GET the partition to see its first and last offset.", "offset"
     ),
     e.RequestTimedOut: _Row(
         504, "timed-out", "It may have been done all the same: look before you try again."
@@ -104,7 +109,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
     e.NonEmptyGroup: _Row(409, "group-has-members", "Stop the group's consumers first."),
     e.UnknownMember: _Row(409, "group-has-members", "Stop the group's consumers first."),
     e.RebalanceInProgress: _Row(409, "group-has-members", "Stop the group's consumers first."),
-    e.InvalidGroupId: _Row(400, "invalid-group", "Give the group's name.", "group"),
+    e.InvalidGroupId: _Row(422, "invalid-group", "Give the group's name.", "group"),
     # from below
     base.MetadataError: _Row(
         503, "metadata-unavailable", "Check that ZooKeeper answers, then try again."
@@ -147,14 +152,15 @@ def of(error: BaseException) -> dict[str, Any]:
         row = _row(error)
         faults = (Fault(row.field, str(error)),) if row.field else ()
     known = isinstance(error, base.QuireError)
+    unknown_outcome = known and getattr(error, "outcome", None) is base.Outcome.UNKNOWN
     body: dict[str, Any] = {
         "type": _URN + row.name,
         "title": HTTPStatus(row.status).phrase,
         "status": row.status,
         "detail": str(error) or row.name if known else "the broker failed unexpectedly",
         "hint": row.hint,
-        "retriable": row.status in (503, 504) or (known and getattr(error, "retriable", False)),
-        "may_have_happened": known and getattr(error, "outcome", None) is base.Outcome.UNKNOWN,
+        "retriable": getattr(error, "may_work_later", known and getattr(error, "retriable", False)),
+        "may_have_happened": getattr(error, "may_have_happened", unknown_outcome),
     }
     if faults:
         body["faults"] = [{"field": fault.field, "message": fault.message} for fault in faults]
@@ -178,6 +184,12 @@ def invalid(faults: Sequence[Fault]) -> Problem:
     )  # fmt: skip
 
 
+def impossible(faults: Sequence[Fault]) -> Problem:
+    """Return what a request is answered with that is well-formed and cannot be done."""
+    detail = "; ".join(f"{fault.field} {fault.message}" for fault in faults)
+    return Problem(422, "impossible", detail, "Change the fields.", faults=faults)
+
+
 def wrong_field(field: str, message: str) -> Problem:
     """Return the same for one field."""
-    return invalid([Fault(field, message)])
+    return impossible([Fault(field, message)])

@@ -18,6 +18,8 @@ Schema = Mapping[str, Any]
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 ITEMS_MAX: Final = 10_000
+NAME_CHARS_MAX: Final = 1_000
+"""Longest name in a path or query."""
 _REF: Final = "#/components/schemas/"
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")

@@ -32,11 +32,14 @@ from broker.admin.site import Site
 from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.core.topology import BrokerInfo
+from client.config import DEFAULT, settings_of
 from client.errors import ConfigError, QuireError
 
 log = logging.getLogger(__name__)
 
 _EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)
+_LINE_BYTES_MAX: Final = 32 * 1024
+"""Enough for names of `NAME_CHARS_MAX` characters, each of twelve in a URL."""
 _PASSED_ON: Final = ("Content-Type", "Accept")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -55,7 +58,10 @@ class AdminServer:
         self._lags = Lags(broker, self._neighbours)
         self._site = Site(
             config=config,
-            sources=sources or {},
+            sources={
+                **dict.fromkeys((one.key for one in settings_of(BrokerConfig)), DEFAULT),
+                **(sources or {}),
+            },
             broker=broker,
             neighbours=self._neighbours,
             lags=self._lags,
@@ -76,7 +82,11 @@ class AdminServer:
         await self._neighbours.start()
         self._lags.start()
         self._runner = web.AppRunner(
-            self._app(), access_log=None, handle_signals=False, shutdown_timeout=1.0
+            self._app(),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=1.0,
+            max_line_size=_LINE_BYTES_MAX,
         )
         await self._runner.setup()
         site = web.TCPSite(self._runner, config.admin_host, config.admin_port, ssl_context=tls)
@@ -240,14 +250,13 @@ def _ask(operation: Operation, request: web.Request, body: bytes) -> Ask:
 def _body(operation: Operation, request: web.Request, body: bytes) -> Any:
     if not operation.takes:
         return None
-    if request.content_type not in operation.takes or not (body or request.content_type == BYTES):
-        raise Problem(
-            415 if body else 400,
-            "wrong-media-type" if body else "no-body",
-            f"the body is {request.content_type}" if body else "there is no body",
-            f"Send one with Content-Type: {' or '.join(operation.takes)}.",
-            field="Content-Type" if body else "body",
-        )
+    hint = f"Send one with Content-Type: {' or '.join(operation.takes)}."
+    # Without that header the HTTP library would call it octets.
+    kind = request.content_type if "Content-Type" in request.headers else "of no type"
+    if not body and kind != BYTES:
+        raise Problem(400, "no-body", "there is no body", hint, field="body")
+    if kind not in operation.takes:
+        raise Problem(415, "wrong-media-type", f"the body is {kind}", hint, field="Content-Type")
     if request.content_type != JSON:
         return body
     try:

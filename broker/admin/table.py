@@ -11,10 +11,22 @@ from typing import Any, Final
 
 from broker.admin import openapi
 from broker.admin.operation import Operation
-from broker.admin.resources import brokers, cluster, groups, led, partitions, segments, topics
-from broker.admin.schema import INT_MAX, Schema, text, whole
+from broker.admin.resources import (
+    bookies,
+    brokers,
+    cluster,
+    groups,
+    led,
+    partitions,
+    records,
+    segments,
+    topics,
+)
+from broker.admin.schema import INT_MAX, NAME_CHARS_MAX, Schema, text, whole
 
-_MODULES: Final = (cluster, brokers, led, topics, partitions, segments, groups)
+_MODULES: Final = (
+    cluster, brokers, led, topics, partitions, segments, records, groups, bookies,
+)  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(
     operation for module in _MODULES for operation in module.OPERATIONS
@@ -26,7 +38,7 @@ PATH: Final[Mapping[str, Schema]] = {
     ),
     "partition": whole("Number of a partition, from 0.", 0, INT_MAX),
     "broker_id": whole("Node id of a broker.", 0, INT_MAX),
-    "group": text("Name of a consumer group.", minLength=1, maxLength=32_767),
+    "group": text("Name of a consumer group.", minLength=1, maxLength=NAME_CHARS_MAX),
     "bookie": text("Id of a bookie, by default its host:port.", minLength=1, maxLength=255),
     "offset": whole("Offset of a record."),
 }  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
 from broker.admin.operation import JSON, Answer, Ask, Operation
-from broker.admin.resources import brokers
+from broker.admin.resources import bookies, brokers
 from broker.admin.schema import Schema, list_of, map_of, nullable, record, ref, text, whole
 from broker.admin.site import Site
 
@@ -34,6 +35,10 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                     "led": whole("Those with a leader, of the brokers that could be asked."),
                 },
             ),
+            "bookies": record(
+                "Bookies that ever were, by state.",
+                {name: whole("How many.") for name in bookies.STATES},
+            ),
             "groups": whole("Consumer groups."),
             "connections": whole("Open client connections."),
         },
@@ -44,7 +49,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 async def describe_cluster(site: Site, ask: Ask) -> Answer:
     """Sum up what all brokers say."""
     cluster = site.broker.cluster
-    rows = await brokers.gather(site)
+    rows, states = await asyncio.gather(brokers.gather(site), bookies.states(site))
     live = [row["live"] for row in rows if row["live"] is not None]
     return Answer(
         {
@@ -64,6 +69,7 @@ async def describe_cluster(site: Site, ask: Ask) -> Answer:
                 "count": sum(topic.partition_count for topic in cluster.topics.values()),
                 "led": sum(row["partitions_led"] for row in live),
             },
+            "bookies": {name: list(states.values()).count(name) for name in bookies.STATES},
             "groups": sum(row["groups"] for row in live),
             "connections": sum(row["connections"] for row in live),
         }

@@ -1,0 +1,168 @@
+"""/bookies and /under-replication: the storage below, as the metadata store shows it.
+
+A bookie that ever was has a cookie; one that is there now is registered, as writable or as
+read-only. How full its disk is, its own admin server says, if it has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.pages import QUERY, number_after, page
+from broker.admin.schema import Schema, list_of, nullable, page_of, record, ref, text, whole
+from broker.admin.site import Site
+from client.errors import BookieUnavailable, NoNode
+from client.ids import BookieId, LedgerId
+from client.ledger.bookie_directory import ServiceInfo, parse_service_info
+from client.ledger.under_replication import read_mark
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+
+WRITABLE: Final = "writable"
+READ_ONLY: Final = "read_only"
+DOWN: Final = "down"
+STATES: Final = (WRITABLE, READ_ONLY, DOWN)
+_READONLY_CHILD: Final = "readonly"
+_MARK_LEVELS: Final = 4
+_MARK: Final = "urL"
+
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    "Bookie": record(
+        "A bookie. What only it can say is null while it does not.",
+        {
+            "bookie_id": text("Its id."),
+            "state": text(
+                "down: not registered, its ledgers lack copies until it is back or they are"
+                " copied.",
+                enum=[*STATES],
+            ),
+            "address": nullable(text("Where it listens.")),
+            "rack": nullable(text("Its failure domain.")),
+            "admin_url": nullable(text("Its admin server.")),
+            "disk_free_bytes": nullable(whole("Free space.")),
+            "disk_total_bytes": nullable(whole("Size of its disk.")),
+        },
+    ),
+    "BookiePage": page_of(ref("Bookie"), "Bookies by id."),
+    "UnderReplicated": record(
+        "A ledger that lacks copies.",
+        {
+            "ledger_id": whole("The ledger."),
+            "bookies": list_of(text("A bookie."), "Whose copies are missing."),
+            "since_ms": nullable(whole("When that was noticed.")),
+        },
+    ),
+    "UnderReplicatedPage": page_of(ref("UnderReplicated"), "Ledgers by id."),
+}
+
+
+async def states(site: Site) -> dict[BookieId, str]:
+    """Return every bookie that ever was, with its state, by id. Raises MetadataError."""
+    root = site.config.ledger.ledgers_root
+    store = site.broker.store
+    lists = await asyncio.gather(
+        _children(store, paths.cookies(root)),
+        _children(store, paths.readonly(root)),
+        _children(store, paths.available(root)),
+    )
+    found: dict[BookieId, str] = {}
+    for state, names in zip((DOWN, READ_ONLY, WRITABLE), lists, strict=True):
+        found |= {BookieId(name): state for name in names if name != _READONLY_CHILD}
+    return dict(sorted(found.items()))
+
+
+async def _children(store: MetadataStore, path: str) -> list[str]:
+    try:
+        return await store.children(path)
+    except NoNode:
+        return []
+
+
+async def list_bookies(site: Site, ask: Ask) -> Answer:
+    """List the bookies."""
+    found = await states(site)
+    answer = page(found.items(), ask.query, lambda one: one[0], lambda one: one)
+    shown = (_describe(site, bookie, state) for bookie, state in answer.body["items"])
+    answer.body["items"] = await asyncio.gather(*shown)
+    return answer
+
+
+async def _describe(site: Site, bookie: BookieId, state: str) -> dict[str, Any]:
+    info = None if state == DOWN else await _service_info(site, bookie, state)
+    url = None
+    if info is not None and info.http is not None:
+        url = f"http://{info.http.host}:{info.http.port}"
+    disk = await site.neighbours.ask_bookie(f"{url}/api/v1/bookie/info") if url else None
+    return {
+        "bookie_id": bookie,
+        "state": state,
+        "address": None if info is None else f"{info.address.host}:{info.address.port}",
+        "rack": None if info is None else info.rack,
+        "admin_url": url,
+        "disk_free_bytes": None if disk is None else disk.get("freeSpace"),
+        "disk_total_bytes": None if disk is None else disk.get("totalSpace"),
+    }
+
+
+async def _service_info(site: Site, bookie: BookieId, state: str) -> ServiceInfo | None:
+    root = site.config.ledger.ledgers_root
+    path_of = paths.available_bookie if state == WRITABLE else paths.readonly_bookie
+    try:
+        node = await site.broker.store.get(path_of(bookie, root))
+        return parse_service_info(bookie, node.data)
+    except (NoNode, BookieUnavailable):
+        return None  # it went, or changed its state, at this moment; or it says nothing
+
+
+async def list_under_replicated(site: Site, ask: Ask) -> Answer:
+    """List the ledgers that lack copies."""
+    root = site.config.ledger.ledgers_root
+    after, limit = number_after(ask.query), ask.query["limit"]
+    found: list[dict[str, Any]] = []
+    more = False
+    async for ledger_id in marked_ledgers(site.broker.store, root):
+        if ledger_id <= after:
+            continue
+        if len(found) == limit:
+            more = True
+            break
+        mark = await read_mark(site.broker.store, ledger_id, root=root)
+        if mark is not None:
+            found.append(
+                {
+                    "ledger_id": ledger_id,
+                    "bookies": list(mark.bookies),
+                    "since_ms": mark.ctime_ms,
+                }
+            )
+    return Answer({"items": found, "next": str(found[-1]["ledger_id"]) if more else None})
+
+
+async def marked_ledgers(store: MetadataStore, root: str) -> AsyncIterator[LedgerId]:
+    """Walk the ledgers that are marked as lacking copies, by id. Raises MetadataError."""
+    directories = [paths.under_replicated_ledgers(root)]
+    for _ in range(_MARK_LEVELS):
+        directories = [
+            f"{directory}/{name}"
+            for directory in directories
+            for name in await _children(store, directory)
+        ]
+    for directory in directories:
+        for name in await _children(store, directory):
+            yield LedgerId(int(name.removeprefix(_MARK)))
+
+
+OPERATIONS: Final = (
+    Operation(
+        name="list_bookies", method="GET", path="/bookies", summary="List the bookies.",
+        handle=list_bookies, query=QUERY, gives={JSON: ref("BookiePage")},
+    ),
+    Operation(
+        name="list_under_replicated", method="GET", path="/under-replication",
+        summary="List the ledgers that lack copies.", handle=list_under_replicated, query=QUERY,
+        gives={JSON: ref("UnderReplicatedPage")},
+    ),
+)  # fmt: skip

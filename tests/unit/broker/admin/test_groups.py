@@ -1,0 +1,299 @@
+"""/groups: lists, members, lag over all leaders, resets, deletion."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+
+from broker.core.group_types import Commit, Join, OffsetToCommit, Sync
+from broker.errors import BrokerError, LogReadFailed
+from tests.fakes.admin import AdminCloud, until
+from tests.fakes.brokers import batch, done
+
+NOW_MS = 1_700_000_000_000
+
+
+def fields(problem: Any) -> list[str]:
+    return [fault["field"] for fault in problem["faults"]]
+
+
+async def coordinator(cloud: AdminCloud, group: str) -> Any:
+    """Return the coordinator of a group once it serves."""
+    await cloud.brokers[1].groups.find(group)
+
+    def find() -> Any:
+        for broker in cloud.brokers.values():
+            try:
+                found = broker.groups.coordinator(group)
+                found.describe(group)
+            except BrokerError:
+                continue
+            return found
+        return None
+
+    await until(lambda: find() is not None)
+    return find()
+
+
+async def commit(cloud: AdminCloud, group: str, **offsets: int) -> None:
+    """Commit `p0=3`: offset 3 of partition 0 of topic t."""
+    rows = [OffsetToCommit("t", int(name[1:]), value, -1, "") for name, value in offsets.items()]
+    outcomes = await (await coordinator(cloud, group)).commit(Commit(group, "", None, -1), rows)
+    assert outcomes == (None,) * len(rows) or list(outcomes) == [None] * len(rows)
+
+
+async def fill(cloud: AdminCloud, index: int, *timestamps_ms: int) -> None:
+    for broker in cloud.brokers.values():
+        partition = broker.partitions.find("t", index)
+        if partition is not None:
+            for timestamp_ms in timestamps_ms:
+                await done(partition.append(batch("v", timestamp_ms=timestamp_ms)))
+
+
+async def topic(cloud: AdminCloud, partitions: int = 1) -> None:
+    await cloud.send("PUT", "/topics/t", {"partition_count": partitions}, status=201)
+    await cloud.led("t")
+
+
+async def member(cloud: AdminCloud, group: str) -> str:
+    """Let a consumer join and take partition 1 of topic t."""
+    found = await coordinator(cloud, group)
+    subscription = struct.pack(">hih", 0, 1, 1) + b"t" + struct.pack(">i", -1)
+    join = Join(
+        group, "", None, "client", "host", 10_000, 10_000, "consumer",
+        (("range", subscription),), False, False,
+    )  # fmt: skip
+    joined = await found.join(join)
+    assignment = struct.pack(">hih", 0, 1, 1) + b"t" + struct.pack(">iii", 1, 1, -1)
+    await found.sync(
+        Sync(group, joined.member_id, None, joined.generation, "consumer", "range",
+             ((joined.member_id, assignment),))
+    )  # fmt: skip
+    return str(joined.member_id)
+
+
+async def test_lag_counts_records_and_seconds_over_all_leaders() -> None:
+    async with AdminCloud(2) as cloud:
+        await topic(cloud, 3)
+        await fill(cloud, 0, NOW_MS - 9_000, NOW_MS - 8_000, NOW_MS - 7_000)
+        await fill(cloud, 1, NOW_MS - 60_000, NOW_MS - 50_000)
+        await fill(cloud, 2, NOW_MS)
+        await commit(cloud, "g", p0=1, p1=0, p2=1)
+        for at in (1, 2):
+            group = await cloud.get("/groups/g", at=at)
+            rows = [
+                (row["partition"], row["committed_offset"], row["high_watermark"],
+                 row["lag_records"], row["lag_seconds"])
+                for row in group["offsets"]
+            ]  # fmt: skip
+            assert rows == [(0, 1, 3, 2, 8.0), (1, 0, 2, 2, 60.0), (2, 1, 1, 0, 0.0)]
+            assert (group["lag_records"], group["lag_seconds"]) == (4, 60.0)
+            assert group["state"] == "Empty"
+
+
+async def test_lag_is_unknown_where_a_leader_cannot_be_asked() -> None:
+    async with AdminCloud(2) as cloud:
+        await topic(cloud, 2)
+        await commit(cloud, "g", p0=0, p1=0)
+        found = await coordinator(cloud, "g")
+        home = next(
+            n for n, broker in cloud.brokers.items() if found in broker.groups.coordinators()
+        )
+        await cloud.admins[3 - home].close()
+        group = await cloud.get("/groups/g", at=home)
+        known = [row["lag_records"] for row in group["offsets"]]
+        assert sorted(known, key=str) == [0, None]
+        assert group["lag_records"] == 0
+
+
+async def test_an_age_that_cannot_be_read_is_left_out_and_read_once_when_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with AdminCloud() as cloud:
+        await topic(cloud)
+        await fill(cloud, 0, NOW_MS - 5_000)
+        await commit(cloud, "g", p0=0)
+        partition = cloud.brokers[1].partitions.find("t", 0)
+        assert partition is not None
+        reads = 0
+        read = partition.read
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            if reads == 1:
+                raise LogReadFailed("no bookie")
+            return await read(*args, **options)
+
+        monkeypatch.setattr(partition, "read", counted)
+        seconds = [(await cloud.get("/groups/g"))["lag_seconds"] for _ in range(3)]
+        assert seconds == [0.0, 5.0, 5.0]
+        assert reads == 2
+
+
+async def test_members_and_what_they_read() -> None:
+    async with AdminCloud() as cloud:
+        await topic(cloud, 2)
+        await commit(cloud, "g", p0=0, p1=0)
+        name = await member(cloud, "g")
+        group = await cloud.get("/groups/g")
+        assert (group["state"], group["protocol"], group["protocol_type"]) == (
+            "Stable", "range", "consumer",
+        )  # fmt: skip
+        (one,) = group["members"]
+        assert one["member_id"] == name
+        assert one["assignment"] == [{"topic": "t", "partitions": [1]}]
+        assert [row["member_id"] for row in group["offsets"]] == [None, name]
+        (row,) = (await cloud.get("/groups"))["items"]
+        assert (row["group"], row["members"], row["state"]) == ("g", 1, "Stable")
+
+
+async def test_groups_of_all_brokers_in_pages_with_recent_lag() -> None:
+    async with AdminCloud(2, lag_interval_ms=10) as cloud:
+        await topic(cloud)
+        await fill(cloud, 0, NOW_MS - 3_000)
+        names = [f"g{number}" for number in range(7)]
+        for name in names:
+            await commit(cloud, name, p0=0)
+        await until(
+            lambda: sum(len(admin._lags.latest) for admin in cloud.admins.values()) == len(names)
+        )
+        for at in (1, 2):
+            seen: list[Any] = []
+            after = ""
+            while True:
+                page = await cloud.get(f"/groups?limit=2{after}", at=at)
+                seen += page["items"]
+                if page["next"] is None:
+                    break
+                after = f"&after={page['next']}"
+            assert [row["group"] for row in seen] == names
+            assert {row["coordinator"] for row in seen} == {1, 2}
+            assert {(row["lag_records"], row["lag_seconds"]) for row in seen} == {(1, 3.0)}
+        metrics = (await cloud.ask("GET", "/metrics")).body + (
+            await cloud.ask("GET", "/metrics", at=2)
+        ).body
+        text = metrics.decode()
+        for name in names:
+            labels = f'{{group="{name}",partition="0",topic="t"}}'
+            assert f"quire_group_lag_records{labels} 1.0" in text
+            assert f"quire_group_lag_seconds{labels} 3.0" in text
+        await cloud.admins[2].close()
+        assert (await cloud.get("/groups"))["silent"] == [2]
+
+
+async def test_metrics_keep_the_largest_lags_when_there_are_too_many() -> None:
+    async with AdminCloud(lag_interval_ms=10, lag_series_max=2) as cloud:
+        await topic(cloud, 4)
+        for index in range(4):
+            await fill(cloud, index, *[NOW_MS] * index)
+        await commit(cloud, "g", p0=0, p1=0, p2=0, p3=0)
+        await until(lambda: len(cloud.admins[1]._lags.latest) == 4)
+        text = (await cloud.ask("GET", "/metrics")).body.decode()
+        rows = [line for line in text.splitlines() if line.startswith("quire_group_lag_records{")]
+        assert sorted(line.rpartition(" ")[2] for line in rows) == ["2.0", "3.0"]
+
+
+async def test_looking_for_a_group_makes_nothing() -> None:
+    async with AdminCloud() as cloud:
+        problem = await cloud.get("/groups/nobody", status=404)
+        assert problem["type"] == "urn:quire:problem:unknown-group"
+        await cloud.send("DELETE", "/groups/nobody", status=404)
+        assert (await cloud.get("/topics?internal=true"))["items"] == []
+        await coordinator(cloud, "g")
+        await cloud.get("/groups/nobody", status=404)
+
+
+async def test_deleting() -> None:
+    async with AdminCloud(2) as cloud:
+        await topic(cloud, 2)
+        name = "a/b c%2Fd"
+        path = "/groups/a%2Fb%20c%252Fd"
+        await commit(cloud, name, p0=0)
+        await member(cloud, "busy")
+        for at in (1, 2):
+            assert (await cloud.get(path, at=at))["group"] == name
+            problem = await cloud.send("DELETE", "/groups/busy", at=at, status=409)
+            assert problem["type"] == "urn:quire:problem:group-has-members"
+        await cloud.send("DELETE", path, status=204)
+        await cloud.send("DELETE", path, at=2, status=404)
+
+
+class TestReset:
+    @pytest.mark.parametrize(
+        ("to", "expected"),
+        [
+            ({"to": "earliest"}, [0, 0]),
+            ({"to": "latest"}, [3, 1]),
+            ({"to": "timestamp", "timestamp_ms": NOW_MS + 2}, [2, 1]),
+            ({"to": "offset", "offset": 2}, [2, 1]),
+            ({"to": "offset", "offset": 99}, [3, 1]),
+        ],
+    )
+    async def test_places(self, to: dict[str, Any], expected: list[int]) -> None:
+        async with AdminCloud(2) as cloud:
+            await topic(cloud, 2)
+            await fill(cloud, 0, NOW_MS, NOW_MS + 1, NOW_MS + 2)
+            await fill(cloud, 1, NOW_MS)
+            await commit(cloud, "g", p0=1)
+            dry = await cloud.send(
+                "PUT", "/groups/g/offsets", {"topic": "t", "dry_run": True, **to}
+            )
+            assert dry["is_done"] is False
+            assert (await cloud.get("/groups/g"))["offsets"][0]["committed_offset"] == 1
+            done_ = await cloud.send("PUT", "/groups/g/offsets", {"topic": "t", **to}, at=2)
+            assert done_["is_done"] is True
+            for answer in (dry, done_):
+                assert [row["before"] for row in answer["offsets"]] == [1, None]
+                assert [row["after"] for row in answer["offsets"]] == expected
+            rows = (await cloud.get("/groups/g"))["offsets"]
+            assert [row["committed_offset"] for row in rows] == expected
+
+    async def test_a_group_may_be_made_for_some_partitions_only(self) -> None:
+        async with AdminCloud() as cloud:
+            await topic(cloud, 3)
+            body = {"topic": "t", "partitions": [2, 0, 2], "to": "latest"}
+            await coordinator(cloud, "new")
+            made = await cloud.send("PUT", "/groups/new/offsets", body)
+            assert [row["partition"] for row in made["offsets"]] == [0, 2]
+            assert [row["partition"] for row in (await cloud.get("/groups/new"))["offsets"]] == [
+                0, 2,
+            ]  # fmt: skip
+
+    async def test_a_group_with_members_is_left_alone(self) -> None:
+        async with AdminCloud() as cloud:
+            await topic(cloud, 2)
+            await member(cloud, "g")
+            body = {"topic": "t", "to": "latest"}
+            problem = await cloud.send("PUT", "/groups/g/offsets", body, status=409)
+            assert problem["hint"] == "Stop the group's consumers first."
+
+    @pytest.mark.parametrize(
+        ("body", "status", "field"),
+        [
+            ({"topic": "t", "to": "timestamp"}, 422, "timestamp_ms"),
+            ({"topic": "t", "to": "latest", "timestamp_ms": 1}, 422, "timestamp_ms"),
+            ({"topic": "t", "to": "offset"}, 422, "offset"),
+            ({"topic": "t", "to": "latest", "partitions": [7]}, 422, "partitions"),
+            ({"topic": "t", "to": "latest", "partitions": []}, 400, "partitions"),
+            ({"topic": "t"}, 400, "to"),
+        ],
+    )
+    async def test_what_makes_no_sense(self, body: dict[str, Any], status: int, field: str) -> None:
+        async with AdminCloud() as cloud:
+            await topic(cloud)
+            await coordinator(cloud, "g")
+            problem = await cloud.send("PUT", "/groups/g/offsets", body, status=status)
+            assert fields(problem) == [field]
+
+    async def test_a_coordinator_that_is_loading_is_asked_again_later(self) -> None:
+        async with AdminCloud() as cloud:
+            await topic(cloud)
+            gate = cloud.cloud.ledgers.gate["create"] = asyncio.Event()
+            body = {"topic": "t", "to": "latest"}
+            problem = await cloud.send("PUT", "/groups/g/offsets", body, status=503)
+            assert problem["type"] == "urn:quire:problem:group-unavailable"
+            gate.set()
