@@ -212,6 +212,8 @@ def test_nothing_happens_while_auto_recovery_is_disabled() -> None:
         lost = sorted(hospital.members(ledger_id))[0]
         await node.tree.disable()
         await hospital.lose(lost)
+        await asyncio.sleep(60)
+        assert not await hospital.is_marked(ledger_id)
         await mark_under_replicated(hospital.store, ledger_id, [BookieId(lost)])
         await asyncio.sleep(600)
         assert lost in hospital.members(ledger_id)
@@ -537,5 +539,47 @@ def test_recovering_a_bookie_copies_its_ledgers_without_auto_recovery() -> None:
         assert await departure.recover(mender) == (tuple(theirs), ())
         assert all(lost not in hospital.members(each) for each in theirs)
         hospital.damage_nothing([*ledgers, opened])
+
+    run(scenario())
+
+
+def test_a_bookie_that_cannot_say_what_it_has_keeps_the_mark() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        ledger_id = (await hospital.ledger(9)).ledger_id
+        before = hospital.cluster.stored_metadata(ledger_id)
+        member = before.last_fragment.ensemble[0]
+        held = hospital.cluster.bookies[member].entry_ids(ledger_id)
+        drop_entry(hospital, ledger_id, member, held[1])
+        bookie = hospital.cluster.bookies[member]
+        bookie.is_down = True  # hangs, but is registered
+        await mark_under_replicated(hospital.store, ledger_id, [member])
+        await hospital.admit(retry_max_ms=20_000)
+        await asyncio.sleep(120)
+        assert await hospital.is_marked(ledger_id)
+        assert hospital.cluster.stored_metadata(ledger_id) == before
+        bookie.is_down = False
+        await asyncio.sleep(60)
+        hospital.damage_nothing([ledger_id])
+        assert not await hospital.is_marked(ledger_id)
+        await hospital.close()
+
+    run(scenario())
+
+
+def test_without_anybody_to_take_the_copies_the_mark_stays_until_there_is() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open("a:1", "b:1", "c:1")
+        await hospital.admit(retry_max_ms=20_000)
+        ledger_id = (await hospital.ledger(9)).ledger_id
+        await hospital.lose("a:1")
+        await asyncio.sleep(120)
+        assert await hospital.is_marked(ledger_id)
+        hospital.cluster.bookies.set_writable(["b:1", "c:1", "new:1"])
+        await asyncio.sleep(60)
+        assert hospital.members(ledger_id) == {"b:1", "c:1", "new:1"}
+        hospital.damage_nothing([ledger_id])
+        assert not await hospital.is_marked(ledger_id)
+        await hospital.close()
 
     run(scenario())
