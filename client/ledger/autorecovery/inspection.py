@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from client.errors import (
     BookieTimeout,
@@ -37,7 +37,9 @@ from client.wire.bookkeeper.messages import (
     Response,
 )
 
-_TRANSIENT = (BookieUnavailable, BookieTimeout, TooManyRequests)
+_ENTRIES_PER_TURN: Final = 1000
+"""Entries looked at before others on the loop have a turn."""
+_TRANSIENT: Final = (BookieUnavailable, BookieTimeout, TooManyRequests)
 
 
 class Findings(NamedTuple):
@@ -114,10 +116,15 @@ class Inspection:
             holdings = self._holdings.get(bookie)
             if holdings is None:
                 continue
-            entries = list(extent.entries_of((member,), schedule))
-            found[bookie] = [entry_id for entry_id in entries if entry_id not in holdings]
-            ends = dict.fromkeys([*entries[:1], *entries[-1:]])
-            samples += [(bookie, entry_id) for entry_id in ends if entry_id in holdings]
+            missing = found[bookie] = []
+            ends: list[EntryId] = []
+            for entry_id in extent.entries_of((member,), schedule):
+                if entry_id % _ENTRIES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                if entry_id not in holdings:
+                    missing.append(entry_id)
+                ends = [*ends[:1], entry_id]
+            samples += [(bookie, each) for each in dict.fromkeys(ends) if each in holdings]
         damaged = await asyncio.gather(*(self._is_damaged(*sample) for sample in samples))
         for (bookie, entry_id), is_damaged in zip(samples, damaged, strict=True):
             if is_damaged:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from client.errors import LedgerError, NoSuchLedger, NotEnoughBookies
 from client.ids import BookieId, EntryId, LedgerId
@@ -32,6 +33,9 @@ from client.wire.bookkeeper.entry import Entry, EntryCodec
 from client.wire.bookkeeper.messages import AddRequest
 
 log = logging.getLogger(__name__)
+
+_ENTRIES_PER_TURN: Final = 1000
+"""Entries looked at before others on the loop have a turn."""
 
 
 class Mender:
@@ -100,20 +104,12 @@ class Mender:
                 metadata.write_quorum,
                 [extent.ensemble[member] for member in loss.gone],
             )
-        targets: dict[EntryId, list[BookieId]] = {
-            entry_id: [extent.ensemble[member] for member in members]
-            for entry_id, members in loss.holes.items()
-        }
-        for entry_id in extent.entries_of(tuple(chosen), metadata.schedule):
-            members = metadata.schedule.write_set(entry_id)
-            wanted = [chosen[member] for member in members if member in chosen]
-            targets.setdefault(entry_id, []).extend(wanted)
-        await self._copy_all(current, codec, key, targets)
+        copied = await self._copy_all(current, codec, key, loss, chosen)
         log.info(
             "autorecovery.copied ledger=%d first_entry=%d entries=%d replaced=%d",
             codec.ledger_id,
             extent.first,
-            len(targets),
+            copied,
             len(chosen),
         )
         if chosen:
@@ -128,17 +124,28 @@ class Mender:
         current: VersionedMetadata,
         codec: EntryCodec,
         key: bytes,
-        targets: Mapping[EntryId, Sequence[BookieId]],
-    ) -> None:
-        wanted = sorted(targets)
-        for at in range(0, len(wanted), self._batch_entries):
-            batch = wanted[at : at + self._batch_entries]
-            await asyncio.gather(
-                *(
-                    self._copy(current, codec, key, entry_id, targets[entry_id])
-                    for entry_id in batch
+        loss: Loss,
+        chosen: Mapping[int, BookieId],
+    ) -> int:
+        """Copy what members of an extent lack, a batch at a time; return how many entries."""
+        ensemble, schedule = loss.extent.ensemble, current.metadata.schedule
+        every_member = range(schedule.ensemble_size)
+        batch: dict[EntryId, list[BookieId]] = {}
+        count = 0
+        for entry_id in loss.extent.entries_of(every_member, schedule):
+            if entry_id % _ENTRIES_PER_TURN == 0:
+                await asyncio.sleep(0)
+            targets = [ensemble[member] for member in loss.holes.get(entry_id, ())]
+            targets += [chosen[m] for m in schedule.write_set(entry_id) if m in chosen]
+            if targets:
+                batch[entry_id] = targets
+            if len(batch) == self._batch_entries or (batch and entry_id == loss.extent.last):
+                await asyncio.gather(
+                    *(self._copy(current, codec, key, each, to) for each, to in batch.items())
                 )
-            )
+                count += len(batch)
+                batch.clear()
+        return count
 
     async def _copy(
         self,
