@@ -583,3 +583,21 @@ def test_without_anybody_to_take_the_copies_the_mark_stays_until_there_is() -> N
         await hospital.close()
 
     run(scenario())
+
+
+def test_a_check_of_all_ledgers_that_hangs_holds_up_no_audit() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        ledger_id = (await hospital.ledger(5)).ledger_id
+        ensemble = hospital.cluster.stored_metadata(ledger_id).last_fragment.ensemble
+        hanging = hospital.cluster.bookies[ensemble[0]]
+        hanging.fate_of = lambda request: Fate.HOLD_REQUEST
+        await hospital.admit(ledger_check_interval_ms=3_600_000)
+        await asyncio.sleep(10)
+        assert len(hanging.held) == 1
+        await hospital.lose(ensemble[1])
+        await asyncio.sleep(10)
+        assert await hospital.cluster.marked(ledger_id) == {ensemble[1]}
+        await hospital.close()
+
+    run(scenario())

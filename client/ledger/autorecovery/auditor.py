@@ -11,6 +11,7 @@ Source: Apache BookKeeper `Auditor`, `AuditorBookieCheckTask`, `AuditorCheckAllL
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 
@@ -55,19 +56,23 @@ class Auditor:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            self._changed.clear()
-            try:
-                if not await self._tree.is_disabled(self._changed.set):
-                    await self.audit_bookies()
-                    await self._check_ledgers_if_due()
-            except (MetadataError, LedgerError) as error:
-                log.warning("auditor.failed error=%r", error)
-            try:
-                async with asyncio.timeout(self._config.poll_ms / 1000):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+        checking: asyncio.Task[None] | None = None
+        try:
+            while True:
+                self._changed.clear()
+                try:
+                    if not await self._tree.is_disabled(self._changed.set):
+                        await self.audit_bookies()
+                        if (checking is None or checking.done()) and await self._is_check_due():
+                            checking = asyncio.get_running_loop().create_task(self._try_check())
+                except (MetadataError, LedgerError) as error:
+                    log.warning("auditor.failed error=%r", error)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._config.poll_ms / 1000):
+                        await self._changed.wait()
+        finally:
+            if checking is not None:
+                checking.cancel()
 
     async def audit_bookies(self) -> None:
         """Mark the ledgers of lost bookies, if it is time to. Raises MetadataError."""
@@ -138,13 +143,19 @@ class Auditor:
                 count += 1
         log.info("auditor.audited lost=%s marked=%d", ",".join(lost), count)
 
-    async def _check_ledgers_if_due(self) -> None:
+    async def _is_check_due(self) -> bool:
         interval_ms = self._config.ledger_check_interval_ms
         if not interval_ms:
-            return
+            return False
         checked_ms = await self._tree.checked_ms()
-        if checked_ms is None or self._clock.now_ms() >= checked_ms + interval_ms:
+        return checked_ms is None or self._clock.now_ms() >= checked_ms + interval_ms
+
+    async def _try_check(self) -> None:
+        """Check all ledgers, beside the audits: it takes long, and lost bookies cannot wait."""
+        try:
             await self.check_ledgers()
+        except (MetadataError, LedgerError) as error:
+            log.warning("auditor.check_interrupted error=%r", error)
 
     async def _check(self, ledger_id: LedgerId) -> bool:
         """Mark a ledger if it lacks copies; return whether it does."""
