@@ -26,29 +26,39 @@ from ops.child import LEASH
 from tests.fakes.clock import WallClock
 from tests.integration.cluster import ROOT, RealZooKeeper
 
-TREE = "/healing"
 ENTRIES = 40
 LEDGERS = 6
 TIME_LIMIT_S = 90
+QUICK = (
+    "--recovery-poll-ms=300",
+    "--recovery-retry-min-ms=300",
+    "--recovery-open-ledger-grace-ms=1000",
+)
 
 
 class Processes:
-    """Bookies with auto recovery in them."""
+    """Bookies, and auto recovery in them or beside them."""
 
-    def __init__(self, folder: Path, zookeeper: str) -> None:
+    def __init__(self, folder: Path, zookeeper: str, tree: str) -> None:
         self.folder = folder
+        self.tree = tree
         self.zookeeper = zookeeper
         self.running: dict[BookieId, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, *flags: str) -> None:
+    def start_bookie(self, name: str, *flags: str) -> None:
+        self.start(
+            name,
+            *("bookie", f"--data-dir={self.folder / name}", "--host=127.0.0.1", "--port=0"),
+            *(f"--bookie-id={name}", "--free-bytes-min=0", *flags),
+        )
+
+    def start(self, name: str, *program: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[BookieId(name)] = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", str(LEASH), str(os.getpid())),
-                    *(sys.executable, "-m", "bookie", f"--data-dir={self.folder / name}"),
-                    *("--host=127.0.0.1", "--port=0", f"--bookie-id={name}"),
-                    *(f"--zookeeper={self.zookeeper}", f"--ledgers-root={TREE}"),
-                    *("--session-timeout-ms=2000", "--free-bytes-min=0", *flags),
+                    *(sys.executable, "-m", *program, f"--zookeeper={self.zookeeper}"),
+                    *(f"--ledgers-root={self.tree}", "--session-timeout-ms=2000"),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -70,29 +80,27 @@ class Processes:
 async def store(zookeeper: RealZooKeeper) -> AsyncIterator[ZooKeeperStore]:
     store = ZooKeeperStore(zookeeper.hosts, session_timeout_ms=5000)
     await store.start()
-    await init_bookkeeper(store, rng=random.Random(1), root=TREE)
     yield store
     await store.close()
 
 
+@pytest.mark.parametrize("inside", [True, False], ids=["in bookies", "alone"])
 async def test_a_bookie_gone_for_good_is_made_up_for(
-    zookeeper: RealZooKeeper, store: ZooKeeperStore, tmp_path: Path
+    zookeeper: RealZooKeeper, store: ZooKeeperStore, tmp_path: Path, inside: bool
 ) -> None:
-    processes = Processes(tmp_path, zookeeper.hosts)
+    tree = "/healing-inside" if inside else "/healing-alone"
+    await init_bookkeeper(store, rng=random.Random(1), root=tree)
+    processes = Processes(tmp_path, zookeeper.hosts, tree)
     try:
         for number in range(4):
-            processes.start(
-                f"b{number}",
-                "--auto-recovery",
-                "--recovery-poll-ms=300",
-                "--recovery-retry-min-ms=300",
-                "--recovery-open-ledger-grace-ms=1000",
-            )
+            processes.start_bookie(f"b{number}", *(("--auto-recovery", *QUICK) if inside else ()))
+        if not inside:
+            processes.start("alone", "ops.autorecovery", *QUICK)
         client = LedgerClient(
             store,
             rng=random.Random(2),
             clock=WallClock(),
-            config=LedgerClientConfig(ledgers_root=TREE),
+            config=LedgerClientConfig(ledgers_root=tree),
         )
         async with client, asyncio.timeout(TIME_LIMIT_S):
             await has_bookies(client, 4)
@@ -102,7 +110,7 @@ async def test_a_bookie_gone_for_good_is_made_up_for(
             await opened.append(b"0")
             processes.kill(lost)  # and nobody writes to the open ledger any more
             everything = [*ledgers, opened.ledger_id]
-            while not await is_whole(client, store, everything, lost):  # noqa: ASYNC110
+            while not await is_whole(client, store, tree, everything, lost):  # noqa: ASYNC110
                 await asyncio.sleep(0.3)
             for ledger_id in ledgers:
                 assert await count_copies(client, ledger_id) == 2 * ENTRIES
@@ -128,14 +136,18 @@ async def fill(client: LedgerClient) -> LedgerId:
 
 
 async def is_whole(
-    client: LedgerClient, store: ZooKeeperStore, ledgers: list[LedgerId], lost: BookieId
+    client: LedgerClient,
+    store: ZooKeeperStore,
+    tree: str,
+    ledgers: list[LedgerId],
+    lost: BookieId,
 ) -> bool:
     """Whether no ledger names the lost bookie or has a mark."""
     for ledger_id in ledgers:
         metadata = await client.describe(ledger_id)
         if any(lost in fragment.ensemble for fragment in metadata.fragments):
             return False
-        if await store.exists(paths.under_replicated_ledger(ledger_id, TREE)) is not None:
+        if await store.exists(paths.under_replicated_ledger(ledger_id, tree)) is not None:
             return False
     return True
 
