@@ -24,7 +24,8 @@ from bookie.bookie import Bookie
 from bookie.config import BookieConfig
 from bookie.disk import RealDisk
 from bookie.errors import StorageError
-from bookie.index import Index, LevelIndex
+from bookie.index import Index
+from bookie.level_db import LevelDb
 from client.config import load_program
 from client.errors import ConfigError, MetadataError
 from client.ids import BookieId
@@ -62,11 +63,13 @@ def main() -> int:
 
 def make_index(config: BookieConfig, wipe: bool) -> Index:
     """Open the LevelDB index of a data directory."""
-    return LevelIndex(
-        config.data_dir / "index",
-        wipe=wipe,
-        write_buffer_bytes=config.index_write_buffer_bytes,
-        block_cache_bytes=config.index_cache_bytes,
+    return Index(
+        LevelDb(
+            config.data_dir / "index",
+            wipe=wipe,
+            write_buffer_bytes=config.index_write_buffer_bytes,
+            block_cache_bytes=config.index_cache_bytes,
+        )
     )
 
 

@@ -75,7 +75,15 @@ class Disk(Protocol):
         ...
 
     def save(self, name: str, data: bytes) -> None:
-        """Replace a small file in one step, durably."""
+        """Replace a small file in one step, durably. Raises DiskFull: it is what it was."""
+        ...
+
+    def write(self, name: str, position: int, buffers: list[Buffer]) -> None:
+        """Write to a file other than the log's end, durably; at position 0 it may be a new one."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Delete a file, durably; absent is fine."""
         ...
 
     def usage(self) -> Usage:
@@ -182,13 +190,35 @@ class RealDisk:
     def save(self, name: str, data: bytes) -> None:
         path = self._dir / name
         new = path.with_name(path.name + ".new")
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            _write_all(fd, [data], 0)
-            os.fsync(fd)
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            try:
+                _write_all(fd, [data], 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(new, path)
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise DiskFull(f"no space for {name}") from error
+            raise
+        _sync_dir(path.parent)
+
+    def write(self, name: str, position: int, buffers: list[Buffer]) -> None:
+        path = self._dir / name
+        is_new = position == 0 and not path.exists()
+        fd = os.open(path, os.O_RDWR | (os.O_CREAT if is_new else 0), 0o644)
+        try:
+            _write_all(fd, buffers, position)
+            os.fdatasync(fd)
         finally:
             os.close(fd)
-        os.replace(new, path)
+        if is_new:
+            _sync_dir(path.parent)
+
+    def remove(self, name: str) -> None:
+        path = self._dir / name
+        path.unlink(missing_ok=True)
         _sync_dir(path.parent)
 
     def usage(self) -> Usage:

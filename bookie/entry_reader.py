@@ -54,14 +54,24 @@ class EntryReader:
     def read(self, ledger_id: LedgerId, entry_id: EntryId) -> memoryview | None:
         """Return an entry, None if the index has none. Raises CorruptRecord, CorruptIndex."""
         location = self._index.location(ledger_id, entry_id)
-        if location is None:
-            return None
+        while location is not None:
+            try:
+                return self._read_at(location, (ledger_id, entry_id))
+            except CorruptRecord:
+                # Reclaim may have moved the entry after the index was asked.
+                newer = self._index.location(ledger_id, entry_id)
+                if newer == location:
+                    raise
+                location = newer
+        return None
+
+    def _read_at(self, location: Location, ids: tuple[LedgerId, EntryId]) -> memoryview:
         number, position, size = location
         try:
             data = self._disk.read(file_name(number), position, RECORD_HEADER_BYTES + size)
         except OSError as error:
             raise CorruptRecord(number, position, f"cannot read: {error}") from error
-        return self._verify(data, location, (ledger_id, entry_id))
+        return self._verify(data, location, ids)
 
     def _verify(self, data: bytes, location: Location, ids: tuple[LedgerId, EntryId]) -> memoryview:
         number, position, size = location

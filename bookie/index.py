@@ -2,28 +2,27 @@
 
 The index is a cache of the log, rebuilt from it when it is lost. Its writes are not synced: a
 start replays the log from the last checkpoint, and a checkpoint is taken only after `flush`.
-`Index` is the interface (the simulator has its own implementation behind it); `LevelIndex` keeps
-it in LevelDB. This file is the only importer of plyvel and the only home of index keys:
+This file is the only home of its keys and values; what keeps them is a `KeyValues` (LevelDB in
+production, a simulated one in the simulator):
 
+    "d" ledger 8           ->  a deleted ledger: fenced 1 · cleared 1 · milliseconds 8
     "e" ledger 8 entry 8   ->  file number 4 · position 4 · size 4
     "l" ledger 8           ->  fenced 1 · key length 1 · master key · explicit LAC packet
+    "t" file number 4      ->  tally of that log file, see `core/tally.py`
     "z"                    ->  file number 4 · position 4: the index reflects the log up to here
 """
 
 from __future__ import annotations
 
-import shutil
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
-
-import plyvel
 
 from bookie.core.append_log import LogPosition
 from bookie.core.ledger_guard import Ledger
-from bookie.core.log_format import Location
+from bookie.core.log_format import Deletion, Location
+from bookie.core.tally import Tally, decode_tally
 from bookie.errors import CorruptIndex
 from client.ids import EntryId, LedgerId
 
@@ -41,43 +40,47 @@ def record_of(ledger: Ledger) -> LedgerRecord:
     return LedgerRecord(ledger.master_key, ledger.fenced, ledger.explicit_lac)
 
 
-class Index(Protocol):
-    """Synchronous: called at start, or inside jobs that `disk.py` runs off the event loop.
+class Batch(Protocol):
+    """Changes that happen together or not at all; of two for one key the later one holds."""
 
-    All methods raise CorruptIndex when the index itself is damaged.
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set a key."""
+        ...
+
+    def delete(self, key: bytes) -> None:
+        """Remove a key, if it is there."""
+        ...
+
+    def write(self) -> None:
+        """Apply the changes. Raises CorruptIndex."""
+        ...
+
+
+class KeyValues(Protocol):
+    """An ordered store of keys and values that survives the process.
+
+    After a power loss the newest writes may be missing, unless `flush` followed them. All
+    methods raise CorruptIndex when the store is damaged.
     """
 
-    def write(
-        self,
-        entries: Sequence[tuple[LedgerId, EntryId, Location]],
-        ledgers: Sequence[tuple[LedgerId, LedgerRecord]],
-        end: LogPosition,
-    ) -> None:
-        """Apply changes in one atomic step; later items of a list win. `end`: see `end()`."""
+    def get(self, key: bytes) -> bytes | None:
+        """Return a value, None if the key is absent."""
         ...
 
-    def location(self, ledger_id: LedgerId, entry_id: EntryId) -> Location | None:
-        """Return where an entry is, None if the index has none."""
+    def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values, ascending, from `start` to before `stop`."""
         ...
 
-    def last_entry(self, ledger_id: LedgerId) -> EntryId | None:
-        """Return the highest entry id of a ledger, None if there is no entry."""
+    def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
+        """Yield keys alone."""
         ...
 
-    def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
-        """Return all entry ids of a ledger, ascending."""
+    def last_key(self, start: bytes, stop: bytes) -> bytes | None:
+        """Return the highest key from `start` to before `stop`, None if there is none."""
         ...
 
-    def ledgers(self) -> Iterator[tuple[LedgerId, LedgerRecord]]:
-        """Yield every ledger, ascending."""
-        ...
-
-    def end(self) -> LogPosition | None:
-        """Return the end of the log that the newest write brought, None before the first.
-
-        Writes follow syncs, so the log was durable up to here. Writes before it may be missing
-        after a power loss.
-        """
+    def batch(self) -> Batch:
+        """Begin a batch."""
         ...
 
     def flush(self) -> None:
@@ -85,128 +88,181 @@ class Index(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the index."""
+        """Release the store."""
         ...
+
+
+EntryPlace = tuple[LedgerId, EntryId, Location]
+"""An entry and where in the log it is."""
+
+_ENTRY_KEY: Final = struct.Struct(">cqq")
+_LEDGER_KEY: Final = struct.Struct(">cq")
+_TALLY_KEY: Final = struct.Struct(">cI")
+_LOCATION: Final = struct.Struct(">III")
+_POSITION: Final = struct.Struct(">II")
+_LEDGER: Final = struct.Struct(">?B")
+_DELETED: Final = struct.Struct(">??q")
+_DELETED_TAG: Final = b"d"
+_ENTRY_TAG: Final = b"e"
+_LEDGER_TAG: Final = b"l"
+_TALLY_TAG: Final = b"t"
+_END: Final = b"z"
+_BEHIND_ENTRIES: Final = b"\xff"
+"""Behind a ledger's prefix: greater than every entry id, whose first bit is zero."""
+
+
+class Index:
+    """Synchronous: called at start, or inside jobs that `disk.py` runs off the event loop.
+
+    All methods raise CorruptIndex when the index itself is damaged.
+    """
+
+    def __init__(self, store: KeyValues) -> None:
+        self._store = store
+        self.flush = store.flush
+        """Return when everything written so far survives a power loss."""
+        self.close = store.close
+        """Release the index."""
+
+    def write(
+        self,
+        entries: Sequence[EntryPlace],
+        ledgers: Sequence[tuple[LedgerId, LedgerRecord]],
+        end: LogPosition,
+        *,
+        deletions: Sequence[tuple[LedgerId, Deletion]] = (),
+    ) -> None:
+        """Apply changes in one atomic step; later items of a list win. `end`: see `end()`.
+
+        Deletions come last: the ledgers are gone, though their entries stay until
+        `clear_entries` took them.
+        """
+        batch = self._store.batch()
+        put, entry_key, location_value = batch.put, _ENTRY_KEY.pack, _LOCATION.pack
+        for ledger_id, entry_id, location in entries:
+            put(entry_key(_ENTRY_TAG, ledger_id, entry_id), location_value(*location))
+        for ledger_id, record in ledgers:
+            put(_LEDGER_KEY.pack(_LEDGER_TAG, ledger_id), _pack_ledger(record))
+        for ledger_id, deletion in deletions:
+            batch.delete(_LEDGER_KEY.pack(_LEDGER_TAG, ledger_id))
+            put(_LEDGER_KEY.pack(_DELETED_TAG, ledger_id), _pack_deleted(deletion, cleared=False))
+        put(_END, _POSITION.pack(*end))
+        batch.write()
+
+    def location(self, ledger_id: LedgerId, entry_id: EntryId) -> Location | None:
+        """Return where an entry is, None if the index has none."""
+        value = self._store.get(_ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, entry_id))
+        return None if value is None else _unpack_location(value)
+
+    def last_entry(self, ledger_id: LedgerId) -> EntryId | None:
+        """Return the highest entry id of a ledger, None if there is no entry."""
+        start = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id)
+        key = self._store.last_key(start, start + _BEHIND_ENTRIES)
+        return None if key is None else EntryId(_ENTRY_KEY.unpack(key)[2])
+
+    def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
+        """Return all entry ids of a ledger, ascending."""
+        start = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id)
+        keys = self._store.keys(start, start + _BEHIND_ENTRIES)
+        try:
+            return [EntryId(_ENTRY_KEY.unpack(key)[2]) for key in keys]
+        except struct.error as error:
+            raise CorruptIndex(str(error)) from error
+
+    def places(self) -> Iterator[EntryPlace]:
+        """Yield every entry and its place, ascending."""
+        for key, value in self._store.scan(_ENTRY_TAG, _after(_ENTRY_TAG)):
+            _, ledger_id, entry_id = _ENTRY_KEY.unpack(key)
+            yield LedgerId(ledger_id), EntryId(entry_id), _unpack_location(value)
+
+    def ledger(self, ledger_id: LedgerId) -> LedgerRecord | None:
+        """Return what is known of a ledger, None if there is none."""
+        value = self._store.get(_LEDGER_KEY.pack(_LEDGER_TAG, ledger_id))
+        return None if value is None else _unpack_ledger(value)
+
+    def ledgers(self) -> Iterator[tuple[LedgerId, LedgerRecord]]:
+        """Yield every ledger, ascending."""
+        for key, value in self._store.scan(_LEDGER_TAG, _after(_LEDGER_TAG)):
+            yield LedgerId(_LEDGER_KEY.unpack(key)[1]), _unpack_ledger(value)
+
+    def move(self, places: Sequence[EntryPlace], sources: Collection[int]) -> int:
+        """Let entries be found in copies of log files; return how many were.
+
+        An entry moves only if it is in one of the `sources` still: meanwhile it may have been
+        written again, or deleted.
+        """
+        batch = self._store.batch()
+        moved = 0
+        for ledger_id, entry_id, place in places:
+            known = self.location(ledger_id, entry_id)
+            if known is not None and known.number in sources:
+                batch.put(_ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, entry_id), _LOCATION.pack(*place))
+                moved += 1
+        batch.write()
+        return moved
+
+    def deletions(self) -> Iterator[tuple[LedgerId, Deletion, bool]]:
+        """Yield the ledgers deleted and not forgotten, and whether their entries are gone."""
+        for key, value in self._store.scan(_DELETED_TAG, _after(_DELETED_TAG)):
+            fenced, cleared, time_ms = _DELETED.unpack(value)
+            yield LedgerId(_LEDGER_KEY.unpack(key)[1]), Deletion(fenced, time_ms), cleared
+
+    def clear_entries(self, ledger_id: LedgerId, count_max: int) -> bool:
+        """Remove some entries of a deleted ledger; return whether there may be more."""
+        start = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id)
+        keys = list(islice(self._store.keys(start, start + _BEHIND_ENTRIES), count_max))
+        batch = self._store.batch()
+        for key in keys:
+            batch.delete(key)
+        batch.write()
+        return len(keys) == count_max
+
+    def settle_deletion(self, ledger_id: LedgerId, deletion: Deletion | None) -> None:
+        """The entries of a deleted ledger are gone; `deletion` is what is to be remembered."""
+        batch = self._store.batch()
+        key = _LEDGER_KEY.pack(_DELETED_TAG, ledger_id)
+        if deletion is None:
+            batch.delete(key)
+        else:
+            batch.put(key, _pack_deleted(deletion, cleared=True))
+        batch.write()
+
+    def tally(self, number: int) -> Tally | None:
+        """Return the tally of a log file, None if there is none."""
+        value = self._store.get(_TALLY_KEY.pack(_TALLY_TAG, number))
+        try:
+            return None if value is None else decode_tally(value)
+        except struct.error as error:
+            raise CorruptIndex(f"tally of file {number}: {error}") from error
+
+    def set_tallies(self, tallies: Sequence[tuple[int, Tally | None]]) -> None:
+        """Replace, or remove, the tallies of log files."""
+        batch = self._store.batch()
+        for number, tally in tallies:
+            key = _TALLY_KEY.pack(_TALLY_TAG, number)
+            if tally is None:
+                batch.delete(key)
+            else:
+                batch.put(key, tally.encode())
+        batch.write()
+
+    def end(self) -> LogPosition | None:
+        """Return the end of the log that the newest write brought, None before the first.
+
+        Writes follow syncs, so the log was durable up to here. Writes before it may be missing
+        after a power loss.
+        """
+        value = self._store.get(_END)
+        return None if value is None else LogPosition(*_POSITION.unpack(value))
 
 
 IndexFactory = Callable[[bool], Index]
 """Opens the index; with True it begins empty. Raises CorruptIndex when it cannot be opened."""
 
-_ENTRY_KEY: Final = struct.Struct(">cqq")
-_LEDGER_KEY: Final = struct.Struct(">cq")
-_LOCATION: Final = struct.Struct(">III")
-_POSITION: Final = struct.Struct(">II")
-_LEDGER: Final = struct.Struct(">?B")
-_ENTRY: Final = b"e"
-_LEDGER_TAG: Final = b"l"
-_END: Final = b"z"
-_ENTRY_ID_MAX: Final = EntryId(2**63 - 1)
 
-
-class LevelIndex:
-    """`Index` over LevelDB."""
-
-    def __init__(
-        self, path: Path, *, wipe: bool, write_buffer_bytes: int, block_cache_bytes: int
-    ) -> None:
-        """Open or create. Raises CorruptIndex."""
-        if wipe and path.exists():
-            shutil.rmtree(path)
-        try:
-            self._db = plyvel.DB(
-                str(path),
-                create_if_missing=True,
-                paranoid_checks=True,  # a log with holes must fail, not be skipped over
-                write_buffer_size=write_buffer_bytes,
-                lru_cache_size=block_cache_bytes,
-                bloom_filter_bits=10,
-            )
-        except (plyvel.Error, OSError) as error:
-            raise CorruptIndex(f"cannot open {path}: {error}") from error
-
-    def write(
-        self,
-        entries: Sequence[tuple[LedgerId, EntryId, Location]],
-        ledgers: Sequence[tuple[LedgerId, LedgerRecord]],
-        end: LogPosition,
-    ) -> None:
-        batch = self._db.write_batch()
-        entry_key, location_value = _ENTRY_KEY.pack, _LOCATION.pack
-        for ledger_id, entry_id, location in entries:
-            batch.put(entry_key(_ENTRY, ledger_id, entry_id), location_value(*location))
-        for ledger_id, record in ledgers:
-            batch.put(_LEDGER_KEY.pack(_LEDGER_TAG, ledger_id), _pack_ledger(record))
-        batch.put(_END, _POSITION.pack(*end))
-        try:
-            batch.write()
-        except (plyvel.Error, OSError) as error:
-            raise CorruptIndex(f"cannot write: {error}") from error
-
-    def location(self, ledger_id: LedgerId, entry_id: EntryId) -> Location | None:
-        value = self._get(_ENTRY_KEY.pack(_ENTRY, ledger_id, entry_id))
-        return None if value is None else _unpack_location(value)
-
-    def last_entry(self, ledger_id: LedgerId) -> EntryId | None:
-        # By hand: plyvel's reverse iterator loses an only key that equals its start.
-        highest = _ENTRY_KEY.pack(_ENTRY, ledger_id, _ENTRY_ID_MAX)
-        try:
-            with closing(self._db.raw_iterator(verify_checksums=True)) as cursor:
-                cursor.seek(highest)
-                if not cursor.valid():
-                    cursor.seek_to_last()
-                elif cursor.key() != highest:
-                    cursor.prev()
-                if not cursor.valid():
-                    return None
-                key: bytes = cursor.key()
-        except plyvel.Error as error:
-            raise CorruptIndex(str(error)) from error
-        if key[:9] != highest[:9] or len(key) != _ENTRY_KEY.size:
-            return None
-        return EntryId(_ENTRY_KEY.unpack(key)[2])
-
-    def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
-        try:
-            keys = self._db.iterator(
-                start=_ENTRY_KEY.pack(_ENTRY, ledger_id, 0),
-                stop=_ENTRY_KEY.pack(_ENTRY, ledger_id, _ENTRY_ID_MAX),
-                include_stop=True,
-                include_value=False,
-                verify_checksums=True,
-            )
-            return [EntryId(_ENTRY_KEY.unpack(key)[2]) for key in keys]
-        except (plyvel.Error, struct.error) as error:
-            raise CorruptIndex(str(error)) from error
-
-    def ledgers(self) -> Iterator[tuple[LedgerId, LedgerRecord]]:
-        try:
-            for key, value in self._db.iterator(prefix=_LEDGER_TAG, verify_checksums=True):
-                yield LedgerId(_LEDGER_KEY.unpack(key)[1]), _unpack_ledger(value)
-        except (plyvel.Error, struct.error) as error:
-            raise CorruptIndex(str(error)) from error
-
-    def end(self) -> LogPosition | None:
-        value = self._get(_END)
-        return None if value is None else LogPosition(*_POSITION.unpack(value))
-
-    def flush(self) -> None:
-        # Compacting a range without keys writes the memory table to a synced file and nothing
-        # more. A synced write would not do: LevelDB may have moved on to another write-ahead
-        # log without syncing the one before.
-        try:
-            self._db.compact_range(start=b"\xff", stop=b"\xff\xff")
-        except (plyvel.Error, OSError) as error:
-            raise CorruptIndex(f"cannot flush: {error}") from error
-
-    def close(self) -> None:
-        self._db.close()
-
-    def _get(self, key: bytes) -> bytes | None:
-        try:
-            value: bytes | None = self._db.get(key, verify_checksums=True)
-        except (plyvel.Error, OSError) as error:
-            raise CorruptIndex(str(error)) from error
-        return value
+def _after(tag: bytes) -> bytes:
+    """Return the first key behind all that begin with `tag`."""
+    return bytes([tag[0] + 1])
 
 
 def _unpack_location(value: bytes) -> Location:
@@ -221,6 +277,12 @@ def _pack_ledger(record: LedgerRecord) -> bytes:
 
 
 def _unpack_ledger(value: bytes) -> LedgerRecord:
+    if len(value) < _LEDGER.size:
+        raise CorruptIndex(f"a ledger has {len(value)} bytes")
     fenced, key_size = _LEDGER.unpack_from(value)
     rest = value[_LEDGER.size :]
     return LedgerRecord(rest[:key_size], fenced, rest[key_size:] or None)
+
+
+def _pack_deleted(deletion: Deletion, *, cleared: bool) -> bytes:
+    return _DELETED.pack(deletion.fenced, cleared, deletion.time_ms)

@@ -1,7 +1,7 @@
 """Long polls: reads that wait until a ledger's last add confirmed passes a number.
 
-A poll ends when the LAC has passed, the ledger is fenced, or its time is up; whichever comes
-first, once. This file is the only home of that wait. Source: Apache BookKeeper
+A poll ends when the LAC has passed, the ledger is fenced or gone, or its time is up; whichever
+comes first, once. This file is the only home of that wait. Source: Apache BookKeeper
 `LongPollReadEntryProcessorV3`.
 """
 
@@ -39,7 +39,8 @@ class LongPoll:
 
     def _look_again(self) -> None:
         """The ledger changed; it no longer knows of this poll."""
-        if self._ledger.lac <= self._above and not self._ledger.fenced:
+        ledger = self._ledger
+        if ledger.lac <= self._above and not ledger.fenced and not ledger.is_deleted:
             self._park()
             return
         self._timer.cancel()

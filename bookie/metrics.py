@@ -32,6 +32,10 @@ COUNTERS: Final = {
     "logged_bytes": "Bytes written to the log",
     "lost_groups": "Groups given up because the disk was full",
     "unreadable_entries": "Reads answered with an I/O error because of damaged bytes",
+    "deleted_ledgers": "Ledgers deleted",
+    "dropped_file_bytes": "Bytes of log files given back because nothing in them lived",
+    "rewritten_file_bytes": "Bytes won by rewriting log files in which little lived",
+    "unreadable_files": "Log files that could not be rewritten because they are damaged",
     "refused_connections": "Connections closed for malformed bytes, or beyond the limit",
 }
 """Counter -> help. Exposed as quire_bookie_<name>_total."""
@@ -92,6 +96,10 @@ class BookieMetrics(Collector):
         self.logged_bytes = 0
         self.lost_groups = 0
         self.unreadable_entries = 0
+        self.deleted_ledgers = 0
+        self.dropped_file_bytes = 0
+        self.rewritten_file_bytes = 0
+        self.unreadable_files = 0
         self.refused_connections = 0
         self.gauges: dict[str, Callable[[], float]] = {}
         """Gauge -> how to read it now."""

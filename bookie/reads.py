@@ -71,7 +71,7 @@ class Reads:
 
         `on_read` gets OK and the entry, NO_LEDGER or NO_ENTRY when that is certain, or IO_ERROR.
         """
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self._ledger(ledger_id)
         if ledger is None:
             on_read(self._absent(Status.NO_LEDGER), None)
         elif entry_id == LAST_ENTRY:
@@ -81,7 +81,7 @@ class Reads:
 
     def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
         """Call `on_ledger` with OK and the ledger, its `last_entry` and `lac` being known."""
-        ledger = self._ledgers.get(ledger_id)
+        ledger = self._ledger(ledger_id)
         if ledger is None:
             on_ledger(self._absent(Status.NO_LEDGER), None)
         elif ledger.is_loaded:
@@ -95,7 +95,7 @@ class Reads:
 
     def entry_ids(self, ledger_id: LedgerId, on_ids: OnEntryIds) -> None:
         """Collect the ids of all entries of a ledger, ascending."""
-        if self._ledgers.get(ledger_id) is None:
+        if self._ledger(ledger_id) is None:
             on_ids(self._absent(Status.NO_LEDGER), [])
             return
         recent = self._cache.entry_ids(ledger_id)
@@ -121,6 +121,10 @@ class Reads:
         self._jobs[future] = None
         future.add_done_callback(self._jobs.pop)
         return future
+
+    def _ledger(self, ledger_id: LedgerId) -> Ledger | None:
+        ledger = self._ledgers.get(ledger_id)
+        return None if ledger is not None and ledger.is_deleted else ledger
 
     def _absent(self, status: Status) -> Status:
         return Status.IO_ERROR if self._has_damage else status

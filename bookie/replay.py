@@ -2,7 +2,8 @@
 
     1  CHECKPOINT says where to begin, which files must exist, what is damaged already
     2  open the index; if it cannot be opened, wipe it and begin at the first file instead
-    3  scan each file, put entries, keys, fences and explicit LACs into index and ledger table
+    3  scan each file, put entries, keys, fences, explicit LACs and deletions into index and
+       ledger table
     4  damage in a file: remember the range for good, go on behind it
     5  torn end of the last file: cut it off; nothing in it was ever answered for
     6  sync what is left, flush the index, write the checkpoint: what was replayed stays
@@ -15,14 +16,18 @@ adds. This file is the only home of that procedure; `core/log_scan.py` decides w
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bookie.core.append_log import AppendLog, LogPosition
-from bookie.core.checkpoint import FILE_NAME, Checkpoint, Damage, decode_checkpoint
+from bookie.core.append_log import BEGINNING, AppendLog, LogPosition
+from bookie.core.checkpoint import FILE_NAME, Checkpoint, Damage, LogFile, decode_checkpoint
 from bookie.core.ledger_guard import LedgerTable
 from bookie.core.log_format import (
     FILE_HEADER_BYTES,
+    FIRST_COPY,
+    RECORD_HEADER_BYTES,
+    Deletion,
     FileHeader,
     Kind,
     Location,
@@ -30,22 +35,27 @@ from bookie.core.log_format import (
     file_name,
     file_number,
     ids_of,
+    is_copy,
     ledger_of,
     seed_of,
+    unpack_deletion,
     unpack_file_header,
     unpack_ledger,
 )
 from bookie.core.log_scan import Gap, LogScan
+from bookie.core.tally import Tally
 from bookie.disk import Disk
 from bookie.errors import CorruptIndex, LogIncomplete
-from bookie.index import Index, IndexFactory, record_of
-from client.ids import EntryId, LedgerId, Rng
+from bookie.index import EntryPlace, Index, IndexFactory, record_of
+from bookie.log_files import Found, find_files, next_copy, remove_left_over
+from client.ids import LedgerId, Rng
 
 logger = logging.getLogger(__name__)
 
 FIRST_FILE: Final = 1
 _FIRST_GROUP: Final = 1
 _BATCH_ENTRIES: Final = 4096
+_CLEARED_AT_ONCE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +65,12 @@ class Replayed:
     log: AppendLog
     index: Index
     ledgers: LedgerTable
+    tally: Tally
+    """Of the file that the log ends in."""
     checkpoint: Checkpoint
     """As saved at the end of the replay."""
+    next_copy: int
+    """Number for the next copy of log files."""
 
 
 def is_unused(disk: Disk) -> bool:
@@ -81,40 +95,23 @@ def replay(disk: Disk, index_factory: IndexFactory, *, log_file_bytes_max: int) 
     if data is None:
         raise LogIncomplete(f"there is no {FILE_NAME}: the data directory is not complete")
     checkpoint = decode_checkpoint(data)
-    numbers = _existing_files(disk, checkpoint)
+    found = find_files(disk, checkpoint)
     durable = checkpoint.start
     index = _open_index(index_factory, checkpoint)
     if index is None:
-        checkpoint = checkpoint._replace(
-            start=LogPosition(min(numbers, default=FIRST_FILE), FILE_HEADER_BYTES),
-            group=_FIRST_GROUP,
-        )
+        checkpoint = checkpoint._replace(start=BEGINNING, group=_FIRST_GROUP)
         # Before the index fills: a crash on the way must lead here again.
         disk.save(FILE_NAME, checkpoint.encode())
         index = index_factory(True)
     try:
         durable = max(durable, index.end() or durable)
-        newest = max(numbers, default=FIRST_FILE - 1)
+        newest = max((f.number for f in found.log if not is_copy(f.number)), default=0)
         if durable > LogPosition(newest + 1, FILE_HEADER_BYTES):
             raise LogIncomplete(f"log file {newest + 1} is missing, but the index knows it")
-        return _Replay(disk, index, checkpoint, numbers, durable, log_file_bytes_max).run()
+        return _Replay(disk, index, checkpoint, found, durable, log_file_bytes_max).run()
     except BaseException:
         index.close()
         raise
-
-
-def _existing_files(disk: Disk, checkpoint: Checkpoint) -> list[int]:
-    """Return the numbers of the log files, ascending. Raises LogIncomplete if one is missing."""
-    found = {number for name in disk.names() if (number := file_number(name)) is not None}
-    last_known = max(checkpoint.files, default=FIRST_FILE - 1)
-    newest = max(found, default=last_known)
-    expected = [*checkpoint.files, *range(last_known + 1, newest + 1)]
-    missing = [number for number in expected if number not in found]
-    if missing:
-        raise LogIncomplete(
-            f"log file {missing[0]} is missing: without it, entries would seem not to exist"
-        )
-    return expected
 
 
 def _open_index(index_factory: IndexFactory, checkpoint: Checkpoint) -> Index | None:
@@ -143,7 +140,7 @@ class _Replay:
         disk: Disk,
         index: Index,
         checkpoint: Checkpoint,
-        numbers: list[int],
+        found: Found,
         durable: LogPosition,
         log_file_bytes_max: int,
     ) -> None:
@@ -151,18 +148,51 @@ class _Replay:
         self._index = index
         self._checkpoint = checkpoint
         self._start = checkpoint.start
-        self._numbers = numbers
+        self._found = found
+        self._files = {file.number: file.size for file in found.log}
         self._durable = durable
         self._log_file_bytes_max = log_file_bytes_max
         self._seed = seed_of(checkpoint.salt)
         self._group = checkpoint.group
         self._damage = list(checkpoint.damage)
         self._ledgers = LedgerTable()
-        self._entries: list[tuple[LedgerId, EntryId, Location]] = []
+        self._tally = Tally()
+        self._tallied = 0
+        """Number of the file that `_tally` is about."""
+        self._entries: list[EntryPlace] = []
         self._changed: dict[LedgerId, None] = {}
         self._record_count = 0
 
     def run(self) -> Replayed:
+        self._load_ledgers()
+        newest = max((n for n in self._files if not is_copy(n)), default=FIRST_FILE - 1)
+        for number in list(self._files):
+            if number != newest and self._must_scan(number):
+                self._scan_complete(number)
+        log = self._scan_last(newest)
+        end = LogPosition(log.number, log.position)
+        self._write_index(end)
+        self._index.flush()
+        files = tuple(LogFile(*file) for file in self._files.items())
+        checkpoint = self._checkpoint._replace(
+            start=end,
+            group=log.group,
+            files=files,
+            damage=tuple(sorted(set(self._damage))),
+        )
+        self._disk.save(FILE_NAME, checkpoint.encode())
+        remove_left_over(self._disk, self._found)
+        logger.info(
+            "log.replayed files=%d records=%d ledgers=%d damaged_ranges=%d",
+            len(files),
+            self._record_count,
+            len(self._ledgers),
+            len(checkpoint.damage),
+        )
+        tally = self._tally if self._tallied == log.number else Tally()
+        return Replayed(log, self._index, self._ledgers, tally, checkpoint, next_copy(self._found))
+
+    def _load_ledgers(self) -> None:
         for ledger_id, record in self._index.ledgers():
             self._ledgers.restore(
                 ledger_id,
@@ -170,42 +200,33 @@ class _Replay:
                 fenced=record.fenced,
                 explicit_lac=record.explicit_lac,
             )
-        for number in self._numbers:
-            if number >= self._start.number and number != self._numbers[-1]:
-                self._scan_complete(number)
-        log = self._scan_last()
-        end = LogPosition(log.number, log.position)
-        self._write_index(end)
-        self._index.flush()
-        checkpoint = self._checkpoint._replace(
-            start=end,
-            group=log.group,
-            files=tuple(self._numbers),
-            damage=tuple(sorted(set(self._damage))),
-        )
-        self._disk.save(FILE_NAME, checkpoint.encode())
-        logger.info(
-            "log.replayed files=%d records=%d ledgers=%d damaged_ranges=%d",
-            len(self._numbers),
-            self._record_count,
-            len(self._ledgers),
-            len(checkpoint.damage),
-        )
-        return Replayed(log, self._index, self._ledgers, checkpoint)
+        for ledger_id, deletion, is_cleared in list(self._index.deletions()):
+            if not is_cleared:
+                self._clear(ledger_id)
+            self._index.settle_deletion(ledger_id, deletion if deletion.fenced else None)
+            if deletion.fenced and self._ledgers.get(ledger_id) is None:
+                self._ledgers.bury(ledger_id, deletion)
+
+    def _must_scan(self, number: int) -> bool:
+        """Whether anything in this file may be missing in the index."""
+        return self._start == BEGINNING or self._start.number <= number < FIRST_COPY
 
     def _scan_complete(self, number: int) -> None:
         """Scan a file that has a successor: all of it was durable."""
         size = self._disk.size(file_name(number))
-        following = self._header(number + 1)
-        durable = following.previous_size if following else size
-        self._apply_all(number, self._begin_scan(number, size, durable))
+        if not self._files[number] and not is_copy(number):
+            # A crash came before its size was noted: the next file says it.
+            following = self._header(number + 1)
+            self._files[number] = following.sealed_size if following else size
+        self._apply_all(number, self._begin_scan(number, size, self._files[number]))
+        self._write_index(LogPosition(number, size))
 
-    def _scan_last(self) -> AppendLog:
+    def _scan_last(self, number: int) -> AppendLog:
         """Scan the newest file and return the log, ready to go on behind it."""
-        number = self._numbers[-1] if self._numbers else FIRST_FILE - 1
-        if number < self._start.number:
-            size = self._disk.size(file_name(number)) if self._numbers else 0
-            return self._resume(LogPosition(self._start.number, 0), creates_after=size)
+        wanted = max(self._start.number, FIRST_FILE)
+        if number < wanted:
+            size = self._disk.size(file_name(number)) if number >= FIRST_FILE else 0
+            return self._resume(LogPosition(wanted, 0), creates_after=size)
         name = file_name(number)
         # What is read here goes into the index and must not vanish with the next crash.
         self._disk.uncache(name)
@@ -216,7 +237,7 @@ class _Replay:
         if self._header(number) is None and not scan.is_proven_durable(FILE_HEADER_BYTES + 1):
             # The crash came while the file was being made: nothing in it was ever durable.
             logger.warning("log.unfinished_file number=%d", number)
-            previous = self._disk.size(file_name(number - 1)) if number > FIRST_FILE else 0
+            previous = self._disk.size(file_name(number - 1)) if number - 1 in self._files else 0
             return self._resume(LogPosition(number, 0), creates_after=previous)
         damage_count = len(self._damage)
         self._apply_all(number, scan)
@@ -232,7 +253,7 @@ class _Replay:
         if creates_after is not None:
             # A file that has to be made again must not be missed if it is gone next time: the
             # kill that cut its making short may have come before its name was durable.
-            self._numbers = [number for number in self._numbers if number < end.number]
+            self._files = {n: size for n, size in self._files.items() if n != end.number}
         return AppendLog(
             end,
             group=self._group + 1,
@@ -253,12 +274,14 @@ class _Replay:
     def _begin_scan(self, number: int, size: int, durable: int) -> LogScan:
         name = file_name(number)
         start = self._start.position if number == self._start.number else FILE_HEADER_BYTES
+        self._tallied, self._tally = number, self._index.tally(number) or Tally()
+        self._tally.assume_counted(start)
         return LogScan(
             lambda position, count: self._disk.read(name, position, count),
             size,
             seed=self._seed,
             start=start,
-            group=self._group,
+            group=0 if is_copy(number) else self._group,
             durable=durable,
         )
 
@@ -268,7 +291,7 @@ class _Replay:
                 self._found_damage(Damage(number, item.start, item.end))
             else:
                 self._apply(number, item)
-        self._group = scan.group
+        self._group = max(self._group, scan.group)
 
     def _found_damage(self, damage: Damage) -> None:
         logger.error(
@@ -278,26 +301,46 @@ class _Replay:
 
     def _apply(self, number: int, record: Record) -> None:
         self._record_count += 1
+        ledger_id = ledger_of(record.body)
+        is_new = record.position >= self._tally.end
+        if is_new:
+            self._tally.end = record.end
+        if record.kind is Kind.DELETE:
+            self._apply_deletion(number, record)
+            return
+        if is_new:
+            self._tally.add(ledger_id, RECORD_HEADER_BYTES + len(record.body))
+        ledger = self._ledgers.get(ledger_id)
         if record.kind is Kind.ENTRY:
-            ledger_id, entry_id = ids_of(record.body)
+            _, entry_id = ids_of(record.body)
             location = Location(number, record.position, len(record.body))
             self._entries.append((ledger_id, entry_id, location))
-            if self._ledgers.get(ledger_id) is None:
+            if ledger is None:
                 # Its LEDGER record was in damaged bytes: the entry is here, the key is not.
                 self._restore(ledger_id, b"", fenced=False)
             if len(self._entries) >= _BATCH_ENTRIES:
                 self._write_index(LogPosition(number, record.end))
-            return
-        ledger_id = ledger_of(record.body)
-        ledger = self._ledgers.get(ledger_id)
-        if record.kind is Kind.EXPLICIT_LAC:
+        elif record.kind is Kind.EXPLICIT_LAC:
             if ledger is not None:
                 ledger.explicit_lac = bytes(record.body)
                 self._changed[ledger_id] = None
-            return
-        _, master_key = unpack_ledger(record.body)
-        fenced = record.kind is Kind.FENCE or (ledger is not None and ledger.fenced)
-        self._restore(ledger_id, master_key, fenced=fenced)
+        else:
+            _, master_key = unpack_ledger(record.body)
+            fenced = record.kind is Kind.FENCE or (ledger is not None and ledger.fenced)
+            self._restore(ledger_id, master_key, fenced=fenced)
+
+    def _apply_deletion(self, number: int, record: Record) -> None:
+        """Everything before about a ledger is void; what follows is another life of it."""
+        ledger_id, deletion = unpack_deletion(record.body)
+        self._tally.add_deletion(deletion.time_ms)
+        self._write_index(LogPosition(number, record.end), deletions=[(ledger_id, deletion)])
+        self._clear(ledger_id)
+        self._index.settle_deletion(ledger_id, deletion if deletion.fenced else None)
+        self._ledgers.bury(ledger_id, deletion)
+
+    def _clear(self, ledger_id: LedgerId) -> None:
+        while self._index.clear_entries(ledger_id, _CLEARED_AT_ONCE):
+            pass
 
     def _restore(self, ledger_id: LedgerId, master_key: bytes, *, fenced: bool) -> None:
         known = self._ledgers.get(ledger_id)
@@ -309,12 +352,17 @@ class _Replay:
         )
         self._changed[ledger_id] = None
 
-    def _write_index(self, end: LogPosition) -> None:
+    def _write_index(
+        self, end: LogPosition, *, deletions: Sequence[tuple[LedgerId, Deletion]] = ()
+    ) -> None:
         changed = [
             (ledger.ledger_id, record_of(ledger))
             for ledger_id in self._changed
             if (ledger := self._ledgers.get(ledger_id)) is not None
         ]
-        self._index.write(self._entries, changed, end)
+        # A copy says nothing about how far the log itself was durable.
+        reached = BEGINNING if is_copy(end.number) else end
+        self._index.write(self._entries, changed, reached, deletions=deletions)
+        self._index.set_tallies([(self._tallied, self._tally)] if self._tallied else [])
         self._entries = []
         self._changed = {}

@@ -7,6 +7,7 @@ without suspension: that is what serialises fence and add. Results come through 
     fence          in force at once; answered when its record is durable, in every case
     write_lac      like an add
     force          answered when everything accepted before it is durable
+    delete         the ledger is gone at once; answered when log and index have forgotten it
 
 One group is written at a time; the next leaves when its sync returns. A full disk fails the
 group and whatever was accepted behind it. Any other failure ends the bookie (`on_failed`).
@@ -24,6 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+from bookie.burials import Burials
 from bookie.core.append_log import LogPosition, LogWrite
 from bookie.core.entry_cache import EntryCache
 from bookie.core.group_commit import Group, GroupCommit, OnDone
@@ -34,10 +36,10 @@ from bookie.core.ledger_guard import (
     forget_lost_records,
     may_add,
 )
-from bookie.core.log_format import Kind, pack_ledger, seed_of
+from bookie.core.log_format import Deletion, Kind, pack_deletion, pack_ledger, seed_of
 from bookie.disk import Disk
 from bookie.errors import DiskFull
-from bookie.indexer import Indexer
+from bookie.indexer import Deletions, Indexer
 from bookie.metrics import BookieMetrics
 from bookie.reads import Reads
 from bookie.replay import Replayed
@@ -104,16 +106,18 @@ class Storage:
             loop=loop,
             metrics=metrics,
         )
-        self._indexer = Indexer(
+        self.indexer = Indexer(
             disk,
             self._index,
             replayed.checkpoint,
+            replayed.tally,
             checkpoint_bytes=limits.checkpoint_bytes,
             checkpoint_interval_s=limits.checkpoint_interval_s,
             now_s=loop.time(),
             on_indexed=self._indexed,
             on_failed=self._fail,
         )
+        self._burials = Burials(self._ledgers, self._cache, self._index, self.indexer)
         self._start_planned = False
         self._opened_at_s = 0.0
         self._pending_bytes = 0
@@ -146,7 +150,8 @@ class Storage:
         if ledger_id != request.ledger_id or entry_id != request.entry_id or entry_id < 0:
             on_done(Status.BAD_REQUEST)
             return
-        ledger = self._admit(ledger_id, request.master_key, on_done, recovery=request.recovery)
+        gone = None if request.recovery else Status.FENCED
+        ledger = self._admit(ledger_id, request.master_key, on_done, gone)
         if ledger is None:
             return
         status = may_add(ledger, recovery=request.recovery)
@@ -183,6 +188,9 @@ class Storage:
         ledger = self._admit_key(ledger_id, master_key, on_done)
         if ledger is None:
             return
+        if ledger.is_deleted:
+            on_done(Status.IO_ERROR)
+            return
         if not ledger.fenced:
             ledger.fenced = True
             logger.info("ledger.fenced ledger=%d", ledger_id)
@@ -204,8 +212,11 @@ class Storage:
         if len(packet) < _LAC_PACKET_BYTES_MIN or _ID.unpack_from(packet)[0] != request.ledger_id:
             on_done(Status.BAD_REQUEST)
             return
-        ledger = self._admit(request.ledger_id, request.master_key, on_done, recovery=False)
+        ledger = self._admit(request.ledger_id, request.master_key, on_done, Status.NO_LEDGER)
         if ledger is None:
+            return
+        if ledger.is_deleted:
+            on_done(Status.NO_LEDGER)
             return
         known = ledger.explicit_lac
         if known is not None and peek_lac_packet(known) > peek_lac_packet(packet):
@@ -232,6 +243,35 @@ class Storage:
         if not self._commit.wait_for(newest, on_done):
             on_done(Status.OK)
 
+    def delete(self, ledger_id: LedgerId, time_ms: int, on_done: OnDone) -> None:
+        """Delete a ledger with all it has; unknown is fine.
+
+        `on_done` gets OK when nothing of it is left in the index and the log says so durably.
+        `time_ms` is written down: a fenced ledger is remembered from then on.
+        """
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            on_done(Status.OK)
+            return
+        if self.is_failed or ledger.is_deleted:
+            on_done(Status.IO_ERROR)
+            return
+        ledger.is_deleted = True
+        deletion = Deletion(ledger.fenced, time_ms)
+        logger.info("ledger.deleted ledger=%d fenced=%s", ledger_id, ledger.fenced)
+        self._log.append(Kind.DELETE, pack_deletion(ledger_id, deletion))
+        group = self._commit.open
+        group.deletions.append((ledger_id, deletion))
+        group.waiters.append(partial(self._burials.expect, ledger_id, on_done))
+        _wake(ledger)
+        self._plan_start()
+
+    async def forget_deletions(self, before_ms: int) -> None:
+        """Forget ledgers that were fenced and deleted before a time. Raises StorageError."""
+        for ledger_id in self._ledgers.graves_before(before_ms):
+            await self.indexer.job(partial(self._index.settle_deletion, ledger_id, None))
+            self._ledgers.forget(ledger_id)
+
     async def drain(self) -> None:
         """Wait until everything accepted is answered."""
         if not self.is_failed and (self._commit.in_flight or not self._log.is_empty):
@@ -242,21 +282,30 @@ class Storage:
     async def close(self) -> None:
         """Wait until everything accepted is durable and indexed, then close the index."""
         await self.drain()
-        await self._indexer.close()
+        self._burials.stop()
+        await self.indexer.close()
         await self._disk.index_job(self._index.close)
 
     def _admit(
-        self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone, *, recovery: bool
+        self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone, gone: Status | None
     ) -> Ledger | None:
-        """Return the ledger if a write to it may go on; otherwise `on_done` got the reason."""
+        """Return the ledger if a write to it may go on; otherwise `on_done` got the reason.
+
+        `gone` answers if the ledger was fenced and deleted; None for recovery, which may write
+        it again and also to a bookie that is read-only.
+        """
+        is_recovery = gone is None
         if self.is_failed:
             on_done(Status.IO_ERROR)
             return None
-        if self.has_damage and not recovery:
+        if self.has_damage and not is_recovery:
             on_done(Status.READ_ONLY)
             return None
-        if self._full_until_s > 0 and not recovery and self.is_full:
+        if self._full_until_s > 0 and not is_recovery and self.is_full:
             on_done(Status.READ_ONLY)
+            return None
+        if gone is not None and self._ledgers.is_buried(ledger_id):
+            on_done(gone)
             return None
         return self._admit_key(ledger_id, master_key, on_done)
 
@@ -272,8 +321,11 @@ class Storage:
     def _record_key(self, ledger: Ledger) -> None:
         """Put the ledger's key into the log in front of whatever needs it."""
         if ledger.key_group == NOT_RECORDED:
-            self._log.append(Kind.LEDGER, pack_ledger(ledger.ledger_id, ledger.master_key))
+            kind = Kind.FENCE if ledger.fenced else Kind.LEDGER
+            self._log.append(kind, pack_ledger(ledger.ledger_id, ledger.master_key))
             ledger.key_group = self._log.group
+            if ledger.fenced:
+                ledger.fence_group = self._log.group
             self._commit.open.ledgers.append(ledger)
 
     def _plan_start(self) -> None:
@@ -316,9 +368,10 @@ class Storage:
         metrics.adds += len(group.entries)
         metrics.added_bytes += group.entry_bytes
         metrics.logged_bytes += write.size
+        metrics.deleted_ledgers += len(group.deletions)
         metrics.sync_seconds.observe(now_s - started_at_s)
         metrics.group_seconds.observe(now_s - opened_at_s)
-        self._indexer.put(group, write)
+        self.indexer.put(group, write)
         self._tell_idle()
 
     def _give_up(self, write: LogWrite, error: DiskFull) -> None:
@@ -344,6 +397,10 @@ class Storage:
             forget_lost_records(ledger, group.number)
         for ledger in group.deferred:
             ledger.lost_deferred = True
+        for ledger_id, _ in group.deletions:
+            kept = self._ledgers.get(ledger_id)
+            assert kept is not None, "a ledger stays known until its deletion is durable"
+            kept.is_deleted = False
         for ledger_id in dict.fromkeys(ledger_id for ledger_id, _, _ in group.entries):
             added_to = self._ledgers.get(ledger_id)
             assert added_to is not None, "an add made it"
@@ -364,8 +421,9 @@ class Storage:
         self._tell_idle()
         self._on_failed(error)
 
-    def _indexed(self, end: LogPosition, entry_bytes: int) -> None:
+    def _indexed(self, end: LogPosition, entry_bytes: int, deletions: Deletions) -> None:
         self._cache.indexed_to(end)
+        self._burials.begin(deletions)
         was_busy = self.is_busy
         self._pending_bytes -= entry_bytes
         if was_busy:

@@ -16,7 +16,7 @@ recognisably older than what overwrites them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bookie.core.log_format import (
     FILE_HEADER_BYTES,
@@ -35,6 +35,10 @@ class LogPosition(NamedTuple):
 
     number: int
     position: int
+
+
+BEGINNING: Final = LogPosition(0, 0)
+"""In front of everything, copies included."""
 
 
 class LogWrite(NamedTuple):
@@ -93,7 +97,7 @@ class AppendLog:
         self.number = number
         self._creates = True
         self._sealed_size = previous_size or None
-        header = FileHeader(number, self.salt, self.group, previous_size)
+        header = FileHeader(number, self.salt, self.group, sealed_size=previous_size)
         self._buffers.append(header.pack())
         self.position = self._group_start = FILE_HEADER_BYTES
 

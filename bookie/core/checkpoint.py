@@ -1,8 +1,10 @@
-"""The checkpoint: from where a start has to replay the log, and what is known to be damaged.
+"""The checkpoint: which files are the log, from where a start has to replay it, what is damaged.
 
 A small text file, replaced atomically: one line of JSON and one line with its CRC. Everything
 before `start` is in the index, durably; from there on the log is read again. `files` are the log
-files that must exist; `damage` lists byte ranges whose records could not be read when they were
+files that must exist, in the order in which they are read: a copy stands where the last file it
+was made of stood. Replacing this file is therefore the moment in which a copy or the giving back of
+a file comes true. `damage` lists byte ranges whose records could not be read when they were
 replayed, so nobody knows what they held. As long as it is not empty, the bookie answers "I
 cannot say" where it would otherwise say "no such entry". This file is the only home of that
 text.
@@ -16,10 +18,19 @@ from typing import Final, NamedTuple
 import crc32c
 
 from bookie.core.append_log import LogPosition
+from bookie.core.log_format import is_copy
 from bookie.errors import LogIncomplete
 
 FILE_NAME: Final = "CHECKPOINT"
 _VERSION: Final = 1
+
+
+class LogFile(NamedTuple):
+    """One file of the log."""
+
+    number: int
+    size: int
+    """Exact size; 0 while the log still grows there, or if a crash came before it was noted."""
 
 
 class Damage(NamedTuple):
@@ -38,8 +49,18 @@ class Checkpoint(NamedTuple):
     start: LogPosition
     group: int
     """Lowest group number that is certainly unused before `start`."""
-    files: tuple[int, ...]
+    files: tuple[LogFile, ...]
     damage: tuple[Damage, ...] = ()
+
+    @property
+    def numbers(self) -> list[int]:
+        """Numbers of the files, in order."""
+        return [file.number for file in self.files]
+
+    @property
+    def newest(self) -> int:
+        """Number of the newest file that is no copy; 0 if there is none."""
+        return max((number for number in self.numbers if not is_copy(number)), default=0)
 
     def encode(self) -> bytes:
         """Return the file's content."""
@@ -48,7 +69,7 @@ class Checkpoint(NamedTuple):
             "salt": f"{self.salt:016x}",
             "start": list(self.start),
             "group": self.group,
-            "files": list(self.files),
+            "files": [list(file) for file in self.files],
             "damage": [list(damage) for damage in self.damage],
         }
         line = json.dumps(fields).encode()
@@ -67,6 +88,6 @@ def decode_checkpoint(data: bytes) -> Checkpoint:
         int(fields["salt"], 16),
         LogPosition(*fields["start"]),
         fields["group"],
-        tuple(fields["files"]),
+        tuple(LogFile(*file) for file in fields["files"]),
         tuple(Damage(*damage) for damage in fields["damage"]),
     )

@@ -8,7 +8,7 @@ back-pressure. This file is the only home of that cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from bookie.core.append_log import LogPosition
 from bookie.core.log_format import Location
@@ -62,6 +62,11 @@ class EntryCache:
             if found is not None and found[0] is location:
                 del self._entries[ledger_id, entry_id]
                 self.entry_bytes -= len(found[1])
+
+    def forget_ledgers(self, ledger_ids: Container[LedgerId]) -> None:
+        """Drop the entries of ledgers that are gone. Takes time with everything held."""
+        for key in [key for key in self._entries if key[0] in ledger_ids]:
+            self.entry_bytes -= len(self._entries.pop(key)[1])
 
     def _evict(self) -> None:
         while self.entry_bytes > self._bytes_max:

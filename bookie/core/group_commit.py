@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bookie.core.ledger_guard import Ledger
-from bookie.core.log_format import Location
+from bookie.core.log_format import Deletion, Location
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Status
 
@@ -31,7 +31,15 @@ Added = tuple[LedgerId, EntryId, Location]
 class Group:
     """Requests that become durable together."""
 
-    __slots__ = ("deferred", "entries", "entry_bytes", "ledgers", "number", "waiters")
+    __slots__ = (
+        "deferred",
+        "deletions",
+        "entries",
+        "entry_bytes",
+        "ledgers",
+        "number",
+        "waiters",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -40,6 +48,8 @@ class Group:
         """What to put into the index, in log order."""
         self.ledgers: list[Ledger] = []
         """Ledgers whose key, fence or explicit LAC this group records."""
+        self.deletions: list[tuple[LedgerId, Deletion]] = []
+        """Ledgers that this group records the end of."""
         self.deferred: list[Ledger] = []
         """Ledgers with adds that were answered before this group is durable."""
         self.entry_bytes = 0

@@ -5,10 +5,17 @@
     recovery add         key is stored   allowed                    UNAUTHORIZED
     fence, write LAC     key is stored   allowed                    UNAUTHORIZED
 
+    request              the ledger is being deleted      it is gone, and was fenced
+    add                  FENCED if it was, else IO_ERROR  FENCED
+    write LAC            NO_LEDGER                        NO_LEDGER
+    recovery add, fence  IO_ERROR                         a new ledger, fenced from the start
+
 A ledger has exactly one `Ledger` object in one table, and everything that looks at it and acts
 on it does so without a suspension point: that is the lock between fence and add. The first key
 wins for ever. A fence holds in memory from the moment it is accepted, and stays if its record
-could not be written; it may be answered only when its record is durable.
+could not be written; it may be answered only when its record is durable. It also outlives the
+ledger for a while, as a grave: a writer that was fenced without noticing must not begin the ledger
+anew after its deletion (Apache BookKeeper issue 4462).
 
 This file is the only home of these rules. `key_group` and `fence_group` name the group commit
 that records the fact; `NOT_RECORDED` means that the next request has to record it.
@@ -20,6 +27,7 @@ from collections.abc import Callable
 from hmac import compare_digest
 from typing import Final
 
+from bookie.core.log_format import Deletion
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.messages import Status
 
@@ -37,6 +45,7 @@ class Ledger:
         "explicit_lac",
         "fence_group",
         "fenced",
+        "is_deleted",
         "is_loaded",
         "key_group",
         "lac",
@@ -66,6 +75,8 @@ class Ledger:
         """Long polls, called on every new last add confirmed and on a fence."""
         self.lost_deferred = False
         """An add that was answered before its sync is lost: a force must not say OK."""
+        self.is_deleted = False
+        """Its end is on its way to log and index: it does not exist for anybody."""
 
     def __repr__(self) -> str:
         return f"Ledger({self.ledger_id}, fenced={self.fenced})"
@@ -76,13 +87,36 @@ class LedgerTable:
 
     def __init__(self) -> None:
         self._ledgers: dict[LedgerId, Ledger] = {}
+        self._graves: dict[LedgerId, Deletion] = {}
 
     def __len__(self) -> int:
         return len(self._ledgers)
 
     def get(self, ledger_id: LedgerId) -> Ledger | None:
-        """Return the ledger, None if this bookie never heard of it."""
+        """Return the ledger, None if this bookie never heard of it or it is gone."""
         return self._ledgers.get(ledger_id)
+
+    def ids(self) -> list[LedgerId]:
+        """Return the ids of all ledgers, ascending."""
+        return sorted(self._ledgers)
+
+    def is_buried(self, ledger_id: LedgerId) -> bool:
+        """Whether the ledger was fenced and is gone, not long ago."""
+        return ledger_id in self._graves and ledger_id not in self._ledgers
+
+    def bury(self, ledger_id: LedgerId, deletion: Deletion) -> None:
+        """The ledger is gone; remember it if it was fenced."""
+        self._ledgers.pop(ledger_id, None)
+        if deletion.fenced:
+            self._graves[ledger_id] = deletion
+
+    def graves_before(self, time_ms: int) -> list[LedgerId]:
+        """Return the ledgers that were deleted before a time and are still remembered."""
+        return sorted(key for key, grave in self._graves.items() if grave.time_ms < time_ms)
+
+    def forget(self, ledger_id: LedgerId) -> None:
+        """Forget that a ledger was deleted."""
+        self._graves.pop(ledger_id, None)
 
     def restore(
         self, ledger_id: LedgerId, master_key: bytes, *, fenced: bool, explicit_lac: bytes | None
@@ -105,6 +139,7 @@ class LedgerTable:
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             ledger = self._ledgers[ledger_id] = Ledger(ledger_id, master_key)
+            ledger.fenced = ledger_id in self._graves
         elif not ledger.master_key:
             ledger.master_key = master_key
         elif not compare_digest(ledger.master_key, master_key):
@@ -113,8 +148,10 @@ class LedgerTable:
 
 
 def may_add(ledger: Ledger, *, recovery: bool) -> Status:
-    """Return OK or FENCED for an add to an admitted ledger."""
-    return Status.FENCED if ledger.fenced and not recovery else Status.OK
+    """Return OK, FENCED or IO_ERROR for an add to an admitted ledger."""
+    if ledger.fenced and not recovery:
+        return Status.FENCED
+    return Status.IO_ERROR if ledger.is_deleted else Status.OK
 
 
 def forget_lost_records(ledger: Ledger, group: int) -> None:

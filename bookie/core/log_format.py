@@ -2,7 +2,7 @@
 
     file     header 64 · record · record · ...
     header   magic 8 "QuireLog" · version 4 · number 4 · salt 8 · first group 8 ·
-             size of the previous file 8 · zeros 20 · crc32c 4
+             size of the previous file, in a copy its own 8 · zeros 20 · crc32c 4
     record   magic 4 "Qrec" · crc32c 4 · body size 4 · kind 1 · zeros 3 · group 8 ·
              group start 4 · position 4 · body
 
@@ -12,7 +12,8 @@ would pass for a record. `position` is the record's own offset in its file, `gro
 of the group commit that wrote it and `group start` the offset of that group's first record.
 A group is written only after the sync of the group before it has returned. Hence the rule that
 tells damage from a torn write: a record of group g proves that everything before g's start was
-durable once. See FORMAT.md for bodies and replay.
+durable once. Numbers from `FIRST_COPY` on are those of copies: files that reclaim made out of
+the living records of others, and that are complete. See FORMAT.md for bodies and replay.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Sanity limit of a scan; a larger body size is damage."""
 FILE_BYTES_MAX: Final = 2**31
 """No file grows beyond this, so that positions fit 4 bytes with room for the last group."""
+FIRST_COPY: Final = 2**31
+"""Number of the first copy; files that the log grew by are numbered from 1."""
 
 
 class Kind(enum.IntEnum):
@@ -57,6 +60,8 @@ class Kind(enum.IntEnum):
     """ledger id 8 · master key: no more adds, except by recovery."""
     EXPLICIT_LAC = 4
     """LAC packet as received; the ledger id is its first 8 bytes."""
+    DELETE = 5
+    """ledger id 8 · fenced 1 · milliseconds 8: everything before about this ledger is void."""
 
 
 _KINDS: Final = {int(kind): kind for kind in Kind}
@@ -81,8 +86,8 @@ class FileHeader(NamedTuple):
     number: int
     salt: int
     first_group: int
-    previous_size: int
-    """Size at which the file before this one was sealed; 0 for the first file."""
+    sealed_size: int
+    """Size at which the file before this one was sealed, 0 for the first file; a copy's own."""
 
     def pack(self) -> bytes:
         """Return the 64 bytes."""
@@ -117,6 +122,11 @@ def file_number(name: str) -> int | None:
     if not name.startswith("log/") or suffix != "log" or not dot or not stem.isdecimal():
         return None
     return int(stem)
+
+
+def is_copy(number: int) -> bool:
+    """Whether a file of this number was made by reclaim."""
+    return number >= FIRST_COPY
 
 
 def seed_of(salt: int) -> int:
@@ -189,6 +199,7 @@ def unpack_record(data: memoryview, seed: int, offset: int = 0) -> Record | None
 
 _IDS: Final = struct.Struct(">qq")
 _ID: Final = struct.Struct(">q")
+_DELETION: Final = struct.Struct(">q?q")
 
 
 def pack_ledger(ledger_id: LedgerId, master_key: bytes) -> bytes:
@@ -199,6 +210,26 @@ def pack_ledger(ledger_id: LedgerId, master_key: bytes) -> bytes:
 def unpack_ledger(body: Buffer) -> tuple[LedgerId, bytes]:
     """Return (ledger id, master key) of a LEDGER or FENCE body."""
     return LedgerId(_ID.unpack_from(body)[0]), bytes(body[_ID.size :])
+
+
+class Deletion(NamedTuple):
+    """What is left of a ledger that was deleted."""
+
+    fenced: bool
+    """It was fenced: adds of a writer that does not know yet must be refused for a while."""
+    time_ms: int
+    """When, in milliseconds since 1970."""
+
+
+def pack_deletion(ledger_id: LedgerId, deletion: Deletion) -> bytes:
+    """Return the body of a DELETE record."""
+    return _DELETION.pack(ledger_id, *deletion)
+
+
+def unpack_deletion(body: Buffer) -> tuple[LedgerId, Deletion]:
+    """Return what a DELETE body says."""
+    ledger_id, fenced, time_ms = _DELETION.unpack(body)
+    return LedgerId(ledger_id), Deletion(fenced, time_ms)
 
 
 def ledger_of(body: Buffer) -> LedgerId:

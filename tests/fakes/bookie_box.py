@@ -13,10 +13,12 @@ from typing import Any
 
 from bookie.core.checkpoint import FILE_NAME as CHECKPOINT
 from bookie.core.checkpoint import Checkpoint, decode_checkpoint
+from bookie.core.log_format import file_number
 from bookie.handlers import Handlers
 from bookie.index import Index
 from bookie.metrics import BookieMetrics
 from bookie.replay import init_log, replay
+from bookie.rewriter import Rewriter, RewriterLimits
 from bookie.storage import Storage, StorageLimits
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
@@ -29,10 +31,12 @@ from client.wire.bookkeeper.messages import (
     Status,
 )
 from tests.fakes.disk import CrashDisk
-from tests.fakes.index import IndexStore, MemoryIndex
+from tests.fakes.key_values import Contents, MemoryKeyValues
 from tests.simulation.volume import Volume
 
 KEY = master_key(b"")
+NOW_MS = 1_700_000_000_000
+DELETION_MEMORY_MS = 1000
 
 LIMITS = StorageLimits(
     pending_bytes_max=1 << 20,
@@ -47,7 +51,7 @@ class FixedClock:
     """Wall time that stands still."""
 
     def now_ms(self) -> int:
-        return 1_700_000_000_000
+        return NOW_MS
 
 
 def envelope(ledger: int, entry: int, payload: bytes = b"payload", lac: int = NO_ENTRY) -> bytes:
@@ -94,7 +98,7 @@ class BookieBox:
     ) -> None:
         self.rng = random.Random(seed)
         self.volume = Volume(self.rng)
-        self.index_store = IndexStore(self.rng)
+        self.index_store = Contents(self.rng)
         self.limits = limits
         self.log_file_bytes_max = log_file_bytes_max
         self.failures: list[BaseException] = []
@@ -116,6 +120,15 @@ class BookieBox:
             metrics=self.metrics,
             on_failed=self.failures.append,
         )
+        self.rewriter = Rewriter(
+            self.disk,
+            self.index,
+            self.storage.indexer,
+            RewriterLimits(self.log_file_bytes_max, 1 << 40, 0, DELETION_MEMORY_MS),
+            salt=replayed.checkpoint.salt,
+            next_copy=replayed.next_copy,
+            metrics=self.metrics,
+        )
         self.handlers = Handlers(
             self.storage,
             self.disk,
@@ -126,7 +139,8 @@ class BookieBox:
         )
 
     def _open_index(self, wipe: bool) -> Index:
-        self.index = MemoryIndex(self.index_store, wipe=wipe)
+        self.key_values = MemoryKeyValues(self.index_store, wipe=wipe)
+        self.index = Index(self.key_values)
         return self.index
 
     def kill(self) -> None:
@@ -159,6 +173,24 @@ class BookieBox:
         """Send a request and wait for its reply."""
         async with asyncio.timeout(5):
             return await self.send(request)
+
+    async def delete(self, ledger: int, time_ms: int = NOW_MS) -> Status:
+        """Delete a ledger and wait until nothing of it is left."""
+        done: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+        self.storage.delete(LedgerId(ledger), time_ms, done.set_result)
+        async with asyncio.timeout(5):
+            return await done
+
+    async def reclaim(self, threshold: float = 0.0, now_ms: int = NOW_MS) -> None:
+        """Give back and rewrite log files."""
+        async with asyncio.timeout(5):
+            await self.rewriter.run(threshold, now_ms)
+
+    @property
+    def log_numbers(self) -> list[int]:
+        """Numbers of the log files on the disk, ascending."""
+        numbers = map(file_number, self.volume.files)
+        return sorted(number for number in numbers if number is not None)
 
     async def status(self, request: Request) -> Status:
         """Send a request and return the status of its reply."""

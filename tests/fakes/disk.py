@@ -16,6 +16,7 @@ from bookie.core.append_log import LogWrite
 from bookie.core.log_format import file_name
 from bookie.disk import Usage
 from bookie.errors import DiskFailed, DiskFull
+from client.wire.bookkeeper.messages import Buffer
 from tests.simulation.volume import SimFile, Volume
 
 T = TypeVar("T")
@@ -60,10 +61,28 @@ class CrashDisk:
 
     def save(self, name: str, data: bytes) -> None:
         new = self.volume.create(name + ".new")
-        new.write(0, data)
+        try:
+            new.write(0, data)
+        except OSError as error:
+            raise DiskFull(f"no space for {name}") from error
         new.synced(len(new.dirty))
         self.volume.rename(name + ".new", name)
         self.volume.sync_names()
+
+    def write(self, name: str, position: int, buffers: list[Buffer]) -> None:
+        if position == 0 and name not in self.volume.files:
+            self.volume.create(name)
+        file = self._file(name)
+        for buffer in buffers:
+            file.write(position, bytes(buffer))
+            position += len(buffer)
+        file.synced(len(file.dirty))
+        self.volume.sync_names("log")
+
+    def remove(self, name: str) -> None:
+        if name in self.volume.files:
+            self.volume.delete(name)
+        self.volume.sync_names("log")
 
     def usage(self) -> Usage:
         return Usage(self.volume.capacity_bytes, self.volume.free_bytes)

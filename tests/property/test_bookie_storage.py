@@ -1,9 +1,10 @@
-"""A bookie against a dictionary: random requests, crashes and losses of the index.
+"""A bookie against a dictionary: random requests, deletions, reclaim, crashes, lost indexes.
 
 The model knows, for each entry, which bytes a read may return: the last acknowledged write, or
 any write after it that was not acknowledged (it may or may not have survived). Absence is allowed
 only for entries that were never acknowledged. A start settles what is there: from then on it
-stays. A fence that was answered holds for ever; one that was not may or may not.
+stays. A fence that was answered holds for ever, even beyond the ledger's deletion; one that was not
+may or may not.
 """
 
 from __future__ import annotations
@@ -17,8 +18,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from client.ids import LedgerId
 from client.wire.bookkeeper.messages import Status
-from tests.fakes.bookie_box import LIMITS, BookieBox, add, fence, payload_of, read, settle
+from tests.fakes.bookie_box import (
+    LIMITS,
+    NOW_MS,
+    BookieBox,
+    add,
+    fence,
+    payload_of,
+    read,
+    settle,
+)
 
 LEDGERS = range(3)
 ENTRIES = range(6)
@@ -59,14 +70,22 @@ class Run:
         self.model = Model()
         self.count = 0
         self.in_flight: list[tuple[Callable[[Status], None], asyncio.Future[Any]]] = []
+        self.deleted_at: dict[int, int] = {}
+        """Ledger -> how many adds were sent when its deletion was."""
+        self.going: set[int] = set()
+        """Ledgers that are being deleted."""
 
     async def step(self) -> None:
         kind = self.rng.random()
         self.box.disk.hold = self.rng.random() < 0.5
         if kind < 0.55:
             self.add()
-        elif kind < 0.65:
+        elif kind < 0.62:
             self.fence()
+        elif kind < 0.66:
+            self.delete()
+        elif kind < 0.69:
+            await self.box.reclaim(self.rng.choice([0.0, 0.5, 1.1]))
         elif kind < 0.75:
             await self.let_go()
         elif kind < 0.85:
@@ -86,6 +105,9 @@ class Run:
             assert ledger in self.model.fenced
             assert not recovery
             return
+        if answer.done() and answer.result().status is Status.IO_ERROR:
+            assert ledger in self.going
+            return
         assert recovery or self.model.fenced.get(ledger) is not True
         if not recovery and not answer.done():
             self.model.fenced.pop(ledger, None)
@@ -96,6 +118,8 @@ class Run:
             allowed = self.model.allowed[ledger, entry]
             # Writes behind this one are still undecided, those before it are overwritten.
             number = int(payload.split()[0])
+            if number <= self.deleted_at.get(ledger, 0):
+                return  # and those behind a deletion count no more
             self.model.allowed[ledger, entry] = {
                 other for other in allowed if other is not None and int(other.split()[0]) >= number
             }
@@ -108,10 +132,31 @@ class Run:
         self.model.fenced.setdefault(ledger, False)
 
         def on_status(status: Status) -> None:
-            assert status in (Status.OK, Status.NO_ENTRY)
+            if status is Status.IO_ERROR:
+                return  # the ledger was going
+            assert status in (Status.OK, Status.NO_ENTRY, Status.NO_LEDGER)
             self.model.fenced[ledger] = True
 
         self.in_flight.append((on_status, answer))
+
+    def delete(self) -> None:
+        ledger = self.rng.choice(LEDGERS)
+        if ledger in self.going:
+            return
+        self.going.add(ledger)
+        self.deleted_at[ledger] = self.count
+        for key, allowed in self.model.allowed.items():
+            if key[0] == ledger:
+                allowed.add(ABSENT)
+
+        def on_done(status: Status) -> None:
+            assert status is Status.OK
+            self.going.discard(ledger)
+            for key in self.model.allowed:
+                if key[0] == ledger:
+                    self.model.allowed[key] = {ABSENT}
+
+        self.box.storage.delete(LedgerId(ledger), NOW_MS, on_done)
 
     def collect(self) -> None:
         """Tell the model about the answers that came."""
@@ -148,7 +193,8 @@ class Run:
         else:
             self.box.lose_power()
         self.in_flight.clear()
-        self.box.index_store.is_corrupt = self.rng.random() < 0.2
+        self.going.clear()
+        self.box.index_store.corrupt = self.rng.random() < 0.2
         self.box.start()
         assert not self.box.storage.has_damage
         await self.look_at_everything()

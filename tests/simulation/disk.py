@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bookie.core.append_log import LogWrite
+    from client.wire.bookkeeper.messages import Buffer
     from tests.simulation.swarm import DiskOptions
     from tests.simulation.volume import SimFile, Volume
 
@@ -106,11 +107,36 @@ class SimDisk:
         self._step()
         new = self._volume.create(name + ".new")
         self._step()
-        new.write(0, data)
+        try:
+            new.write(0, data)
+        except OSError as error:
+            raise DiskFull(f"no space for {name}") from error
         self._sync_now(new)
         self._step()
         self._volume.rename(name + ".new", name)
         self._step()
+        self._volume.sync_names(directory_of(name))
+        self._step()
+
+    def write(self, name: str, position: int, buffers: list[Buffer]) -> None:
+        volume = self._volume
+        self._step()
+        if position == 0 and name not in volume.files:
+            volume.create(name)
+        file = self._file(name)
+        for buffer in buffers:
+            self._step()
+            file.write(position, bytes(buffer))
+            position += len(buffer)
+        self._sync_now(file)
+        volume.sync_names(directory_of(name))
+        self._step()
+
+    def remove(self, name: str) -> None:
+        self._step()
+        if name in self._volume.files:
+            self._volume.delete(name)
+            self._step()
         self._volume.sync_names(directory_of(name))
         self._step()
 

@@ -1,23 +1,26 @@
 """A bookie's storage ends at every single step of its disk, then again while it starts.
 
 The first life writes entries of two ledgers over several log files, fences one, takes
-checkpoints, meets a full disk. It ends (killed, or without power) after k elementary disk
-operations; the next start ends after j; the one after that must come up without a refusal or
-damage, and everything that was ever answered must be there.
+checkpoints, meets a full disk. Another one also deletes a ledger and gives log files back: it
+copies what lives in them and removes them. A life ends (killed, or without power) after k
+elementary disk operations; the next start ends after j; the one after that must come up without a
+refusal or damage, and everything that was ever answered must be there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 import pytest
 
+from bookie.core.log_format import file_number, is_copy
 from bookie.metrics import BookieMetrics
 from bookie.replay import init_log, replay
+from bookie.rewriter import Rewriter, RewriterLimits
 from bookie.storage import Storage, StorageLimits
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.entry import DigestType, EntryCodec
@@ -32,6 +35,7 @@ from tests.simulation.volume import Volume
 KEY = b"k" * 20
 LEDGERS = (LedgerId(7), LedgerId(8))
 LOG_FILE_BYTES = 400
+NOW_MS = 1_700_000_000_000
 LIMITS = StorageLimits(
     pending_bytes_max=1 << 20,
     cache_bytes_max=0,
@@ -54,6 +58,10 @@ class Machine:
         """Entries that were answered OK."""
         self.fenced: set[int] = set()
         """Ledgers whose fence was answered."""
+        self.deleted: set[int] = set()
+        """Ledgers whose deletion was begun."""
+        self.buried: set[int] = set()
+        """Ledgers whose deletion was answered."""
         self.steps = 0
         self.storage: Storage
         self.failed: list[BaseException] = []
@@ -101,13 +109,23 @@ class Machine:
                 log_file_bytes_max=LOG_FILE_BYTES,
             )
         )
+        metrics = BookieMetrics()
         self.storage = Storage(
             replayed,
             disk,
             LIMITS,
             loop=self.loop,
-            metrics=BookieMetrics(),
+            metrics=metrics,
             on_failed=self.failed.append,
+        )
+        self.rewriter = Rewriter(
+            disk,
+            replayed.index,
+            self.storage.indexer,
+            RewriterLimits(LOG_FILE_BYTES, 1 << 40, 0, deletion_memory_ms=1 << 40),
+            salt=replayed.checkpoint.salt,
+            next_copy=replayed.next_copy,
+            metrics=metrics,
         )
 
     async def first_life(self) -> None:
@@ -125,10 +143,25 @@ class Machine:
                 self.volume.capacity_bytes = 1 << 30
                 await asyncio.sleep(0.02)
 
+    async def reclaiming_life(self) -> None:
+        """Delete a fenced ledger and give files back, twice, writing on in between."""
+        await self.start()
+        for round_ in range(4):
+            for ledger in LEDGERS:
+                await self._add(ledger, round_)
+        await self._fence(LEDGERS[0])
+        await self._delete(LEDGERS[0])
+        await self.rewriter.run(1.1, NOW_MS)
+        for round_ in range(4, 6):
+            await self._add(LEDGERS[1], round_)
+        await self.rewriter.run(1.1, NOW_MS)
+
     async def check(self) -> None:
         """Read everything that was promised."""
         assert not self.storage.has_damage, "nothing was damaged, only lost before a sync"
         for (ledger, entry), data in self.stored.items():
+            if ledger in self.deleted:
+                continue
             found = self.loop.create_future()
             self.storage.reads.read(
                 LedgerId(ledger),
@@ -137,6 +170,14 @@ class Machine:
             )
             status, body = await found
             assert (status, bytes(body or b"")) == (Status.OK, data), (ledger, entry)
+        for ledger in self.buried:
+            answer = self.loop.create_future()
+            self.storage.reads.read(
+                LedgerId(ledger),
+                EntryId(0),
+                lambda status, _, answer=answer: answer.set_result(status),
+            )
+            assert await answer is Status.NO_LEDGER
         for ledger in self.fenced:
             assert await self._add_one(LedgerId(ledger), 100) is Status.FENCED
 
@@ -170,6 +211,18 @@ class Machine:
         self.storage.fence(ledger, KEY, on_done)
         return answer
 
+    def _delete(self, ledger: LedgerId) -> Any:
+        answer = self.loop.create_future()
+        self.deleted.add(ledger)
+
+        def on_done(status: Status) -> None:
+            if status is Status.OK:
+                self.buried.add(ledger)
+            answer.set_result(status)
+
+        self.storage.delete(ledger, NOW_MS, on_done)
+        return answer
+
     def last_life(self) -> None:
         """Start undisturbed and check every promise."""
 
@@ -182,29 +235,42 @@ class Machine:
         self.loop.dispose()
 
 
-def steps_of_first_life() -> int:
+Life = Callable[[Machine], Coroutine[Any, Any, None]]
+
+
+def steps_of(life: Life) -> int:
+    """Count the steps of a life that nothing disturbs."""
     machine = Machine(0)
-    assert machine.live(machine.first_life, stop_after=10_000, power_loss=False)
+    assert machine.live(partial(life, machine), stop_after=10_000, power_loss=False)
     assert len(machine.stored) >= 7
     assert machine.fenced == {LEDGERS[0]}
     steps = machine.steps
+    if life is Machine.reclaiming_life:
+        numbers = [file_number(name) for name in machine.volume.files]
+        assert 1 not in numbers
+        assert any(number is not None and is_copy(number) for number in numbers)
+        assert machine.buried == {LEDGERS[0]}
     machine.last_life()
     return steps
 
 
-STEPS = steps_of_first_life()
+LIVES = {life: steps_of(life) for life in (Machine.first_life, Machine.reclaiming_life)}
 
 
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
 @pytest.mark.parametrize("power_loss", [False, True])
 @pytest.mark.parametrize("then_power_loss", [False, True])
 def test_promises_survive_an_end_at_every_step_and_another_while_starting(
-    power_loss: bool, then_power_loss: bool
+    life: Life, power_loss: bool, then_power_loss: bool
 ) -> None:
-    for first_stop in range(STEPS):
-        for fate in range(4):
+    for first_stop in range(LIVES[life]):
+        # The longer life has more first stops, and takes turns with the second ones.
+        fates = range(4) if life is Machine.first_life else (first_stop % 4,)
+        for fate in fates:
             for second_stop in range(fate, 40, 4):
                 machine = Machine(first_stop * 1000 + fate * 100 + second_stop)
-                machine.live(machine.first_life, stop_after=first_stop, power_loss=power_loss)
+                work = partial(life, machine)
+                machine.live(work, stop_after=first_stop, power_loss=power_loss)
                 complete = machine.live(
                     machine.start, stop_after=second_stop, power_loss=then_power_loss
                 )

@@ -21,7 +21,7 @@ from client.wire.bookkeeper.connection import ClientConnection
 from client.wire.bookkeeper.messages import Request, Status
 from tests.fakes.bookie_box import FixedClock, add, fence, read, settle
 from tests.fakes.disk import CrashDisk
-from tests.fakes.index import IndexStore, MemoryIndex
+from tests.fakes.key_values import Contents, MemoryKeyValues
 from tests.simulation.volume import Volume
 
 
@@ -56,10 +56,10 @@ class Machine:
         self.rng = random.Random(1)
         self.cluster = MemoryCluster(session_timeout_s=0.2)
         self.volume = Volume(self.rng)
-        self.index_store = IndexStore(self.rng)
+        self.index_store = Contents(self.rng)
 
     def _index(self, wipe: bool) -> Index:
-        return MemoryIndex(self.index_store, wipe=wipe)
+        return Index(MemoryKeyValues(self.index_store, wipe=wipe))
 
     def make(self, **settings: Any) -> Bookie:
         settings = {"bookie_id": "b1", "host": "127.0.0.1", "port": 0, **settings}

@@ -202,6 +202,32 @@ def test_small_files_are_replaced_in_one_step(disk: RealDisk, tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["CHECKPOINT", "LOCK", "log"]
 
 
+def test_other_files_are_written_in_pieces_and_removed(disk: RealDisk, tmp_path: Path) -> None:
+    name = file_name(2**31)
+    disk.write(name, 0, [bytes(4), b"first "])
+    disk.write(name, 10, [b"second"])
+    disk.write(name, 0, [b"head"])
+    assert (tmp_path / name).read_bytes() == b"headfirst second"
+    with pytest.raises(FileNotFoundError):
+        disk.write(file_name(3), 10, [b"in the middle of nothing"])
+    disk.remove(name)
+    disk.remove(name)
+    assert disk.names() == ["LOCK"]
+
+
+def test_no_space_for_a_small_file_leaves_the_old_one(disk: RealDisk, monkeypatch) -> None:
+    disk.save("CHECKPOINT", b"old")
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DiskFull):
+            disk.save("CHECKPOINT", b"new")
+    assert disk.load("CHECKPOINT") == b"old"
+
+
 def test_truncate_uncache_and_reads_at_the_end(disk: RealDisk, tmp_path: Path) -> None:
     name = file_name(1)
     (tmp_path / name).write_bytes(b"0123456789")

@@ -10,18 +10,20 @@ import pytest
 
 from bookie.core.append_log import LogPosition
 from bookie.core.ledger_guard import LedgerTable
-from bookie.core.log_format import Location
+from bookie.core.log_format import Deletion, Location
+from bookie.core.tally import Tally
 from bookie.errors import CorruptIndex
-from bookie.index import Index, LedgerRecord, LevelIndex, record_of
+from bookie.index import Index, LedgerRecord, record_of
+from bookie.level_db import LevelDb
 from client.ids import EntryId, LedgerId
-from tests.fakes.index import IndexStore, MemoryIndex
+from tests.fakes.key_values import Contents, MemoryKeyValues
 
 BIG = LedgerId(2**62)
 END = LogPosition(3, 4000)
 
 
-def level(path: Path, wipe: bool = False) -> LevelIndex:
-    return LevelIndex(path, wipe=wipe, write_buffer_bytes=1 << 16, block_cache_bytes=1 << 16)
+def level(path: Path, wipe: bool = False) -> Index:
+    return Index(LevelDb(path, wipe=wipe, write_buffer_bytes=1 << 16, block_cache_bytes=1 << 16))
 
 
 Reopen = Callable[[bool], Index]
@@ -31,14 +33,16 @@ Reopen = Callable[[bool], Index]
 def reopen(request, tmp_path: Path) -> Iterator[Reopen]:
     """Close the open index, if any, and open it again."""
     opened: list[Index] = []
-    store = IndexStore(random.Random(1))
+    contents = Contents(random.Random(1))
 
     def open_again(wipe: bool = False) -> Index:
         while opened:
             opened.pop().close()
         is_level = request.param == "level"
         opened.append(
-            level(tmp_path / "index", wipe) if is_level else MemoryIndex(store, wipe=wipe)
+            level(tmp_path / "index", wipe)
+            if is_level
+            else Index(MemoryKeyValues(contents, wipe=wipe))
         )
         return opened[0]
 
@@ -107,6 +111,72 @@ def test_ledgers(reopen: Reopen) -> None:
     ]
     reopen(False).write([], list(reversed(records)), END)
     assert list(reopen(False).ledgers()) == records
+
+
+def test_one_ledger(reopen: Reopen) -> None:
+    index = reopen(False)
+    assert index.ledger(LedgerId(1)) is None
+    record = LedgerRecord(b"key", True, b"packet")
+    index.write([], [(LedgerId(1), record)], END)
+    assert index.ledger(LedgerId(1)) == record
+    assert index.ledger(LedgerId(2)) is None
+
+
+def test_places_are_all_entries(reopen: Reopen) -> None:
+    index = reopen(False)
+    entries = [entry(1, 2, 5), entry(1, 300, 6), entry(BIG, 0, 7)]
+    index.write(list(reversed(entries)), [(LedgerId(9), LedgerRecord(b"k", False, None))], END)
+    assert list(index.places()) == entries
+
+
+def test_a_deletion_takes_the_ledger_at_once_and_its_entries_by_and_by(reopen: Reopen) -> None:
+    index = reopen(False)
+    one, two = LedgerId(1), LedgerId(2)
+    record, gone = LedgerRecord(b"k", True, None), Deletion(True, 1_700_000_000_000)
+    index.write([entry(1, n, n) for n in range(5)], [(one, record), (two, record)], END)
+    index.write([entry(2, 0, 9)], [(one, record)], END, deletions=[(one, gone)])
+    assert [ledger_id for ledger_id, _ in index.ledgers()] == [two]
+    assert list(index.deletions()) == [(one, gone, False)]
+    assert index.clear_entries(one, 2)
+    assert index.entry_ids(one) == [2, 3, 4]
+    index = reopen(False)
+    assert index.clear_entries(one, 2)
+    assert not index.clear_entries(one, 2)
+    assert not index.clear_entries(one, 2)
+    assert index.entry_ids(one) == []
+    assert index.entry_ids(two) == [0]
+    index.settle_deletion(one, gone)
+    assert list(index.deletions()) == [(one, gone, True)]
+    index.settle_deletion(one, None)
+    assert list(index.deletions()) == []
+
+
+def test_only_what_is_still_in_the_old_files_moves(reopen: Reopen) -> None:
+    index = reopen(False)
+    ledger = LedgerId(1)
+    old = [(ledger, EntryId(n), Location(3 + n, 50, 10)) for n in range(3)]
+    index.write(old, [], END)
+    new = [(ledger, EntryId(n), Location(2**31, 64, 10)) for n in range(4)]
+    assert index.move(new, {3, 4}) == 2
+    assert [index.location(ledger, EntryId(n)) for n in range(4)] == [
+        (2**31, 64, 10), (2**31, 64, 10), (5, 50, 10), None
+    ]  # fmt: skip
+    assert index.end() == END
+
+
+def test_tallies(reopen: Reopen) -> None:
+    index = reopen(False)
+    assert index.tally(1) is None
+    tally = Tally()
+    tally.add(LedgerId(7), 100)
+    index.set_tallies([(1, tally), (2**31, tally)])
+    for number in (1, 2**31):
+        found = index.tally(number)
+        assert found is not None
+        assert found.ledgers == {7: 100}
+    index.set_tallies([(1, None)])
+    assert index.tally(1) is None
+    assert index.tally(2**31) is not None
 
 
 def test_wipe_begins_with_nothing(reopen: Reopen) -> None:
@@ -189,9 +259,19 @@ def test_damage_in_its_log_is_noticed_when_it_is_opened(tmp_path: Path) -> None:
     level(path, wipe=True).close()
 
 
+def test_values_of_the_wrong_size_are_corrupt(tmp_path: Path, monkeypatch) -> None:
+    index = level(tmp_path / "index")
+    monkeypatch.setattr(index._store, "get", lambda key: b"?")
+    with pytest.raises(CorruptIndex, match="1 bytes"):
+        index.ledger(LedgerId(0))
+    with pytest.raises(CorruptIndex, match="tally"):
+        index.tally(1)
+    index.close()
+
+
 def test_a_location_of_the_wrong_size_is_corrupt(tmp_path: Path, monkeypatch) -> None:
     index = level(tmp_path / "index")
-    monkeypatch.setattr(index, "_get", lambda key: b"short")
+    monkeypatch.setattr(index._store, "get", lambda key: b"short")
     with pytest.raises(CorruptIndex, match="5 bytes"):
         index.location(LedgerId(1), EntryId(0))
     index.close()

@@ -9,12 +9,13 @@ import pytest
 from bookie.core.checkpoint import Damage
 from bookie.core.log_format import FILE_HEADER_BYTES, file_name
 from bookie.errors import LogIncomplete
+from bookie.index import Index
 from bookie.replay import init_log, is_unused, replay
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import BookieBox, add, fence, payload_of, read, settle
 from tests.fakes.disk import CrashDisk
-from tests.fakes.index import MemoryIndex
+from tests.fakes.key_values import MemoryKeyValues
 
 FIRST = file_name(1)
 
@@ -100,7 +101,8 @@ async def test_replay_starts_at_the_checkpoint() -> None:
 async def test_an_index_that_lost_its_tail_is_completed() -> None:
     box = await filled()
     box.kill()
-    del box.index_store.batches[box.index_store.flushed :]
+    box.index_store.batches.clear()
+    box.index_store.power_lost()
     box.start()
     assert await entries(box, 5) == expected(5)
 
@@ -121,7 +123,7 @@ async def test_an_index_that_cannot_be_opened_is_rebuilt() -> None:
     box = await filled(log_file_bytes_max=300)
     await box.storage.close()
     box.kill()
-    box.index_store.is_corrupt = True
+    box.index_store.corrupt = True
     box.start()
     assert await entries(box, 5) == expected(5)
 
@@ -131,13 +133,13 @@ async def test_a_rebuild_that_is_cut_short_begins_again(monkeypatch) -> None:
     await box.storage.close()
     box.kill()
     end = box.checkpoint.start
-    box.index_store.is_corrupt = True
+    box.index_store.corrupt = True
     with monkeypatch.context() as patch:
         patch.setattr(CrashDisk, "uncache", lambda self, name: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             box.start()
     # The index may know the end of the log by now, and yet not all that is before it.
-    box.index_store.batches = [((), (), end)]
+    Index(MemoryKeyValues(box.index_store, wipe=True)).write([], [], end)
     box.start()
     assert await entries(box, 5) == expected(5)
 
@@ -194,15 +196,15 @@ async def test_a_start_that_loses_power_does_not_take_its_own_haste_for_damage(
         await settle()
         box.disk.write_without_sync()
         box.kill()
-        write = MemoryIndex.write
+        write = Index.write
 
-        def fail_after(index: MemoryIndex, entries, ledgers, end, write=write) -> None:
-            write(index, entries, ledgers, end)
-            if entries[0][1] == 3:
+        def fail_after(index: Index, entries, *rest, write=write, **more) -> None:
+            write(index, entries, *rest, **more)
+            if entries and entries[0][1] == 3:
                 raise OSError("power failure")
 
         with monkeypatch.context() as patch:
-            patch.setattr(MemoryIndex, "write", fail_after)
+            patch.setattr(Index, "write", fail_after)
             with pytest.raises(OSError, match="power failure"):
                 box.start()
         box.lose_power()
@@ -214,7 +216,7 @@ async def test_a_start_that_loses_power_does_not_take_its_own_haste_for_damage(
 async def test_a_file_that_was_being_made_is_made_again(caplog) -> None:
     box = await filled(3, log_file_bytes_max=300)
     last = max(box.volume.files)
-    number = box.checkpoint.files[-1]
+    number = box.checkpoint.newest
     assert last == file_name(number)
     box.kill()
     box.volume.create(file_name(number + 1)).write(0, b"Quire")
@@ -229,7 +231,7 @@ async def test_a_file_that_was_being_made_is_made_again(caplog) -> None:
 async def test_files_are_rolled_and_all_are_read() -> None:
     box = await filled(20, log_file_bytes_max=300)
     assert len([name for name in box.volume.files if name.startswith("log/")]) > 4
-    assert box.checkpoint.files == tuple(range(1, len(box.checkpoint.files) + 1))
+    assert box.checkpoint.numbers == list(range(1, len(box.checkpoint.files) + 1))
     box.kill()
     box.index_store.wipe()
     box.start()

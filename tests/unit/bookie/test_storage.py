@@ -320,7 +320,7 @@ async def test_requests_behind_a_failed_sync_are_answered_once() -> None:
 
 async def test_a_failing_index_ends_the_bookie() -> None:
     box = BookieBox()
-    box.index_store.is_broken = True
+    box.index_store.broken = True
     box.disk.hold = True
     answer = box.send(add(7, 0))
     await settle()

@@ -5,16 +5,24 @@ from __future__ import annotations
 import pytest
 
 from bookie.core.append_log import LogPosition
-from bookie.core.checkpoint import Checkpoint, Damage, decode_checkpoint
+from bookie.core.checkpoint import Checkpoint, Damage, LogFile, decode_checkpoint
+from bookie.core.log_format import FIRST_COPY
 from bookie.errors import LogIncomplete
 
-CHECKPOINT = Checkpoint(2**64 - 1, LogPosition(3, 4096), 17, (1, 3), (Damage(1, 64, 128),))
+FILES = (LogFile(1, 5000), LogFile(FIRST_COPY, 7), LogFile(3, 0))
+CHECKPOINT = Checkpoint(2**64 - 1, LogPosition(3, 4096), 17, FILES, (Damage(1, 64, 128),))
 
 
 def test_round_trip() -> None:
     assert decode_checkpoint(CHECKPOINT.encode()) == CHECKPOINT
     plain = Checkpoint(0, LogPosition(1, 64), 1, ())
     assert decode_checkpoint(plain.encode()) == plain
+
+
+def test_order_and_newest() -> None:
+    assert CHECKPOINT.numbers == [1, FIRST_COPY, 3]
+    assert CHECKPOINT.newest == 3
+    assert CHECKPOINT._replace(files=()).newest == 0
 
 
 def test_any_flipped_bit_is_found() -> None:

@@ -53,6 +53,16 @@ def test_a_newer_copy_replaces_and_renews() -> None:
     assert cache.get(L, EntryId(1)) is None
 
 
+def test_the_entries_of_ledgers_that_are_gone_are_forgotten() -> None:
+    cache = EntryCache(1 << 20, LogPosition(1, 64))
+    for ledger in (1, 2, 3):
+        cache.put(LedgerId(ledger), EntryId(0), Location(1, ledger, 5), b"entry")
+    cache.forget_ledgers({LedgerId(1), LedgerId(3), LedgerId(9)})
+    assert len(cache) == 1
+    assert cache.entry_bytes == 5
+    assert cache.get(LedgerId(2), EntryId(0)) == b"entry"
+
+
 def test_lost_entries_are_dropped_unless_replaced() -> None:
     cache = EntryCache(0, LogPosition(1, 0))
     lost, newer = at(100), at(200)

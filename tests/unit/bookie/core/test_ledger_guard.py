@@ -9,6 +9,7 @@ from bookie.core.ledger_guard import (
     forget_lost_records,
     may_add,
 )
+from bookie.core.log_format import Deletion
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import Status
 
@@ -52,6 +53,38 @@ def test_a_key_that_damage_took_is_given_by_the_next_request() -> None:
     assert ledger.key_group == NOT_RECORDED
     assert table.admit(ONE, b"key") is ledger
     assert table.admit(ONE, b"other") is None
+
+
+def test_a_grave_makes_the_next_life_a_fenced_one() -> None:
+    table = LedgerTable()
+    for ledger_id, fenced in ((ONE, True), (LedgerId(2), False)):
+        table.admit(ledger_id, b"key")
+        table.bury(ledger_id, Deletion(fenced, 50))
+    assert table.ids() == []
+    assert table.is_buried(ONE)
+    assert not table.is_buried(LedgerId(2))
+    again = table.admit(ONE, b"other key")
+    assert again is not None
+    assert again.fenced
+    assert not table.is_buried(ONE)
+    fresh = table.admit(LedgerId(2), b"other key")
+    assert fresh is not None
+    assert not fresh.fenced
+    assert table.ids() == [1, 2]
+    assert table.graves_before(50) == []
+    assert table.graves_before(51) == [ONE]
+    table.forget(ONE)
+    assert table.graves_before(51) == []
+
+
+def test_a_ledger_on_its_way_out_takes_nothing() -> None:
+    ledger = LedgerTable().admit(ONE, b"key")
+    assert ledger is not None
+    ledger.is_deleted = True
+    assert may_add(ledger, recovery=False) is Status.IO_ERROR
+    ledger.fenced = True
+    assert may_add(ledger, recovery=False) is Status.FENCED
+    assert may_add(ledger, recovery=True) is Status.IO_ERROR
 
 
 def test_a_lost_group_takes_its_records_but_not_the_fence() -> None:

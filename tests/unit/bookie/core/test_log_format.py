@@ -8,17 +8,22 @@ from hypothesis import strategies as st
 
 from bookie.core.log_format import (
     FILE_HEADER_BYTES,
+    FIRST_COPY,
     RECORD_HEADER_BYTES,
+    Deletion,
     FileHeader,
     Kind,
     Location,
     file_name,
     file_number,
     ids_of,
+    is_copy,
     ledger_of,
+    pack_deletion,
     pack_ledger,
     pack_record_header,
     seed_of,
+    unpack_deletion,
     unpack_file_header,
     unpack_ledger,
     unpack_record,
@@ -105,6 +110,20 @@ def test_file_names() -> None:
     assert file_number("log/0000000012.log") == 12
     for other in ("log/x.log", "log/12", "VERSION", "12.log", "log/12.log.new", "log/.log"):
         assert file_number(other) is None
+
+
+def test_copies_are_known_by_their_numbers() -> None:
+    assert [is_copy(number) for number in (1, FIRST_COPY - 1, FIRST_COPY, 2**32 - 1)] == [
+        False, False, True, True
+    ]  # fmt: skip
+    assert file_number(file_name(FIRST_COPY)) == FIRST_COPY
+
+
+def test_deletion_bodies() -> None:
+    body = pack_deletion(LedgerId(7), Deletion(True, 1_700_000_000_000))
+    assert body.hex() == "0000000000000007" + "01" + "0000018bcfe56800"
+    assert unpack_deletion(body) == (7, (True, 1_700_000_000_000))
+    assert ledger_of(body) == 7
 
 
 def test_bodies() -> None:

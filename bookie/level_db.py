@@ -1,0 +1,104 @@
+"""LevelDB as the key-value store below the index: the only importer of plyvel.
+
+Writes are not synced; `flush` is what makes them survive a power loss. Any complaint of LevelDB is
+a CorruptIndex: the index is a cache of the log and can be made again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import plyvel
+
+from bookie.errors import CorruptIndex
+
+
+class LevelBatch:
+    """Changes that happen together or not at all."""
+
+    def __init__(self, db: plyvel.DB) -> None:
+        self._batch = db.write_batch()
+        self.put = self._batch.put
+        self.delete = self._batch.delete
+
+    def write(self) -> None:
+        """Apply the changes. Raises CorruptIndex."""
+        try:
+            self._batch.write()
+        except (plyvel.Error, OSError) as error:
+            raise CorruptIndex(f"cannot write: {error}") from error
+
+
+class LevelDb:
+    """`bookie.index.KeyValues` in a directory of LevelDB files."""
+
+    def __init__(
+        self, path: Path, *, wipe: bool, write_buffer_bytes: int, block_cache_bytes: int
+    ) -> None:
+        """Open or create. Raises CorruptIndex."""
+        if wipe and path.exists():
+            shutil.rmtree(path)
+        try:
+            self._db = plyvel.DB(
+                str(path),
+                create_if_missing=True,
+                paranoid_checks=True,  # a log with holes must fail, not be skipped over
+                write_buffer_size=write_buffer_bytes,
+                lru_cache_size=block_cache_bytes,
+                bloom_filter_bits=10,
+            )
+        except (plyvel.Error, OSError) as error:
+            raise CorruptIndex(f"cannot open {path}: {error}") from error
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            value: bytes | None = self._db.get(key, verify_checksums=True)
+        except (plyvel.Error, OSError) as error:
+            raise CorruptIndex(str(error)) from error
+        return value
+
+    def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        try:
+            yield from self._db.iterator(start=start, stop=stop, verify_checksums=True)
+        except plyvel.Error as error:
+            raise CorruptIndex(str(error)) from error
+
+    def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
+        try:
+            yield from self._db.iterator(
+                start=start, stop=stop, include_value=False, verify_checksums=True
+            )
+        except plyvel.Error as error:
+            raise CorruptIndex(str(error)) from error
+
+    def last_key(self, start: bytes, stop: bytes) -> bytes | None:
+        # By hand: plyvel's reverse iterator loses an only key that equals its start.
+        try:
+            with closing(self._db.raw_iterator(verify_checksums=True)) as cursor:
+                cursor.seek(stop)
+                if cursor.valid():
+                    cursor.prev()
+                else:
+                    cursor.seek_to_last()
+                key: bytes | None = cursor.key() if cursor.valid() else None
+        except plyvel.Error as error:
+            raise CorruptIndex(str(error)) from error
+        return key if key is not None and key >= start else None
+
+    def batch(self) -> LevelBatch:
+        return LevelBatch(self._db)
+
+    def flush(self) -> None:
+        # Compacting a range without keys writes the memory table to a synced file and nothing
+        # more. A synced write would not do: LevelDB may have moved on to another write-ahead
+        # log without syncing the one before.
+        try:
+            self._db.compact_range(start=b"\xff", stop=b"\xff\xff")
+        except (plyvel.Error, OSError) as error:
+            raise CorruptIndex(f"cannot flush: {error}") from error
+
+    def close(self) -> None:
+        self._db.close()
