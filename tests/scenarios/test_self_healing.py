@@ -18,7 +18,7 @@ from client.ledger.autorecovery.tree import ReplicationTree
 from client.ledger.under_replication import mark_under_replicated, read_mark
 from client.ledger.writer import LedgerWriter
 from client.metadata import paths
-from client.metadata.memory import MemoryStore
+from client.metadata.memory import Fault, MemoryStore
 from client.wire.bookkeeper.messages import AddRequest, Request
 from tests.fakes.bookies import Fate
 from tests.fakes.ledger_cluster import LedgerCluster
@@ -198,6 +198,29 @@ def test_writing_the_delay_again_triggers_an_audit() -> None:
         assert lost in hospital.members(ledger_id)
         await node.tree.trigger()
         await asyncio.sleep(60)
+        assert lost not in hospital.members(ledger_id)
+        await hospital.close()
+
+    run(scenario())
+
+
+def test_an_audit_asked_for_is_repeated_until_it_succeeds() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        node = await hospital.admit()
+        await node.tree.set_delay(100_000)
+        ledger_id = (await hospital.ledger(5)).ledger_id
+        lost = sorted(hospital.members(ledger_id))[0]
+        await hospital.lose(lost)
+        await asyncio.sleep(60)
+        faults = [Fault.LOSE_REQUEST]
+        mark = paths.under_replicated_ledger(ledger_id)
+        hospital.cluster.metadata.on_request = lambda operation: (
+            faults.pop() if operation[1:] == ("create", mark) and faults else None
+        )
+        await node.tree.trigger()
+        await asyncio.sleep(60)
+        assert faults == []
         assert lost not in hospital.members(ledger_id)
         await hospital.close()
 

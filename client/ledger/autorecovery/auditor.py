@@ -52,6 +52,8 @@ class Auditor:
         self._delay: Delay | None = None
         self._audited_s: float | None = None
         self._has_looked = False
+        self._owes_audit = False
+        """Whether an operator's wish is not fulfilled yet."""
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -76,7 +78,8 @@ class Auditor:
 
     async def audit_bookies(self) -> None:
         """Mark the ledgers of lost bookies, if it is time to. Raises MetadataError."""
-        is_asked = await self._is_asked()
+        if await self._is_asked():
+            self._owes_audit = True
         ever = await self._tree.bookies_ever()
         now = await self._tree.bookies_now(self._changed.set)
         lost = tuple(bookie for bookie in ever if bookie not in now)
@@ -85,13 +88,14 @@ class Auditor:
         if self._delay is not None:
             delay_s = self._delay.seconds
         due = self._lost.look(lost, delay_s, now_s)
-        if is_asked or self._is_periodic_due(now_s):
+        if self._owes_audit or self._is_periodic_due(now_s):
             due = lost
         elif not due:
             return
         if due:
             await self._mark_ledgers_of(due)
             self._lost.on_marked(due)
+        self._owes_audit = False
         self._audited_s = now_s
 
     async def check_ledgers(self) -> None:
