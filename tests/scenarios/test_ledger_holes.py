@@ -16,6 +16,7 @@ from client.ids import BookieId
 from client.ledger.autorecovery.config import AutoRecoveryConfig
 from client.ledger.autorecovery.service import AutoRecovery
 from client.ledger.client import LedgerClient
+from client.ledger.under_replication import remove_mark
 from client.ledger.writer import LedgerWriter
 from client.metadata import paths
 from client.wire.bookkeeper.messages import AddRequest, Request
@@ -143,16 +144,20 @@ def test_the_member_is_back_before_the_dead_writers_ledger_is_recovered() -> Non
 
 
 def test_a_fenced_writer_that_still_lives_tells_what_it_knows() -> None:
-    """The gap is in the middle: the recoverer cannot see it, the zombie can."""
+    """The gap is in the middle: the recoverer cannot see it, the zombie can. The first mark was
+    removed by somebody who looked at first and last entries only."""
 
     async def scenario() -> None:
         world = await World.start()
         await world.add(3)
         await world.lose_b2_for(3)
         await world.resume_b2()
+        assert await world.marked() == {"b2"}
+        await remove_mark(world.cluster.metadata.session(), world.ledger_id, 0)
         await world.add(3)
         recoverer = await world.cluster.client()
         await recoverer.recover(world.ledger_id)
+        assert await world.marked() == set()
         with pytest.raises(LedgerFenced):
             await world.add(1)
         assert world.lacking() == {"b2"} == await world.marked()

@@ -178,26 +178,6 @@ async def test_4789_a_read_ends_though_its_retries_meet_wrong_digests() -> None:
             await writer.reader().read(0, 9)
 
 
-async def test_4097_an_add_made_by_a_callback_during_a_change_is_confirmed_after_it() -> None:
-    """Callbacks run after the change only; what they add belongs to the new fragment."""
-    cluster = await LedgerCluster.start("b0", "b1", "b2", "b3")
-    writer = await (await cluster.client()).create()
-    told: list[int] = []
-
-    def on_done(entry_id: EntryId, error: LedgerError | None) -> None:
-        assert error is None
-        told.append(entry_id)
-        if entry_id < 20:
-            writer.add([b"more"], on_done)
-
-    cluster.bookies[writer.metadata.last_fragment.ensemble[1]].crash()
-    for _ in range(3):
-        writer.add([b"first"], on_done)
-    await settle(300)
-    assert told == list(range(23))
-    cluster.check_ledger(writer.ledger_id, map(EntryId, told))
-
-
 async def test_2006_a_chosen_id_is_recognised_as_well() -> None:
     """The create whose answer was lost is ours by its token; a stranger's is not."""
     cluster = await LedgerCluster.start("b0", "b1", "b2")

@@ -210,3 +210,22 @@ def test_every_program_has_its_documents() -> None:
         "ops/README.md",
     )
     assert [name for name in documents if not (ROOT / name).is_file()] == []
+
+
+def test_the_table_of_known_failures_names_tests_that_exist() -> None:
+    """`tests/README.md`: in each row a file, or the section's, and tests of it after it."""
+    text = (ROOT / "tests/README.md").read_text(encoding="utf-8")
+    missing: list[str] = []
+    for section in text.split("\n### ")[1:]:
+        named = re.search(r"All in `([\w/]+\.py)`", section)
+        for row in (line for line in section.splitlines() if line.startswith("| ")):
+            file = named.group(1) if named else ""
+            for quoted in re.findall(r"`([\w./]+)`", row.rpartition(" | ")[2]):
+                if quoted.endswith(".py"):
+                    file = quoted
+                    missing += [] if (ROOT / "tests" / file).is_file() else [file]
+                elif quoted.startswith("test_"):
+                    source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+                    found = f"def {quoted.removesuffix('...')}" in source
+                    missing += [] if found else [f"{file} {quoted}"]
+    assert missing == []
