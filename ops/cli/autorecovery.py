@@ -32,7 +32,12 @@ def autorecovery() -> None:
 @json_option
 @zookeeper_option
 def status(as_json: bool, hosts: str) -> None:
-    """Show whether it is on, who is auditor, and which ledgers lack copies."""
+    """Show whether it is on, who is auditor, and which ledgers lack copies.
+
+    \b
+    Example:
+      quire autorecovery status
+    """
 
     async def work() -> None:
         async with open_store(hosts) as store:
@@ -76,7 +81,12 @@ async def _status(store: MetadataStore) -> dict[str, object]:
 @autorecovery.command()
 @zookeeper_option
 def enable(hosts: str) -> None:
-    """Switch it on again, in the whole cluster."""
+    """Switch it on again, in the whole cluster.
+
+    \b
+    Example:
+      quire autorecovery enable
+    """
 
     async def work() -> None:
         async with open_store(hosts) as store:
@@ -89,7 +99,12 @@ def enable(hosts: str) -> None:
 @autorecovery.command()
 @zookeeper_option
 def disable(hosts: str) -> None:
-    """Switch it off in the whole cluster, for planned work on bookies."""
+    """Switch it off in the whole cluster, for planned work on bookies.
+
+    \b
+    Example:
+      quire autorecovery disable
+    """
 
     async def work() -> None:
         async with open_store(hosts) as store:
@@ -102,7 +117,12 @@ def disable(hosts: str) -> None:
 @autorecovery.command()
 @zookeeper_option
 def trigger(hosts: str) -> None:
-    """Have the auditor look for lost bookies now, whatever their delay."""
+    """Have the auditor look for lost bookies now, whatever their delay.
+
+    \b
+    Example:
+      quire autorecovery trigger
+    """
 
     async def work() -> None:
         async with open_store(hosts) as store:

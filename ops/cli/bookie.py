@@ -60,6 +60,10 @@ def decommission(bookie_id: str, hosts: str) -> None:
 
     Stop the bookie first. Interrupting is safe; the same command goes on later. Its id must not
     be used again.
+
+    \b
+    Example:
+      quire bookie decommission 10.0.0.7:3181
     """
     told: list[int] = []
 
@@ -83,6 +87,10 @@ def recover(bookie_id: str, hosts: str) -> None:
     """Copy all that the stopped bookie ID held, here and now, without auto recovery.
 
     Open ledgers with copies on it are closed, so their writers have to start new ones.
+
+    \b
+    Example:
+      quire bookie recover 10.0.0.7:3181
     """
 
     async def work() -> None:
