@@ -32,7 +32,10 @@ class Patch:
         self._saved: list[tuple[Any, str, Any]] = []
 
     def __call__(self, owner: Any, name: str, replacement: Any) -> Any:
-        """Put `replacement` into `owner.name`; return what was there."""
+        """Put `replacement` into `owner.name`; return what was there.
+
+        Raises KeyError when the production code has no such thing any more.
+        """
         original = owner.__dict__[name]
         self._saved.append((owner, name, original))
         setattr(owner, name, replacement)
@@ -56,9 +59,9 @@ PLANTS: dict[str, Mutant] = {
 def planted(name: str) -> Iterator[None]:
     """Plant a defect by name; nothing for an empty name."""
     patch = Patch()
-    if name:
-        PLANTS[name].plant(patch)
     try:
+        if name:
+            PLANTS[name].plant(patch)
         yield
     finally:
         patch.undo()

@@ -161,12 +161,12 @@ def lac_is_pushed(patch: Any) -> None:
 
 def certain_failure(patch: Any) -> None:
     """Adds that were sent fail as certainly not applied."""
-    patch(add_reports, "_of_sent", lambda error: error)
+    patch(add_reports, "unknown_once_sent", lambda error: error)
 
 
 def fenced_is_certain(patch: Any) -> None:
     """A fenced add is reported as certainly not applied."""
-    patch(add_reports, "_of_sent", lambda error: NoSuchEntry(str(error)))
+    patch(add_reports, "unknown_once_sent", lambda error: NoSuchEntry(str(error)))
 
 
 def cas_any_version(patch: Any) -> None:

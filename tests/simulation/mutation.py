@@ -16,7 +16,7 @@ import time
 from typing import NamedTuple
 
 from tests.simulation import batch
-from tests.simulation.mutants import PLANTS
+from tests.simulation.mutants import PLANTS, planted
 
 _CHUNK = 20
 
@@ -30,6 +30,7 @@ class Finding(NamedTuple):
     violation: str
     """Empty if nothing was found."""
     seed: int
+    problem: str = ""
 
 
 class Task(NamedTuple):
@@ -44,6 +45,11 @@ def hunt(task: Task) -> Finding:
     """Run schedules with a planted defect until one violates an invariant."""
     start_s = time.process_time()
     done = 0
+    try:
+        with planted(task.name):
+            pass
+    except KeyError as error:
+        return Finding(task.name, 0, 0.0, "", -1, f"cannot be planted, there is no {error}")
     while done < task.schedules_max:
         first = task.first_seed + done
         job = batch.Job(
@@ -74,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
         for finding in pool.imap_unordered(hunt, tasks):
             hidden += not finding.violation
-            what = finding.violation[:90] or "NOT FOUND"
+            what = finding.violation[:90] or finding.problem or "NOT FOUND"
             print(
                 f"{finding.name:28} {finding.schedules:9} {finding.cpu_s:7.1f}  {what}", flush=True
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import batch, swarm
-from tests.simulation.mutants import PLANTS
+from tests.simulation.mutants import PLANTS, planted
 from tests.simulation.mutation import Task, hunt
 
 EASY = ("ack-after-one", "fence-ignored", "one-negative", "cas-any-version", "no-write-back")
@@ -34,6 +34,12 @@ def test_every_mutant_says_what_it_is() -> None:
     assert len(PLANTS) >= 25
     for name, mutant in PLANTS.items():
         assert mutant.what.endswith("."), name
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_every_mutant_still_finds_what_it_replaces(name: str) -> None:
+    with planted(name):
+        assert name
 
 
 def test_options_are_drawn_from_the_seed_alone() -> None:
