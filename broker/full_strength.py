@@ -1,14 +1,18 @@
-"""Back to full strength: partitions whose ledger was created while bookies were missing.
+"""Getting through the loss of bookies, and back to full strength afterwards.
 
-This file is the only home of what a broker does about a degraded cluster once it is none any
-more. With fewer bookies than a topic wants, a ledger is created with fewer copies, never fewer
-than the ack quorum (`opening.py`): writes go on with the promise kept and the spare copies
-missing. A ledger keeps its quorums for life, so more copies need a new ledger: when bookies
-appear, and now and again, partitions are rolled, one after the other so that the metadata store
-does not feel it.
+This file is the only home of what a broker does about a degraded cluster in the ledgers that it is
+writing. With fewer bookies than a topic wants, a ledger is created with fewer copies, never
+fewer than the ack quorum (`opening.py`): writes go on with the promise kept and the spare copies
+missing. A ledger keeps its quorums for life, so more copies need a new ledger. Partitions are
+continued in a new ledger
 
-A member that fails in a ledger of full strength is another matter: it is replaced or suspended
-there (client/ledger/PROTOCOL.md), and what it missed is repaired by auto recovery.
+- when that would have more copies: bookies have appeared;
+- when a member of the present one has been gone for a while and nobody has replaced it. Auto
+  recovery cannot mend a ledger that is being written, and closes it in the end, which fences us;
+  a roll does the same without stopping anybody. A bookie that only restarts is waited for: what
+  it misses meanwhile is mended (client/ledger/PROTOCOL.md, "Holes").
+
+One partition is rolled after the other, so that the metadata store does not feel it.
 """
 
 from __future__ import annotations
@@ -23,16 +27,23 @@ from broker.ledgers import Ledgers
 
 _LOG = logging.getLogger(__name__)
 
-_INTERVAL_S: Final = 30.0
-"""A roll that failed, or a partition opened on an old view of the bookies, is seen after this."""
+_INTERVAL_S: Final = 5.0
+"""How often to look, for rolls that failed and for partitions opened meanwhile."""
+_LOST_S: Final = 10.0
+"""How long a lost member is waited for; a third of auto recovery's patience with open ledgers."""
 
 
-class ShrunkPartition(Protocol):
+class LedPartition(Protocol):
     """The part of a led partition that is asked and rolled here."""
 
     @property
     def name(self) -> str:
         """Topic and index."""
+        ...
+
+    @property
+    def has_lost_member(self) -> bool:
+        """Whether a bookie of the active ledger is gone and was not replaced."""
         ...
 
     def would_grow(self, bookie_count: int) -> bool:
@@ -47,10 +58,12 @@ class ShrunkPartition(Protocol):
 class FullStrength:
     """A background task of every broker, for the partitions it leads."""
 
-    def __init__(self, partitions: Iterable[ShrunkPartition], ledgers: Ledgers) -> None:
+    def __init__(self, partitions: Iterable[LedPartition], ledgers: Ledgers) -> None:
         self._partitions = partitions
         self._ledgers = ledgers
         self._changed = asyncio.Event()
+        self._lost_since_s: dict[str, float] = {}
+        """Partitions with a lost member, by name."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -65,14 +78,22 @@ class FullStrength:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def visit_all(self) -> None:
-        """Roll every partition that would gain by it."""
+        """Roll every partition that needs it."""
+        now_s = asyncio.get_running_loop().time()
+        lost = [each.name for each in self._partitions if each.has_lost_member]
+        self._lost_since_s = {name: self._lost_since_s.get(name, now_s) for name in lost}
         for partition in self._partitions:
-            if not partition.would_grow(len(self._ledgers.writable_bookies)):
+            since_s = self._lost_since_s.get(partition.name, now_s)
+            if now_s - since_s < _LOST_S and not partition.would_grow(self._bookie_count):
                 continue
             try:
                 await partition.roll()
             except BrokerError as error:
                 _LOG.warning("strength.failed partition=%s error=%r", partition.name, error)
+
+    @property
+    def _bookie_count(self) -> int:
+        return len(self._ledgers.writable_bookies)
 
     async def _run(self) -> None:
         while True:

@@ -59,6 +59,11 @@ class Writer(Protocol):
         """Members that get no entries now, because nobody could replace them."""
         ...
 
+    @property
+    def lost_members(self) -> Sequence[BookieId]:
+        """Members of its ensemble that are not registered."""
+        ...
+
     def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:
         """Send the next entry; `on_done` runs later, in entry order. Raises LedgerError."""
         ...

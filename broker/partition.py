@@ -127,6 +127,11 @@ class Partition:
         writer = self._write.writer
         return bool(writer.suspended) or writer.metadata.write_quorum < self.topic.write_quorum
 
+    @property
+    def has_lost_member(self) -> bool:
+        """Whether a bookie of the active ledger is gone, and nobody has replaced it there."""
+        return self.is_open and bool(self._write.writer.lost_members)
+
     def would_grow(self, bookie_count: int) -> bool:
         """Whether a new ledger would have more copies, or be striped over more bookies."""
         have = self._write.writer.metadata

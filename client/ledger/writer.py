@@ -114,6 +114,17 @@ class LedgerWriter:
         return self._adds.suspended
 
     @property
+    def lost_members(self) -> list[BookieId]:
+        """Members of the ensemble that are not registered: auto recovery will want to close the
+        ledger if nobody replaces them."""
+        bookies = self._context.bookies
+        return [
+            name
+            for name in self._adds.ensemble
+            if name not in bookies.writable and name not in bookies.readonly
+        ]
+
+    @property
     def is_settled(self) -> bool:
         """Whether it has ended, with every answer that tells whether anybody lacks entries."""
         return self._adds.is_settled

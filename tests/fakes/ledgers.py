@@ -226,6 +226,7 @@ class FakeWriter:
         self.in_flight_bytes = 0
         self.error: LedgerError | None = None
         self.suspended: list[BookieId] = []
+        self.lost_members: list[BookieId] = []
         self.closed = False
         self._sent: deque[tuple[EntryId, bytes]] = deque()
         """On the way to the bookies."""

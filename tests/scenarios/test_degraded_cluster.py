@@ -111,8 +111,8 @@ def test_back_to_full_strength_when_a_bookie_joins() -> None:
     play(scenario)
 
 
-def test_a_full_ledger_with_a_suspended_member_is_not_rolled() -> None:
-    """Its quorums are right: the member is replaced in it, and its gaps are auto recovery's."""
+def test_a_bookie_that_only_restarts_costs_no_roll() -> None:
+    """Its ledger's quorums are right: it is taken back there, and its gaps are auto recovery's."""
 
     async def scenario(world: World, topic: TopicInfo) -> None:
         broker = await world.broker(1)
@@ -122,13 +122,41 @@ def test_a_full_ledger_with_a_suspended_member_is_not_rolled() -> None:
         lose(world, "b1:1")
         await append(partition, "a", "b")
         assert partition.is_under_replicated
-        give_back(world, "b4:1")
-        await until(lambda: not partition.is_under_replicated)
-        await append(partition, "c")
+        await asyncio.sleep(5)
+        world.backend.bookies["b1:1"].is_down = False
+        give_back(world, "b1:1")
+        while partition.is_under_replicated:
+            await append(partition, "c")
+            await asyncio.sleep(0.5)
         await asyncio.sleep(120)
-        (only,) = world.segments(topic).segments
-        metadata = await metadata_of(broker, only.ledger_id)
-        assert "b4:1" in metadata.last_fragment.ensemble
+        assert len(world.segments(topic).segments) == 1
+        await strength.close()
+
+    play(scenario)
+
+
+def test_a_ledger_with_a_lost_member_is_continued_in_another_one() -> None:
+    """Before auto recovery closes it. Nobody who writes notices, also where nobody writes."""
+
+    async def scenario(world: World, topic: TopicInfo) -> None:
+        broker = await world.broker(1)
+        strength = FullStrength(broker.partitions, broker.ledgers)
+        strength.start()
+        busy = await broker.leads(topic)
+        idle_topic = await world.topic("idle", min_insync_replicas="2")
+        idle = await broker.leads(idle_topic)
+        lose(world, "b1:1")
+        for _ in range(60):
+            await append(busy, "x")
+            await asyncio.sleep(0.5)
+        for each in (topic, idle_topic):
+            closed, active = world.segments(each).segments
+            assert (await metadata_of(broker, closed.ledger_id)).is_closed
+            found = await metadata_of(broker, active.ledger_id)
+            assert "b1:1" not in found.last_fragment.ensemble
+        assert busy.is_open
+        assert idle.is_open
+        assert await values(busy) == ["x"] * 60
         await strength.close()
 
     play(scenario)

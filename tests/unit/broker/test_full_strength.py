@@ -23,6 +23,7 @@ class Partition:
         self.copies = copies
         self.rolls = 0
         self.fails = 0
+        self.has_lost_member = False
 
     def would_grow(self, bookie_count: int) -> bool:
         return min(3, bookie_count) > self.copies
@@ -34,6 +35,7 @@ class Partition:
             self.fails -= 1
             raise NotEnoughReplicas("not now")
         self.copies = 3
+        self.has_lost_member = False
 
 
 def test_partitions_that_would_gain_are_rolled_when_bookies_appear() -> None:
@@ -66,6 +68,26 @@ def test_a_failed_roll_is_tried_again_and_holds_up_nobody() -> None:
         assert (first.copies, second.copies) == (2, 3)
         await asyncio.sleep(100)
         assert (first.copies, first.rolls) == (3, 3)
+        await strength.close()
+
+    run(scenario())
+
+
+def test_a_lost_member_is_waited_for_and_then_done_without() -> None:
+    """Auto recovery would fence the ledger in the end."""
+
+    async def scenario() -> None:
+        ledgers = FakeLedgers()
+        ledgers.bookie_count = 2
+        restarting, lost = Partition("a-0", 2), Partition("b-0", 2)
+        restarting.has_lost_member = lost.has_lost_member = True
+        strength = FullStrength([restarting, lost], ledgers.client())
+        strength.start()
+        await asyncio.sleep(8)
+        restarting.has_lost_member = False
+        assert lost.rolls == 0
+        await asyncio.sleep(15)
+        assert (restarting.rolls, lost.rolls) == (0, 1)
         await strength.close()
 
     run(scenario())
