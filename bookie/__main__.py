@@ -16,6 +16,8 @@ import random
 import signal
 import sys
 import time
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -26,6 +28,7 @@ from bookie.disk import RealDisk
 from bookie.errors import StorageError
 from bookie.index import Index
 from bookie.level_db import LevelDb
+from bookie.shelf import Directory
 from client.config import load_program
 from client.errors import ConfigError, MetadataError
 from client.ids import BookieId
@@ -61,16 +64,27 @@ def main() -> int:
     return 2
 
 
-def make_index(config: BookieConfig, wipe: bool) -> Index:
+def make_index(config: BookieConfig, data_dir: Path, wipe: bool) -> Index:
     """Open the LevelDB index of a data directory."""
     return Index(
         LevelDb(
-            config.data_dir / "index",
+            data_dir / "index",
             wipe=wipe,
             write_buffer_bytes=config.index_write_buffer_bytes,
-            block_cache_bytes=config.index_cache_bytes,
+            block_cache_bytes=config.index_cache_bytes // len(config.data_dirs()),
         )
     )
+
+
+def open_directory(config: BookieConfig, data_dir: Path) -> Directory:
+    """Lock a data directory for this process. Raises ConfigError."""
+    disk = RealDisk(
+        data_dir,
+        preallocate_bytes=config.log_preallocate_bytes,
+        free_bytes_min=config.free_bytes_min,
+        reader_threads=config.reader_threads,
+    )
+    return Directory(str(data_dir), disk, partial(make_index, config, data_dir))
 
 
 async def _run(config: BookieConfig) -> int:
@@ -78,18 +92,12 @@ async def _run(config: BookieConfig) -> int:
     told_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told_to_stop.set)
-    disk = RealDisk(
-        config.data_dir,
-        preallocate_bytes=config.log_preallocate_bytes,
-        free_bytes_min=config.free_bytes_min,
-        reader_threads=config.reader_threads,
-    )
+    directories = [open_directory(config, data_dir) for data_dir in config.data_dirs()]
     store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
     bookie = Bookie(
         config,
         store=store,
-        disk=disk,
-        index_factory=lambda wipe: make_index(config, wipe),
+        directories=directories,
         clock=_WallClock(),
         rng=random.SystemRandom(),
         loop=loop,

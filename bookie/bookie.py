@@ -1,10 +1,11 @@
 """A bookie put together: cookie, replay, server, registration, and the way down.
 
-    start   check the cookie -> replay the log -> listen -> register
+    start   check the cookie -> replay the logs -> look at the disks -> listen -> register
+            -> watch the disks, collect garbage
     stop    deregister -> read no more -> answer what is in flight -> close connections
-            -> index the rest -> last checkpoint
+            -> index the rest -> last checkpoints
 
-Nothing here is global: disk, index, metadata store, clock, randomness and loop are given, so
+Nothing here is global: disks, indexes, metadata store, clock, randomness and loop are given, so
 several bookies, or one on a simulated loop, live in one process. This file is the only home of
 that order.
 """
@@ -13,19 +14,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
+from collections.abc import Sequence
 
 from bookie import cookie
 from bookie.admin import AdminServer, State
+from bookie.cluster_ledgers import ClusterLedgers
 from bookie.config import BookieConfig
-from bookie.disk import Disk
+from bookie.core.backlog import Backlog
+from bookie.garbage import GarbageCollection
 from bookie.handlers import Handlers
-from bookie.index import IndexFactory
+from bookie.limits import garbage_limits, server_limits, shelf_limits, writability_limits
 from bookie.metrics import BookieMetrics
 from bookie.registration import Registration, service_info
-from bookie.replay import replay
-from bookie.server import BookieServer, ServerLimits
-from bookie.storage import Storage, StorageLimits
+from bookie.server import BookieServer
+from bookie.shelf import Directory
+from bookie.shelves import Shelves, open_shelves
+from bookie.writability import Writability
 from client.ids import BookieId, Clock, Rng
 from client.metadata.store import MetadataStore
 
@@ -40,16 +44,14 @@ class Bookie:
         config: BookieConfig,
         *,
         store: MetadataStore,
-        disk: Disk,
-        index_factory: IndexFactory,
+        directories: Sequence[Directory],
         clock: Clock,
         rng: Rng,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._config = config
         self._store = store
-        self._disk = disk
-        self._index_factory = index_factory
+        self._directories = directories
         self._clock = clock
         self._rng = rng
         self._loop = loop
@@ -60,9 +62,11 @@ class Bookie:
         self.failed: asyncio.Future[None] = loop.create_future()
         """Gets an exception when the bookie can no longer keep its promises and must end."""
         self.failed.add_done_callback(_look_at)
-        self._storage: Storage | None = None
+        self._shelves: Shelves | None = None
         self._server: BookieServer | None = None
         self._registration: Registration | None = None
+        self._writability: Writability | None = None
+        self._garbage: GarbageCollection | None = None
         self._admin: AdminServer | None = None
         self._is_stopping = False
 
@@ -83,6 +87,11 @@ class Bookie:
             and not self.failed.done()
         )
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether ordinary adds are refused."""
+        return self._writability is not None and self._writability.is_read_only
+
     async def start(self) -> None:
         """Serve. Raises ConfigError, StorageError, MetadataError, OSError (port taken)."""
         await self._start_admin()
@@ -90,18 +99,32 @@ class Bookie:
         if config.port == 0 and config.bookie_id is None:
             # The default name needs the port, and the cookie needs the name.
             self.port = await self._free_port()
-        await cookie.admit(
+        known = await cookie.admit(
             self._store,
-            self._disk,
+            self._directories,
             bookie_id=self.bookie_id,
-            data_dir=str(config.data_dir),
+            may_grow=config.allow_storage_expansion,
             root=config.ledgers_root,
             rng=self._rng,
         )
-        self._storage = await self._open_storage()
-        self._server = self._make_server(self._storage)
+        backlog = Backlog(config.pending_bytes_max)
+        shelves = self._shelves = await open_shelves(
+            self._directories,
+            shelf_limits(config),
+            backlog=backlog,
+            loop=self._loop,
+            metrics=self.metrics,
+            on_failed=self._on_shelf_failed,
+        )
+        shelves.publish(self.metrics)
+        self.metrics.gauges["is_registered"] = lambda: self.is_ready
+        self.metrics.gauges["is_read_only"] = lambda: self.is_read_only
+        garbage = self._garbage = self._make_garbage_collection(shelves, known.instance_id)
+        writability = self._writability = self._make_writability(shelves, garbage)
+        await writability.look()
+        self._server = self._make_server(shelves)
         self.port = await self._server.start(config.host, self.port)
-        self._registration = Registration(
+        registration = self._registration = Registration(
             self._store,
             self.bookie_id,
             service_info(config.client_host(), self.port, self.admin_port, config.rack),
@@ -109,42 +132,43 @@ class Bookie:
             takeover_timeout_s=2 * config.session_timeout_ms / 1000,
             loop=self._loop,
         )
-        self.metrics.gauges["is_registered"] = lambda: self.is_ready
-        self.metrics.gauges["is_read_only"] = lambda: self._is_read_only
-        await self._registration.register(read_only=self._storage.has_damage)
+        writability.start()
+        await registration.register(read_only=writability.is_read_only)
+        garbage.start()
 
     async def stop(self) -> None:
         """Leave the cluster and make everything accepted durable and cheap to start from."""
         self._is_stopping = True
+        if self._garbage is not None:
+            await self._garbage.stop()
+        if self._writability is not None:
+            await self._writability.stop()
         if self._registration is not None:
             await self._registration.close()
         if self._server is not None:
             self._server.stop_reading()
-        if self._storage is not None:
-            await self._storage.drain()
+        if self._shelves is not None:
+            await self._shelves.drain()
         if self._server is not None:
             self._server.stop()
-        if self._storage is not None:
-            await self._storage.close()
+        if self._shelves is not None:
+            await self._shelves.close()
         if self._admin is not None:
             await self._admin.stop()
-        self._disk.close()
-
-    @property
-    def _is_read_only(self) -> bool:
-        return self._registration is not None and self._registration.is_read_only
+        for directory in self._directories:
+            directory.disk.close()
 
     async def _start_admin(self) -> None:
         config = self._config
         if config.admin_port is None:
             return
         self._admin = AdminServer(
-            self._disk,
+            self._directories[0].disk,
             self.metrics,
             is_ready=lambda: self.is_ready,
             state=lambda: State(
-                running=self._storage is not None and not self.failed.done(),
-                read_only=self._is_read_only,
+                running=self._shelves is not None and not self.failed.done(),
+                read_only=self.is_read_only,
                 shutting_down=self._is_stopping,
             ),
         )
@@ -157,53 +181,57 @@ class Bookie:
         await server.wait_closed()
         return port
 
-    async def _open_storage(self) -> Storage:
+    def _make_garbage_collection(self, shelves: Shelves, instance_id: str) -> GarbageCollection:
         config = self._config
-        replayed = await self._disk.index_job(
-            partial(
-                replay,
-                self._disk,
-                self._index_factory,
-                log_file_bytes_max=config.log_file_bytes_max,
-            )
+        cluster = ClusterLedgers(
+            self._store, self.bookie_id, instance_id=instance_id, root=config.ledgers_root
         )
-        limits = StorageLimits(
-            pending_bytes_max=config.pending_bytes_max,
-            cache_bytes_max=config.cache_bytes_max,
-            checkpoint_bytes=config.checkpoint_bytes,
-            checkpoint_interval_s=config.checkpoint_interval_ms / 1000,
-            disk_full_retry_s=config.disk_full_retry_ms / 1000,
-        )
-        return Storage(
-            replayed,
-            self._disk,
-            limits,
+        return GarbageCollection(
+            shelves,
+            cluster,
+            garbage_limits(config),
             loop=self._loop,
+            clock=self._clock,
             metrics=self.metrics,
-            on_failed=self._on_failed,
         )
 
-    def _make_server(self, storage: Storage) -> BookieServer:
+    def _make_writability(self, shelves: Shelves, garbage: GarbageCollection) -> Writability:
+        def on_change(read_only: bool) -> None:
+            if self._registration is not None:
+                self._registration.set_read_only(read_only)
+
+        return Writability(
+            shelves,
+            writability_limits(self._config),
+            loop=self._loop,
+            metrics=self.metrics,
+            on_change=on_change,
+            on_scarce=garbage.space_is_scarce,
+        )
+
+    def _make_server(self, shelves: Shelves) -> BookieServer:
         config = self._config
         handlers = Handlers(
-            storage,
-            self._disk,
+            shelves,
             batch_bytes_max=config.frame_bytes_max,
             loop=self._loop,
             clock=self._clock,
             metrics=self.metrics,
         )
-        limits = ServerLimits(
-            frame_bytes_max=config.frame_bytes_max,
-            connections_max=config.connections_max,
-            requests_in_flight_max=config.requests_in_flight_max,
-            unsent_bytes_max=config.unsent_bytes_max,
+        return BookieServer(
+            handlers, shelves.backlog, server_limits(config), loop=self._loop, metrics=self.metrics
         )
-        return BookieServer(handlers, storage, limits, loop=self._loop, metrics=self.metrics)
 
-    def _on_failed(self, error: BaseException) -> None:
-        if not self.failed.done():
+    def _on_shelf_failed(self, path: str, error: BaseException) -> None:
+        """With one directory left the bookie goes on, read-only; with none it ends."""
+        logger.error("shelf.failed directory=%s error=%r", path, error)
+        is_alone = self._shelves is None or all(
+            shelf.storage.is_failed for shelf in self._shelves.shelves
+        )
+        if is_alone and not self.failed.done():
             self.failed.set_exception(error)
+        elif self._writability is not None:
+            self._writability.look_soon()
 
 
 def _look_at(done: asyncio.Future[None]) -> None:

@@ -23,6 +23,14 @@ class BookieConfig:
         "Directory of the append log and its index; one disk, one bookie. Losing it loses the"
         " bookie's copies, and its id cannot be used again."
     )
+    more_data_dirs: tuple[Path, ...] = setting(
+        (),
+        "Further data directories, each on a disk of its own; ledgers are spread over all. One may"
+        " not be left out later.",
+    )
+    allow_storage_expansion: bool = setting(
+        False, "Take empty directories in that were added to those of an existing bookie."
+    )
     host: str = setting("0.0.0.0", "Address to listen on.")  # noqa: S104  a server's default
     port: int = setting(
         3181, "TCP port of the BookKeeper protocol; 0 takes a free one.", at_least=0, at_most=65535
@@ -91,7 +99,7 @@ class BookieConfig:
         512 * _MIB,
         "Size at which another log file is begun. Low: many files; high: space of deleted"
         " ledgers comes back late.",
-        at_least=64 * _KIB,
+        at_least=_KIB,
         at_most=FILE_BYTES_MAX,
     )
     log_preallocate_bytes: int = setting(
@@ -106,6 +114,75 @@ class BookieConfig:
     )
     disk_full_retry_ms: int = setting(
         1000, "How long adds are refused after the disk was full.", at_least=1
+    )
+    disk_usage_threshold: float = setting(
+        0.95,
+        "Used part of a disk from which on its directory is full and the bookie read-only.",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    disk_usage_warn_threshold: float = setting(
+        0.90,
+        "Used part from which on space is reclaimed without waiting.",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    disk_usage_lwm_threshold: float | None = setting(
+        None,
+        "Used part below which a full directory takes entries again; by default the threshold.",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    disk_check_interval_ms: int = setting(
+        10_000, "How often the disks' space is looked at.", at_least=1
+    )
+    read_only_on_any_full: bool = setting(
+        True,
+        "Read-only as soon as one directory is full; otherwise when all are, and new ledgers go to"
+        " those with room.",
+    )
+    priority_free_bytes_min: int | None = setting(
+        None,
+        "Free space down to which a full directory still takes recovery and urgent adds; by default"
+        " 1.2 log files.",
+        at_least=0,
+    )
+
+    gc_wait_ms: int = setting(
+        600_000,
+        "How often ledgers that the cluster deleted are deleted here, and space is reclaimed.",
+        at_least=1,
+    )
+    gc_overreplicated_wait_ms: int = setting(
+        86_400_000,
+        "How often ledgers that live on other bookies only are looked for, and deleted here.",
+        at_least=1,
+    )
+    minor_compaction_threshold: float = setting(
+        0.2,
+        "Log files less alive than this are rewritten; 0 for never. Higher: more space, more work.",
+        at_least=0.0,
+        at_most=1.0,
+    )
+    minor_compaction_interval_ms: int = setting(
+        3_600_000, "Longest time between two looks for such files.", at_least=1
+    )
+    major_compaction_threshold: float = setting(
+        0.8, "The same, for the thorough look.", at_least=0.0, at_most=1.0
+    )
+    major_compaction_interval_ms: int = setting(
+        86_400_000, "Longest time between two thorough looks.", at_least=1
+    )
+    reclaim_bytes_per_s: int = setting(
+        32 * _MIB,
+        "Pace at which log files are rewritten, bytes read and written. High: adds feel it.",
+        at_least=_KIB,
+    )
+    deletion_memory_ms: int = setting(
+        7 * 86_400_000,
+        "How long a ledger that was fenced and deleted is remembered. Short: a writer that was"
+        " away for longer can begin it anew.",
+        at_least=0,
     )
     checkpoint_bytes: int = setting(
         128 * _MIB,
@@ -133,6 +210,15 @@ class BookieConfig:
                 f"pending_bytes_max ({self.pending_bytes_max}) must fit a log file with room:"
                 f" at most {FILE_BYTES_MAX // 4}"
             )
+
+        if self.disk_usage_warn_threshold > self.disk_usage_threshold:
+            raise ConfigError("disk_usage_warn_threshold must not be above disk_usage_threshold")
+        if (self.disk_usage_lwm_threshold or 0.0) > self.disk_usage_threshold:
+            raise ConfigError("disk_usage_lwm_threshold must not be above disk_usage_threshold")
+
+    def data_dirs(self) -> list[Path]:
+        """Return all data directories, the first one first."""
+        return [self.data_dir, *self.more_data_dirs]
 
     def client_host(self) -> str:
         """Return the host that clients are told."""

@@ -1,7 +1,7 @@
 """What each BookKeeper operation means: request in, exactly one reply out, perhaps later.
 
 This file is the only home of the order of checks and of which status answers what; whether and
-when something is durable is the storage's business. Replies are made by callbacks, no task per
+when something is durable is the shelves' business. Replies are made by callbacks, no task per
 request. See reference tables in README.md.
 
     ADD          checks, log, answer after the sync
@@ -24,10 +24,10 @@ from typing import Any, Final
 
 from bookie.core.availability import encode_availability
 from bookie.core.ledger_guard import Ledger
-from bookie.disk import Disk, Usage
+from bookie.disk import Usage
 from bookie.long_poll import LongPoll
 from bookie.metrics import BookieMetrics
-from bookie.storage import Storage
+from bookie.shelves import Shelves
 from client.ids import NO_ENTRY, Clock, EntryId
 from client.wire.bookkeeper import v3
 from client.wire.bookkeeper.messages import (
@@ -68,25 +68,23 @@ _LONG_POLL_MS_MAX: Final = 60_000
 
 
 class Handlers:
-    """All operations over one storage."""
+    """All operations over the shelves of a bookie."""
 
     def __init__(
         self,
-        storage: Storage,
-        disk: Disk,
+        shelves: Shelves,
         *,
         batch_bytes_max: int,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         metrics: BookieMetrics,
     ) -> None:
-        self._storage = storage
-        self._reads = storage.reads
-        self._disk = disk
+        self._shelves = shelves
         self._batch_bytes_max = batch_bytes_max
         self._loop = loop
         self._clock = clock
         self._metrics = metrics
+        self._looking: set[asyncio.Task[Usage]] = set()
         self._table: dict[type, Callable[[Any, Reply], None]] = {
             AddRequest: self._add,
             ReadRequest: self._read,
@@ -106,7 +104,7 @@ class Handlers:
         self._table[type(request)](request, reply)
 
     def _add(self, request: AddRequest, reply: Reply) -> None:
-        self._storage.add(request, partial(self._added, request, reply))
+        self._shelves.add(request, partial(self._added, request, reply))
 
     def _added(self, request: AddRequest, reply: Reply, status: Status) -> None:
         if status is not Status.OK:
@@ -119,7 +117,7 @@ class Handlers:
         elif request.piggyback and (request.previous_lac is None or request.entry_id != LAST_ENTRY):
             reply(_refused(request, Status.BAD_REQUEST))
         elif request.previous_lac is not None:
-            self._reads.with_ledger(request.ledger_id, partial(self._poll, request, reply))
+            self._shelves.with_ledger(request.ledger_id, partial(self._poll, request, reply))
         else:
             self._read_with_lac(request, reply, None)
 
@@ -130,7 +128,7 @@ class Handlers:
         if request.master_key is None:
             on_done(Status.UNAUTHORIZED)
         else:
-            self._storage.fence(request.ledger_id, request.master_key, on_done)
+            self._shelves.fence(request.ledger_id, request.master_key, on_done)
 
     def _read_fenced(self, request: ReadRequest, reply: Reply, status: Status) -> None:
         """The fence is durable, or was refused."""
@@ -141,7 +139,7 @@ class Handlers:
         def on_read(status: Status, entry: Buffer | None) -> None:
             reply(ReadResponse(status, request.ledger_id, request.entry_id, entry))
 
-        self._reads.read(request.ledger_id, request.entry_id, on_read)
+        self._shelves.read(request.ledger_id, request.entry_id, on_read)
 
     def _read_with_lac(self, request: ReadRequest, reply: Reply, lac_update_ms: int | None) -> None:
         """Plain read; an answer with an entry also tells the last add confirmed known here."""
@@ -150,7 +148,7 @@ class Handlers:
             if status is not Status.OK:
                 reply(_refused(request, status))
                 return
-            self._reads.with_ledger(request.ledger_id, partial(on_ledger, entry))
+            self._shelves.with_ledger(request.ledger_id, partial(on_ledger, entry))
 
         def on_ledger(entry: Buffer | None, _status: Status, ledger: Ledger | None) -> None:
             # An unreadable end of the ledger does not spoil an entry that was read.
@@ -161,7 +159,7 @@ class Handlers:
                 )
             )
 
-        self._reads.read(request.ledger_id, request.entry_id, on_read)
+        self._shelves.read(request.ledger_id, request.entry_id, on_read)
 
     def _poll(
         self, request: ReadRequest, reply: Reply, status: Status, ledger: Ledger | None
@@ -195,7 +193,7 @@ class Handlers:
             )
 
         if ledger.lac > request.previous_lac:
-            self._reads.read(request.ledger_id, following, on_read)
+            self._shelves.read(request.ledger_id, following, on_read)
         else:
             on_read(Status.NO_ENTRY, None)
 
@@ -207,7 +205,7 @@ class Handlers:
 
     def _batch_read_fenced(self, request: BatchReadRequest, reply: Reply, status: Status) -> None:
         if status is Status.OK:
-            _BatchRead(request, reply, self._reads.read, self._batch_bytes_max).next()
+            _BatchRead(request, reply, self._shelves.read, self._batch_bytes_max).next()
         else:
             reply(_batch(request, status, []))
 
@@ -216,7 +214,7 @@ class Handlers:
             if ledger is None:
                 reply(ReadLacResponse(status, request.ledger_id))
             else:
-                self._reads.read(request.ledger_id, LAST_ENTRY, partial(on_read, ledger))
+                self._shelves.read(request.ledger_id, LAST_ENTRY, partial(on_read, ledger))
 
         def on_read(ledger: Ledger, status: Status, entry: Buffer | None) -> None:
             packet = ledger.explicit_lac
@@ -225,22 +223,23 @@ class Handlers:
             kept = packet if status is Status.OK else None
             reply(ReadLacResponse(status, request.ledger_id, kept, entry))
 
-        self._reads.with_ledger(request.ledger_id, on_ledger)
+        self._shelves.with_ledger(request.ledger_id, on_ledger)
 
     def _write_lac(self, request: WriteLacRequest, reply: Reply) -> None:
-        self._storage.write_lac(
+        self._shelves.write_lac(
             request, lambda status: reply(WriteLacResponse(status, request.ledger_id))
         )
 
     def _force(self, request: ForceLedgerRequest, reply: Reply) -> None:
-        self._storage.force(
+        self._shelves.force(
             request.ledger_id,
             lambda status: reply(ForceLedgerResponse(status, request.ledger_id)),
         )
 
     def _bookie_info(self, request: BookieInfoRequest, reply: Reply) -> None:
-        def on_done(done: asyncio.Future[Usage]) -> None:
-            if done.exception() is not None:
+        def on_done(done: asyncio.Task[Usage]) -> None:
+            self._looking.discard(done)
+            if done.cancelled() or done.exception() is not None:
                 reply(BookieInfoResponse(Status.IO_ERROR))
                 return
             total, free = done.result()
@@ -252,14 +251,16 @@ class Handlers:
                 )
             )
 
-        self._disk.reader_job(self._disk.usage).add_done_callback(on_done)
+        looking = self._loop.create_task(self._shelves.usage())
+        self._looking.add(looking)
+        looking.add_done_callback(on_done)
 
     def _list_entries(self, request: ListEntriesRequest, reply: Reply) -> None:
         def on_ids(status: Status, entry_ids: list[EntryId]) -> None:
             availability = encode_availability(entry_ids) if status is Status.OK else None
             reply(ListEntriesResponse(status, request.ledger_id, availability))
 
-        self._reads.entry_ids(request.ledger_id, on_ids)
+        self._shelves.entry_ids(request.ledger_id, on_ids)
 
     def _auth(self, _request: AuthRequest, reply: Reply) -> None:
         reply(AuthResponse(_AUTH_DISABLED, b""))

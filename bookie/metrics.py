@@ -32,6 +32,7 @@ COUNTERS: Final = {
     "logged_bytes": "Bytes written to the log",
     "lost_groups": "Groups given up because the disk was full",
     "unreadable_entries": "Reads answered with an I/O error because of damaged bytes",
+    "gc_rounds": "Completed rounds of garbage collection",
     "deleted_ledgers": "Ledgers deleted",
     "dropped_file_bytes": "Bytes of log files given back because nothing in them lived",
     "rewritten_file_bytes": "Bytes won by rewriting log files in which little lived",
@@ -46,6 +47,8 @@ GAUGES: Final = {
     "pending_bytes": "Bytes of entries that are not durable and indexed yet",
     "cache_bytes": "Bytes of entries in the cache",
     "damaged_ranges": "Ranges of the log whose records nobody can name; must be 0",
+    "failed_directories": "Directories whose disk failed; must be 0",
+    "writable_directories": "Directories that have room for entries",
     "is_registered": "1 while registered in the metadata store",
     "is_read_only": "1 while no ordinary adds are taken",
 }
@@ -96,6 +99,7 @@ class BookieMetrics(Collector):
         self.logged_bytes = 0
         self.lost_groups = 0
         self.unreadable_entries = 0
+        self.gc_rounds = 0
         self.deleted_ledgers = 0
         self.dropped_file_bytes = 0
         self.rewritten_file_bytes = 0

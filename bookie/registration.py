@@ -3,9 +3,10 @@
     available/<id>             takes entries
     available/readonly/<id>    serves reads, fences and recovery writes only
 
-A node of an older session of ours (after a crash) is waited out, not deleted: until the server
-expires it, it points to us anyway. When the session expires the bookie registers again. This file
-is the only home of those nodes and of BookieServiceInfo.
+From one to the other the new node is made before the old one goes: a bookie in both counts as
+writable, one in neither as dead. A node of an older session of ours (after a crash) is waited out,
+not deleted: until the server expires it, it points to us anyway. When the session expires the
+bookie registers again. This file is the only home of those nodes and of BookieServiceInfo.
 
 Source: Apache BookKeeper `ZKRegistrationManager`.
 """
@@ -13,6 +14,7 @@ Source: Apache BookKeeper `ZKRegistrationManager`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Final
 
@@ -69,9 +71,23 @@ class Registration:
         self._loop = loop
         self._task: asyncio.Task[None] | None = None
         self._is_wanted = False
-        self.is_registered = False
+        self._paths = {
+            False: paths.available_bookie(bookie_id, root),
+            True: paths.readonly_bookie(bookie_id, root),
+        }
+        """Where a writable and where a read-only bookie registers."""
+        self._nodes = {False: False, True: False}
+        """Which of them are there, as far as we know."""
+        self._session = 0
+        """Counts sessions: what was made in an earlier one is gone."""
         self.is_read_only = False
+        """What the registration says, or is going to say."""
         store.add_session_listener(self._on_session)
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether clients can find the bookie, in whatever mode."""
+        return any(self._nodes.values())
 
     async def register(self, *, read_only: bool) -> None:
         """Create the node, however long the metadata store is away.
@@ -80,34 +96,73 @@ class Registration:
         """
         self.is_read_only = read_only
         self._is_wanted = True
-        while not self.is_registered:
+        while not self._is_settled:
             try:
-                await self._store_directories()
-                await self._claim(self._path)
-                self.is_registered = True
+                await self._settle()
             except (ConnectionLoss, SessionExpired) as error:
                 logger.warning("bookie.register_retry id=%s error=%r", self._bookie_id, error)
                 await asyncio.sleep(_RETRY_S)
-        logger.info("bookie.registered id=%s read_only=%s", self._bookie_id, read_only)
+
+    def set_read_only(self, read_only: bool) -> None:
+        """Move to the other directory, or back, as soon as the metadata store can be reached."""
+        self.is_read_only = read_only
+        self._settle_soon()
 
     async def close(self) -> None:
         """Take the node away, if the metadata store can be reached; else it expires."""
         self._is_wanted = False
         if self._task is not None:
             self._task.cancel()
-        if self.is_registered:
-            self.is_registered = False
-            try:
-                async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                    await self._delete(self._path)
-            except (MetadataError, TimeoutError) as error:
-                logger.warning("bookie.not_deregistered id=%s error=%r", self._bookie_id, error)
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                for read_only in (True, False):
+                    await self._remove(read_only)
+        except (MetadataError, TimeoutError) as error:
+            logger.warning("bookie.not_deregistered id=%s error=%r", self._bookie_id, error)
+            self._nodes = {False: False, True: False}
 
     @property
-    def _path(self) -> str:
-        if self.is_read_only:
-            return paths.readonly_bookie(self._bookie_id, self._root)
-        return paths.available_bookie(self._bookie_id, self._root)
+    def _is_settled(self) -> bool:
+        return self._nodes[self.is_read_only] and not self._nodes[not self.is_read_only]
+
+    async def _settle(self) -> None:
+        """Bring the nodes to where they should be. Raises MetadataError, ConfigError."""
+        while not self._is_settled:
+            read_only = self.is_read_only
+            if not self._nodes[read_only]:
+                await self._store_directories()
+                session = self._session
+                await self._claim(self._paths[read_only])
+                self._nodes[read_only] = session == self._session
+            else:
+                await self._remove(not read_only)
+        logger.info("bookie.registered id=%s read_only=%s", self._bookie_id, self.is_read_only)
+
+    async def _remove(self, read_only: bool) -> None:
+        if self._nodes[read_only]:
+            with contextlib.suppress(NoNode):
+                await self._store.delete(self._paths[read_only])
+            self._nodes[read_only] = False
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED and self._is_wanted:
+            logger.warning("bookie.session_expired id=%s", self._bookie_id)
+            self._session += 1
+            self._nodes = {False: False, True: False}
+            self._settle_soon()
+
+    def _settle_soon(self) -> None:
+        if self._is_wanted and (self._task is None or self._task.done()):
+            self._task = self._loop.create_task(self._keep_settling())
+
+    async def _keep_settling(self) -> None:
+        """Try until it works: the id may be taken only by an older session of ours."""
+        while not self._is_settled:
+            try:
+                await self._settle()
+            except (MetadataError, ConfigError) as error:
+                logger.warning("bookie.register_failed id=%s error=%r", self._bookie_id, error)
+                await asyncio.sleep(_RETRY_S)
 
     async def _store_directories(self) -> None:
         try:
@@ -144,26 +199,3 @@ class Registration:
                 f"bookie id {self._bookie_id} is in use: {path} belongs to a living session"
             ) from None
         return False
-
-    async def _delete(self, path: str) -> None:
-        try:
-            await self._store.delete(path)
-        except NoNode:
-            return
-
-    def _on_session(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED and self._is_wanted:
-            logger.warning("bookie.session_expired id=%s", self._bookie_id)
-            self.is_registered = False
-            if self._task is None or self._task.done():
-                self._task = self._loop.create_task(self._register_again())
-
-    async def _register_again(self) -> None:
-        """Register under the new session; try until it works or somebody else has the id."""
-        while True:
-            try:
-                await self.register(read_only=self.is_read_only)
-                return
-            except (MetadataError, ConfigError) as error:
-                logger.warning("bookie.register_failed id=%s error=%r", self._bookie_id, error)
-            await asyncio.sleep(_RETRY_S)

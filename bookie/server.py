@@ -5,7 +5,7 @@ say) leave with one write per connection. Bounds, each of which ends at the peer
 
 - a malformed or oversized frame closes that connection, with one log line, and nothing else;
 - a connection with too many unanswered requests, or that does not read its answers, is not read;
-- while the storage is busy, no connection is read;
+- while too much is accepted and not yet durable, no connection is read;
 - beyond `connections_max`, new connections are closed.
 
 This file is the only home of the bookie's sockets.
@@ -18,9 +18,9 @@ import logging
 from functools import partial
 from typing import Any, NamedTuple
 
+from bookie.core.backlog import Backlog
 from bookie.handlers import Handlers
 from bookie.metrics import BookieMetrics
-from bookie.storage import Storage
 from client.errors import RemoteProtocolError
 from client.wire.bookkeeper.connection import Call, ServerConnection, encode_answer
 from client.wire.bookkeeper.messages import Buffer, Response
@@ -43,21 +43,21 @@ class BookieServer:
     def __init__(
         self,
         handlers: Handlers,
-        storage: Storage,
+        backlog: Backlog,
         limits: ServerLimits,
         *,
         loop: asyncio.AbstractEventLoop,
         metrics: BookieMetrics,
     ) -> None:
         self.handlers = handlers
-        self.storage = storage
+        self.backlog = backlog
         self.limits = limits
         self.loop = loop
         self.metrics = metrics
         self.is_stopping = False
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, None] = {}
-        storage.on_relief = self._on_relief
+        backlog.on_relief = self._on_relief
         metrics.gauges["connections"] = lambda: len(self._connections)
 
     async def start(self, host: str, port: int) -> int:
@@ -157,7 +157,7 @@ class _Connection(asyncio.Protocol):
         may_read = not (
             self._is_unread
             or self._in_flight > server.limits.requests_in_flight_max
-            or server.storage.is_busy
+            or server.backlog.is_over
             or server.is_stopping
         )
         if may_read == self._is_reading or self._is_closed:

@@ -19,6 +19,7 @@ Sources: Apache BookKeeper `BookieImpl`, `Journal`, `LedgerDescriptorImpl`.
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import struct
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from typing import Final, NamedTuple
 
 from bookie.burials import Burials
 from bookie.core.append_log import LogPosition, LogWrite
+from bookie.core.backlog import Backlog
 from bookie.core.entry_cache import EntryCache
 from bookie.core.group_commit import Group, GroupCommit, OnDone
 from bookie.core.ledger_guard import (
@@ -59,10 +61,18 @@ _ID: Final = struct.Struct(">q")
 _LAC_PACKET_BYTES_MIN: Final = 16
 
 
+class Accept(enum.Enum):
+    """Which adds a storage takes; reads and fences it always takes."""
+
+    ALL = "all"
+    PRIORITY = "priority"
+    """Those of recovery, and those marked as urgent."""
+    NONE = "none"
+
+
 class StorageLimits(NamedTuple):
     """Bounds of a storage; see the fields of the same names in `config.py`."""
 
-    pending_bytes_max: int
     cache_bytes_max: int
     checkpoint_bytes: int
     checkpoint_interval_s: float
@@ -78,6 +88,7 @@ class Storage:
         disk: Disk,
         limits: StorageLimits,
         *,
+        backlog: Backlog,
         loop: asyncio.AbstractEventLoop,
         metrics: BookieMetrics,
         on_failed: Callable[[BaseException], None],
@@ -90,8 +101,14 @@ class Storage:
         self._loop = loop
         self._metrics = metrics
         self._on_failed = on_failed
+        self._backlog = backlog
+        self.on_full: Callable[[], None] = lambda: None
+        """Called when a group found no space."""
+        self.damaged_ranges = len(replayed.checkpoint.damage)
         self.has_damage = bool(replayed.checkpoint.damage)
         """Records were lost that nobody can name: no ordinary adds, no negative answers."""
+        self.accept = Accept.PRIORITY if self.has_damage else Accept.ALL
+        """Which adds are taken now; whoever watches the disk's space may change it."""
         self.is_failed = False
         """The disk failed: nothing is accepted any more."""
         self._commit = GroupCommit(self._log.group)
@@ -123,17 +140,35 @@ class Storage:
         self._pending_bytes = 0
         self._full_until_s = float("-inf")
         self._idle: asyncio.Future[None] | None = None
-        self.on_relief: Callable[[], None] = lambda: None
-        """Called when `is_busy` has turned False."""
-        metrics.gauges["ledgers"] = lambda: len(self._ledgers)
-        metrics.gauges["pending_bytes"] = lambda: self._pending_bytes
-        metrics.gauges["cache_bytes"] = lambda: self._cache.entry_bytes
-        metrics.gauges["damaged_ranges"] = lambda: len(replayed.checkpoint.damage)
 
     @property
-    def is_busy(self) -> bool:
-        """Whether more adds should stay in the sockets: too much is not durable and indexed."""
-        return self._pending_bytes > self._limits.pending_bytes_max
+    def ledger_count(self) -> int:
+        """How many ledgers are here."""
+        return len(self._ledgers)
+
+    @property
+    def ledger_ids(self) -> list[LedgerId]:
+        """Ids of all ledgers, ascending."""
+        return self._ledgers.ids()
+
+    @property
+    def cache(self) -> EntryCache:
+        """Entries in memory."""
+        return self._cache
+
+    @property
+    def newest_group(self) -> int:
+        """Number of the open group."""
+        return self._log.group
+
+    def has(self, ledger_id: LedgerId) -> bool:
+        """Whether the ledger is here, or was until a while ago."""
+        return self._ledgers.get(ledger_id) is not None or self._ledgers.is_buried(ledger_id)
+
+    def is_quiet(self, ledger_id: LedgerId, since_group: int) -> bool:
+        """Whether nothing was added to the ledger since a group was open."""
+        ledger = self._ledgers.get(ledger_id)
+        return ledger is None or ledger.newest_group < since_group
 
     @property
     def is_full(self) -> bool:
@@ -151,7 +186,8 @@ class Storage:
             on_done(Status.BAD_REQUEST)
             return
         gone = None if request.recovery else Status.FENCED
-        ledger = self._admit(ledger_id, request.master_key, on_done, gone)
+        is_urgent = request.recovery or request.high_priority
+        ledger = self._admit(ledger_id, request.master_key, on_done, gone, is_urgent=is_urgent)
         if ledger is None:
             return
         status = may_add(ledger, recovery=request.recovery)
@@ -164,6 +200,8 @@ class Storage:
         group.entries.append((ledger_id, entry_id, location))
         group.entry_bytes += len(entry)
         self._pending_bytes += len(entry)
+        self._backlog.add(len(entry))
+        ledger.newest_group = group.number
         self._cache.put(ledger_id, entry_id, location, entry)
         if entry_id > ledger.last_entry:
             ledger.last_entry = entry_id
@@ -212,7 +250,9 @@ class Storage:
         if len(packet) < _LAC_PACKET_BYTES_MIN or _ID.unpack_from(packet)[0] != request.ledger_id:
             on_done(Status.BAD_REQUEST)
             return
-        ledger = self._admit(request.ledger_id, request.master_key, on_done, Status.NO_LEDGER)
+        ledger = self._admit(
+            request.ledger_id, request.master_key, on_done, Status.NO_LEDGER, is_urgent=False
+        )
         if ledger is None:
             return
         if ledger.is_deleted:
@@ -287,21 +327,26 @@ class Storage:
         await self._disk.index_job(self._index.close)
 
     def _admit(
-        self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone, gone: Status | None
+        self,
+        ledger_id: LedgerId,
+        master_key: bytes,
+        on_done: OnDone,
+        gone: Status | None,
+        *,
+        is_urgent: bool,
     ) -> Ledger | None:
         """Return the ledger if a write to it may go on; otherwise `on_done` got the reason.
 
         `gone` answers if the ledger was fenced and deleted; None for recovery, which may write
-        it again and also to a bookie that is read-only.
+        it again.
         """
-        is_recovery = gone is None
         if self.is_failed:
             on_done(Status.IO_ERROR)
             return None
-        if self.has_damage and not is_recovery:
+        if self.accept is not Accept.ALL and not (is_urgent and self.accept is Accept.PRIORITY):
             on_done(Status.READ_ONLY)
             return None
-        if self._full_until_s > 0 and not is_recovery and self.is_full:
+        if self._full_until_s > 0 and not is_urgent and self.is_full:
             on_done(Status.READ_ONLY)
             return None
         if gone is not None and self._ledgers.is_buried(ledger_id):
@@ -382,14 +427,14 @@ class Storage:
         lost = self._commit.failed()
         for group in lost:
             self._metrics.lost_groups += 1
-            self._pending_bytes -= group.entry_bytes
+            self._no_longer_pending(group.entry_bytes)
             self._cache.drop_lost(group.entries)
             self._forget(group)
         for group in lost:
             for on_done in group.waiters:
                 on_done(Status.IO_ERROR)
         self._tell_idle()
-        self._tell_relief()
+        self.on_full()
 
     def _forget(self, group: Group) -> None:
         """Make what is known of the ledgers in a lost group true again."""
@@ -413,6 +458,7 @@ class Storage:
             return
         logger.error("storage.failed error=%r", error)
         self.is_failed = True
+        self._no_longer_pending(self._pending_bytes)
         in_flight = self._commit.in_flight
         waiters = [*(in_flight.waiters if in_flight else ()), *self._commit.open.waiters]
         self._commit.open.waiters.clear()
@@ -424,14 +470,12 @@ class Storage:
     def _indexed(self, end: LogPosition, entry_bytes: int, deletions: Deletions) -> None:
         self._cache.indexed_to(end)
         self._burials.begin(deletions)
-        was_busy = self.is_busy
-        self._pending_bytes -= entry_bytes
-        if was_busy:
-            self._tell_relief()
+        if not self.is_failed:
+            self._no_longer_pending(entry_bytes)
 
-    def _tell_relief(self) -> None:
-        if not self.is_busy:
-            self.on_relief()
+    def _no_longer_pending(self, size: int) -> None:
+        self._pending_bytes -= size
+        self._backlog.remove(size)
 
     def _tell_idle(self) -> None:
         idle = self._idle

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-Value = str | int | list[str]
+Value = str | int | float | list[str]
 
 
 def bookie_settings(
@@ -19,13 +19,16 @@ def bookie_settings(
     """Return the settings of one bookie of a local cluster.
 
     The session is short so that a cluster that was killed starts again soon: a bookie waits
-    until the registration of its former life has expired.
+    until the registration of its former life has expired. All bookies share one disk with whatever
+    else is on the machine, so they fill it further than they would a disk of their own.
     """
     return {
         "host": "127.0.0.1",
         "port": port,
         "admin_port": admin_port,
         "session_timeout_ms": 6_000,
+        "disk_usage_threshold": 0.99,
+        "disk_usage_warn_threshold": 0.98,
         "data_dir": str(data_dir.resolve()),
         "zookeeper": list(zookeeper),
     }

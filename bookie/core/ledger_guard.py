@@ -54,6 +54,7 @@ class Ledger:
         "ledger_id",
         "lost_deferred",
         "master_key",
+        "newest_group",
     )
 
     def __init__(self, ledger_id: LedgerId, master_key: bytes) -> None:
@@ -75,6 +76,8 @@ class Ledger:
         """Long polls, called on every new last add confirmed and on a fence."""
         self.lost_deferred = False
         """An add that was answered before its sync is lost: a force must not say OK."""
+        self.newest_group = DURABLE
+        """The group of the newest entry added since start."""
         self.is_deleted = False
         """Its end is on its way to log and index: it does not exist for anybody."""
 

@@ -11,6 +11,7 @@ import asyncio
 import random
 from typing import Any
 
+from bookie.core.backlog import Backlog
 from bookie.core.checkpoint import FILE_NAME as CHECKPOINT
 from bookie.core.checkpoint import Checkpoint, decode_checkpoint
 from bookie.core.log_format import file_number
@@ -19,6 +20,8 @@ from bookie.index import Index
 from bookie.metrics import BookieMetrics
 from bookie.replay import init_log, replay
 from bookie.rewriter import Rewriter, RewriterLimits
+from bookie.shelf import Directory, Shelf
+from bookie.shelves import Shelves
 from bookie.storage import Storage, StorageLimits
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
@@ -38,8 +41,8 @@ KEY = master_key(b"")
 NOW_MS = 1_700_000_000_000
 DELETION_MEMORY_MS = 1000
 
+PENDING_BYTES_MAX = 1 << 20
 LIMITS = StorageLimits(
-    pending_bytes_max=1 << 20,
     cache_bytes_max=0,
     checkpoint_bytes=1 << 20,
     checkpoint_interval_s=60.0,
@@ -94,13 +97,19 @@ class BookieBox:
     """One machine with one bookie process at a time. Use inside a running loop."""
 
     def __init__(
-        self, seed: int = 1, *, limits: StorageLimits = LIMITS, log_file_bytes_max: int = 1 << 20
+        self,
+        seed: int = 1,
+        *,
+        limits: StorageLimits = LIMITS,
+        log_file_bytes_max: int = 1 << 20,
+        pending_bytes_max: int = PENDING_BYTES_MAX,
     ) -> None:
         self.rng = random.Random(seed)
         self.volume = Volume(self.rng)
         self.index_store = Contents(self.rng)
         self.limits = limits
         self.log_file_bytes_max = log_file_bytes_max
+        self.pending_bytes_max = pending_bytes_max
         self.failures: list[BaseException] = []
         self.start()
 
@@ -112,10 +121,12 @@ class BookieBox:
         self.metrics = BookieMetrics()
         replayed = replay(self.disk, self._open_index, log_file_bytes_max=self.log_file_bytes_max)
         loop = asyncio.get_running_loop()
+        self.backlog = Backlog(self.pending_bytes_max)
         self.storage = Storage(
             replayed,
             self.disk,
             self.limits,
+            backlog=self.backlog,
             loop=loop,
             metrics=self.metrics,
             on_failed=self.failures.append,
@@ -129,9 +140,10 @@ class BookieBox:
             next_copy=replayed.next_copy,
             metrics=self.metrics,
         )
+        directory = Directory("/data", self.disk, self._open_index)
+        self.shelves = Shelves([Shelf(directory, self.storage, self.rewriter)], self.backlog)
         self.handlers = Handlers(
-            self.storage,
-            self.disk,
+            self.shelves,
             batch_bytes_max=1 << 20,
             loop=loop,
             clock=FixedClock(),

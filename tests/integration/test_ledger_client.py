@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from bookie.__main__ import make_index
+from bookie.__main__ import open_directory
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
-from bookie.disk import RealDisk
 from client.errors import LedgerError, LedgerFenced
 from client.ids import EntryId, LedgerId
 from client.ledger.client import LedgerClient
@@ -48,20 +47,20 @@ class Storage:
 
     async def start_bookie(self, name: str, rack: str | None = None) -> None:
         config = BookieConfig(
-            data_dir=self.directory / name, host="127.0.0.1", port=0, bookie_id=name, rack=rack
-        )
-        disk = RealDisk(
-            config.data_dir,
-            preallocate_bytes=config.log_preallocate_bytes,
+            data_dir=self.directory / name,
+            host="127.0.0.1",
+            port=0,
+            bookie_id=name,
+            rack=rack,
             free_bytes_min=0,
+            disk_usage_threshold=1.0,
             reader_threads=1,
         )
         store = self.metadata.session()
         bookie = Bookie(
             config,
             store=store,
-            disk=disk,
-            index_factory=lambda wipe: make_index(config, wipe),
+            directories=[open_directory(config, config.data_dir)],
             clock=FakeClock(),
             rng=random.Random(name),
             loop=asyncio.get_running_loop(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
 from bookie.errors import StorageError
+from bookie.shelf import Directory
 from client.errors import ConfigError, MetadataError
 from tests.simulation.disk import DiskTimes, SimDisk
 from tests.simulation.faults import FREE_BYTES_MIN
@@ -83,20 +84,23 @@ class BookieHost:
         self._index.wipe()
         self._world.oracle.wiped(self.bookie_id)
 
+    def _open_index(self, wipe: bool) -> SimIndex:
+        return SimIndex(self._index, self.volume, wipe=wipe)
+
     async def main(self) -> None:
         """Run one bookie process until its disk fails or it cannot start."""
         world = self._world
         loop = asyncio.get_running_loop()
+        disk = SimDisk(
+            self.volume,
+            self.times,
+            free_bytes_min=FREE_BYTES_MIN,
+            preallocate_bytes=self.config.log_preallocate_bytes,
+        )
         bookie = Bookie(
             self.config,
             store=world.store.session(),
-            disk=SimDisk(
-                self.volume,
-                self.times,
-                free_bytes_min=FREE_BYTES_MIN,
-                preallocate_bytes=self.config.log_preallocate_bytes,
-            ),
-            index_factory=lambda wipe: SimIndex(self._index, self.volume, wipe=wipe),
+            directories=[Directory(str(self.config.data_dir), disk, self._open_index)],
             clock=SimClock(world.loop, self.host),
             rng=self._rng(f"bookie {self.host.starts}"),
             loop=loop,

@@ -203,11 +203,12 @@ def lost_group_stays(patch: Any) -> None:
 def empty_disk_accepted(patch: Any) -> None:
     """A bookie that lost its disk comes back under its old name (2612)."""
 
-    async def admit(store: Any, disk: Any, **options: Any) -> None:
-        if disk.load(cookie.FILE_NAME) is None:
-            init_log(disk, options["rng"])
-            return
-        await original(store, disk, **options)
+    async def admit(store: Any, directories: Any, **options: Any) -> Any:
+        [directory] = directories
+        if directory.disk.load(cookie.FILE_NAME) is None:
+            init_log(directory.disk, options["rng"])
+            return cookie.Cookie(options["bookie_id"], (directory.path,), "unknown")
+        return await original(store, directories, **options)
 
     original = patch(bookie.cookie, "admit", admit)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from bookie.core.backlog import Backlog
 from bookie.core.log_format import file_number, is_copy
 from bookie.metrics import BookieMetrics
 from bookie.replay import init_log, replay
@@ -37,7 +38,6 @@ LEDGERS = (LedgerId(7), LedgerId(8))
 LOG_FILE_BYTES = 400
 NOW_MS = 1_700_000_000_000
 LIMITS = StorageLimits(
-    pending_bytes_max=1 << 20,
     cache_bytes_max=0,
     checkpoint_bytes=600,
     checkpoint_interval_s=1000.0,
@@ -114,6 +114,7 @@ class Machine:
             replayed,
             disk,
             LIMITS,
+            backlog=Backlog(1 << 20),
             loop=self.loop,
             metrics=metrics,
             on_failed=self.failed.append,

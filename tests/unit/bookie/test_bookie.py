@@ -12,8 +12,10 @@ import pytest
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
 from bookie.errors import DiskFailed, LogIncomplete
-from bookie.index import Index
+from bookie.index import Index, IndexFactory
+from bookie.shelf import Directory
 from client.errors import ConfigError
+from client.ids import LedgerId
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.memory import MemoryCluster
@@ -50,26 +52,32 @@ class Client(asyncio.Protocol):
 
 
 class Machine:
-    """A volume, an index and a metadata store that bookies are started on."""
+    """Volumes, indexes and a metadata store that bookies are started on."""
 
-    def __init__(self) -> None:
+    def __init__(self, disks: int = 1) -> None:
         self.rng = random.Random(1)
         self.cluster = MemoryCluster(session_timeout_s=0.2)
-        self.volume = Volume(self.rng)
-        self.index_store = Contents(self.rng)
-
-    def _index(self, wipe: bool) -> Index:
-        return Index(MemoryKeyValues(self.index_store, wipe=wipe))
+        self.volumes = [Volume(self.rng) for _ in range(disks)]
+        self.volume = self.volumes[0]
+        self.index_stores = [Contents(self.rng) for _ in range(disks)]
+        self.index_store = self.index_stores[0]
 
     def make(self, **settings: Any) -> Bookie:
         settings = {"bookie_id": "b1", "host": "127.0.0.1", "port": 0, **settings}
         self.store = self.cluster.session()
-        self.disk = CrashDisk(self.volume)
+        disks = [CrashDisk(volume) for volume in self.volumes]
+        self.disk = disks[0]
+
+        def opener(contents: Contents) -> IndexFactory:
+            return lambda wipe: Index(MemoryKeyValues(contents, wipe=wipe))
+
         return Bookie(
             BookieConfig(data_dir=Path("/data"), session_timeout_ms=1000, **settings),
             store=self.store,
-            disk=self.disk,
-            index_factory=self._index,
+            directories=[
+                Directory(f"/data{n}", disk, opener(contents))
+                for n, (disk, contents) in enumerate(zip(disks, self.index_stores, strict=True))
+            ],
             clock=FixedClock(),
             rng=self.rng,
             loop=asyncio.get_running_loop(),
@@ -166,4 +174,79 @@ async def test_a_failed_sync_is_told_to_whoever_runs_the_bookie() -> None:
     with pytest.raises(DiskFailed):
         await bookie.failed
     assert not bookie.is_ready
+    await bookie.stop()
+
+
+async def registered(machine: Machine) -> tuple[list[str], list[str]]:
+    writable = await machine.store.children(paths.available("/ledgers"))
+    return [n for n in writable if n != "readonly"], await machine.store.children(
+        paths.readonly("/ledgers")
+    )
+
+
+async def test_4640_read_only_on_a_full_disk_and_back_by_itself() -> None:
+    machine = Machine()
+    bookie = await machine.start(disk_check_interval_ms=10, free_bytes_min=1000)
+    await machine.store.create(paths.ledger(LedgerId(7)), make_parents=True)
+    client = await connect(bookie)
+    assert (await client.call(add(7, 0))).status is Status.OK
+    assert await registered(machine) == (["b1"], [])
+    machine.volume.capacity_bytes = machine.volume.used_bytes + 500
+    async with asyncio.timeout(5):
+        while await registered(machine) != ([], ["b1"]):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert bookie.is_ready
+    assert bookie.is_read_only
+    assert (await client.call(add(7, 1))).status is Status.READ_ONLY
+    assert (await client.call(read(7, 0))).status is Status.OK
+    machine.volume.capacity_bytes = 1 << 40
+    async with asyncio.timeout(5):
+        while await registered(machine) != (["b1"], []):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert (await client.call(add(7, 1))).status is Status.OK
+    await bookie.stop()
+
+
+async def test_starts_read_only_on_a_full_disk() -> None:
+    machine = Machine()
+    machine.volume.capacity_bytes = 1_000_000
+    bookie = await machine.start(free_bytes_min=2_000_000)
+    assert await registered(machine) == ([], ["b1"])
+    await bookie.stop()
+
+
+async def test_several_directories_and_the_failure_of_one_then_of_all() -> None:
+    machine = Machine(disks=2)
+    bookie = await machine.start(disk_check_interval_ms=10)
+    client = await connect(bookie)
+    for ledger in range(4):
+        assert (await client.call(add(ledger, 0))).status is Status.OK
+    assert all(any("log/" in name for name in volume.files) for volume in machine.volumes)
+    machine.volumes[1].fail_syncs = 1
+    assert (await client.call(add(1, 1))).status is Status.IO_ERROR
+    async with asyncio.timeout(5):
+        while await registered(machine) != ([], ["b1"]):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert not bookie.failed.done()
+    assert (await client.call(read(2, 0))).status is Status.OK
+    machine.volumes[0].fail_syncs = 1
+    assert (await client.call(add(2, 1, recovery=True))).status is Status.IO_ERROR
+    with pytest.raises(DiskFailed):
+        await bookie.failed
+    await bookie.stop()
+    again = await machine.start()
+    client = await connect(again)
+    for ledger in range(4):
+        assert (await client.call(read(ledger, 0))).status is Status.OK
+    await again.stop()
+
+
+async def test_collects_garbage_while_it_serves() -> None:
+    machine = Machine()
+    bookie = await machine.start(gc_wait_ms=10)
+    client = await connect(bookie)
+    assert (await client.call(add(7, 0))).status is Status.OK
+    async with asyncio.timeout(5):
+        while (await client.call(read(7, 0))).status is not Status.NO_LEDGER:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
     await bookie.stop()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from bookie.cookie import FILE_NAME, Cookie, admit, decode_cookie
 from bookie.core.checkpoint import FILE_NAME as CHECKPOINT
-from client.errors import ConfigError, MetadataCorrupt
+from bookie.index import Index
+from bookie.shelf import Directory
+from client.errors import ConfigError, MetadataCorrupt, MetadataError
 from client.ids import BookieId
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper, read_instance_id
@@ -22,6 +26,10 @@ BOOKIE = BookieId("10.0.0.1:3181")
 PATH = paths.cookie(BOOKIE, ROOT)
 
 
+def no_index(wipe: bool) -> Index:
+    raise AssertionError("nobody opens an index to look at a cookie")
+
+
 class Place:
     """A metadata store and a data directory."""
 
@@ -30,27 +38,40 @@ class Place:
         self.cluster = MemoryCluster()
         self.store: MetadataStore = self.cluster.session()
         self.disk = CrashDisk(Volume(self.rng))
+        self.disks: dict[str, CrashDisk] = {}
 
     async def initialised(self) -> Place:
         await init_bookkeeper(self.store, rng=self.rng)
         return self
 
     async def admit(self, bookie_id: BookieId = BOOKIE, data_dir: str = "/data/b") -> None:
-        await admit(
+        await self.admit_several([data_dir], bookie_id=bookie_id)
+
+    async def admit_several(
+        self, paths: Sequence[str], *, bookie_id: BookieId = BOOKIE, may_grow: bool = False
+    ) -> Cookie:
+        """Give directories; the first one has the disk that all tests look at."""
+        return await admit(
             self.store,
-            self.disk,
+            [Directory(path, self.disk_of(path, n), no_index) for n, path in enumerate(paths)],
             bookie_id=bookie_id,
-            data_dir=data_dir,
+            may_grow=may_grow,
             root=ROOT,
             rng=self.rng,
         )
+
+    def disk_of(self, path: str, position: int = 1) -> CrashDisk:
+        """Return the disk of a further directory."""
+        if position == 0:
+            return self.disk
+        return self.disks.setdefault(path, CrashDisk(Volume(self.rng)))
 
     def write_log(self) -> None:
         self.disk.save("log/0000000001.log", b"something")
 
 
 def test_the_text_is_bookkeepers() -> None:
-    cookie = Cookie(BOOKIE, "/data/l", "0c1e")
+    cookie = Cookie(BOOKIE, ("/data/l",), "0c1e")
     text = cookie.encode()
     assert text == (
         b'5\nbookieHost: "10.0.0.1:3181"\njournalDir: "/data/l"\n'
@@ -66,13 +87,20 @@ def test_other_text_is_refused(text: bytes) -> None:
         decode_cookie(text, "x")
 
 
+def test_the_text_of_several_directories_is_bookkeepers() -> None:
+    cookie = Cookie(BOOKIE, ("/a", "/b"), "0c1e")
+    text = cookie.encode()
+    assert b'journalDir: "/a,/b"\nledgerDirs: "2\\t/a\\t/b"\n' in text
+    assert decode_cookie(text, "x") == cookie
+
+
 async def test_a_new_bookie_gets_its_cookie_in_both_places() -> None:
     place = await Place().initialised()
     await place.admit()
     local, remote = place.disk.load(FILE_NAME), (await place.store.get(PATH)).data
     assert local == remote
     cookie = decode_cookie(remote, "x")
-    assert cookie == (BOOKIE, "/data/b", await read_instance_id(place.store))
+    assert cookie == (BOOKIE, ("/data/b",), await read_instance_id(place.store))
     assert place.disk.load(CHECKPOINT) is not None
 
 
@@ -140,7 +168,7 @@ async def test_another_clusters_directory_is_refused() -> None:
 async def test_a_different_cookie_in_the_store_is_refused() -> None:
     place = await Place().initialised()
     await place.admit()
-    other = Cookie(BOOKIE, "/elsewhere", await read_instance_id(place.store))
+    other = Cookie(BOOKIE, ("/elsewhere",), await read_instance_id(place.store))
     await place.store.set(PATH, other.encode())
     with pytest.raises(ConfigError, match="not the one in"):
         await place.admit()
@@ -160,3 +188,98 @@ async def test_a_first_start_that_was_cut_short_is_completed(fault: Fault) -> No
         place.cluster.on_request = lambda operation: None
     await place.admit()
     assert (await place.store.get(PATH)).data == place.disk.load(FILE_NAME)
+
+
+async def test_several_directories_carry_the_same_cookie() -> None:
+    place = await Place().initialised()
+    cookie = await place.admit_several(["/a", "/b", "/c"])
+    assert cookie.directories == ("/a", "/b", "/c")
+    text = (await place.store.get(PATH)).data
+    for disk in (place.disk, place.disk_of("/b"), place.disk_of("/c")):
+        assert disk.load(FILE_NAME) == text
+        disk.save("log/0000000001.log", b"something")
+    assert await place.admit_several(["/a", "/b", "/c"]) == cookie
+
+
+@pytest.mark.parametrize("given", [["/a"], ["/a", "/b"], ["/a", "/b", "/other"]])
+@pytest.mark.parametrize("may_grow", [False, True])
+async def test_a_missing_directory_is_a_refusal(given: list[str], may_grow: bool) -> None:
+    place = await Place().initialised()
+    await place.admit_several(["/a", "/b", "/c"])
+    with pytest.raises(ConfigError):
+        await place.admit_several(given, may_grow=may_grow)
+    assert place.disk_of("/other").names() == []
+
+
+async def test_an_empty_directory_is_added_only_if_that_is_allowed() -> None:
+    place = await Place().initialised()
+    await place.admit_several(["/a"])
+    place.write_log()
+    with pytest.raises(ConfigError, match="allow-storage-expansion"):
+        await place.admit_several(["/a", "/b"])
+    grown = await place.admit_several(["/a", "/b"], may_grow=True)
+    assert grown.directories == ("/a", "/b")
+    assert place.disk.load(FILE_NAME) == place.disk_of("/b").load(FILE_NAME) == grown.encode()
+    assert place.disk_of("/b").load(CHECKPOINT) is not None
+    assert await place.admit_several(["/a", "/b"]) == grown
+
+
+async def test_a_used_directory_is_never_added() -> None:
+    place = await Place().initialised()
+    await place.admit_several(["/a"])
+    place.disk_of("/b").save("log/0000000001.log", b"of somebody else")
+    with pytest.raises(ConfigError, match="no VERSION"):
+        await place.admit_several(["/a", "/b"], may_grow=True)
+
+
+@pytest.mark.parametrize("saves", range(4))
+@pytest.mark.parametrize("fault", [None, *Fault])
+async def test_growing_that_was_cut_short_is_completed(
+    monkeypatch, saves: int, fault: Fault | None
+) -> None:
+    place = await Place().initialised()
+    await place.admit_several(["/a"])
+    place.write_log()
+    save = CrashDisk.save
+    left = [saves]
+
+    def save_some(disk: CrashDisk, name: str, data: bytes) -> None:
+        if name == FILE_NAME:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError("killed")
+        save(disk, name, data)
+
+    place.cluster.on_request = lambda operation: fault if operation.name == "set" else None
+    with monkeypatch.context() as patch:
+        patch.setattr(CrashDisk, "save", save_some)
+        with contextlib.suppress(OSError, MetadataError):
+            await place.admit_several(["/a", "/b"], may_grow=True)
+    place.cluster.on_request = lambda operation: None
+    grown = await place.admit_several(["/a", "/b"], may_grow=True)
+    assert (await place.store.get(PATH)).data == grown.encode()
+    assert place.disk.load(FILE_NAME) == place.disk_of("/b").load(FILE_NAME) == grown.encode()
+
+
+@pytest.mark.parametrize("saves", range(3))
+async def test_305_a_first_start_of_several_directories_that_was_cut_short_is_completed(
+    monkeypatch, saves: int
+) -> None:
+    """Also 544 and 3306: a cookie missing or half written at the first start."""
+    place = await Place().initialised()
+    save = CrashDisk.save
+    left = [saves]
+
+    def save_some(disk: CrashDisk, name: str, data: bytes) -> None:
+        if name == FILE_NAME:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError("killed")
+        save(disk, name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CrashDisk, "save", save_some)
+        with contextlib.suppress(OSError):
+            await place.admit_several(["/a", "/b"])
+    cookie = await place.admit_several(["/a", "/b"])
+    assert place.disk.load(FILE_NAME) == place.disk_of("/b").load(FILE_NAME) == cookie.encode()

@@ -172,3 +172,62 @@ async def test_close_stops_a_registration_on_its_way(monkeypatch) -> None:
     assert not registration.is_registered
     await registration.close()
     assert await owner(rival, WRITABLE) == rival.session_id
+
+
+async def test_moves_to_read_only_and_back_without_a_gap() -> None:
+    cluster = MemoryCluster()
+    store = cluster.session()
+    registration = make(store)
+    await registration.register(read_only=False)
+    seen: list[tuple[str, str]] = []
+
+    def note(operation: Operation) -> None:
+        if operation.name in ("create", "delete") and operation.path.endswith(BOOKIE):
+            seen.append((operation.name, operation.path))
+
+    cluster.on_request = note
+    for read_only, here, gone in ((True, READ_ONLY, WRITABLE), (False, WRITABLE, READ_ONLY)):
+        seen.clear()
+        registration.set_read_only(read_only)
+        await settle(50)
+        assert seen == [("create", here), ("delete", gone)]
+        assert await owner(store, here) == store.session_id
+        assert await owner(store, gone) is None
+        assert registration.is_registered
+        assert registration.is_read_only is read_only
+    await registration.close()
+    assert await owner(store, WRITABLE) is None
+
+
+async def test_a_change_of_mind_on_the_way_ends_where_it_should(monkeypatch) -> None:
+    monkeypatch.setattr("bookie.registration._RETRY_S", 0.0)
+    cluster = MemoryCluster(reconnect_delay_s=0.0)
+    store = cluster.session()
+    registration = make(store)
+    await registration.register(read_only=False)
+    for turns in range(12):
+        for read_only in (True, False):
+            registration.set_read_only(read_only)
+            await settle(turns)
+    cluster.on_request = lambda operation: Fault.LOSE_REPLY if operation.name == "delete" else None
+    registration.set_read_only(True)
+    await settle(5)
+    cluster.on_request = lambda operation: None
+    await settle(100)
+    assert await owner(store, WRITABLE) is None
+    assert await owner(store, READ_ONLY) == store.session_id
+
+
+async def test_an_expiry_on_the_way_to_read_only_ends_read_only(monkeypatch) -> None:
+    monkeypatch.setattr("bookie.registration._RETRY_S", 0.0)
+    for turns in range(12):
+        cluster = MemoryCluster()
+        store = cluster.session()
+        registration = make(store)
+        await registration.register(read_only=False)
+        registration.set_read_only(True)
+        await settle(turns)
+        cluster.expire(store)
+        await settle(100)
+        assert await owner(store, READ_ONLY) == store.session_id
+        assert await owner(store, WRITABLE) is None

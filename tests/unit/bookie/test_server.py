@@ -10,7 +10,7 @@ import pytest
 from bookie.server import BookieServer, ServerLimits
 from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.messages import AuthRequest, ReadLacRequest, Status
-from tests.fakes.bookie_box import LIMITS, BookieBox, add, read, settle
+from tests.fakes.bookie_box import BookieBox, add, read, settle
 
 SERVER_LIMITS = ServerLimits(
     frame_bytes_max=10_000,
@@ -69,7 +69,7 @@ class Wire(asyncio.Transport):
 def serve(box: BookieBox, limits: ServerLimits = SERVER_LIMITS) -> BookieServer:
     return BookieServer(
         box.handlers,
-        box.storage,
+        box.backlog,
         limits,
         loop=asyncio.get_running_loop(),
         metrics=box.metrics,
@@ -204,7 +204,7 @@ async def test_a_client_that_does_not_read_is_not_read() -> None:
 
 
 async def test_a_busy_storage_stops_reading_everybody() -> None:
-    box = BookieBox(limits=LIMITS._replace(pending_bytes_max=1000))
+    box = BookieBox(pending_bytes_max=1000)
     box.disk.hold = True
     server = serve(box)
     one, one_wire = await connect(server)

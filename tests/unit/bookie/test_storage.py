@@ -336,19 +336,19 @@ async def test_a_failing_index_ends_the_bookie() -> None:
 
 
 async def test_pending_bytes_make_the_storage_busy_until_they_are_indexed() -> None:
-    box = BookieBox(limits=LIMITS._replace(pending_bytes_max=1000))
+    box = BookieBox(pending_bytes_max=1000)
     relieved: list[bool] = []
-    box.storage.on_relief = lambda: relieved.append(box.storage.is_busy)
+    box.backlog.on_relief = lambda: relieved.append(box.backlog.is_over)
     box.disk.hold = True
     box.send(add(7, 0, bytes(600)))
-    assert not box.storage.is_busy
+    assert not box.backlog.is_over
     box.send(add(7, 1, bytes(600)))
-    assert box.storage.is_busy
+    assert box.backlog.is_over
     await settle()
     assert relieved == []
     box.disk.release()
     await settle()
-    assert not box.storage.is_busy
+    assert not box.backlog.is_over
     assert relieved == [False]
 
 
@@ -370,7 +370,8 @@ async def test_gauges_follow_the_storage() -> None:
     box = BookieBox()
     box.disk.hold = True
     box.send(add(7, 0, b"x"))
+    box.shelves.publish(box.metrics)
     gauges = {name: value() for name, value in box.metrics.gauges.items()}
     assert gauges["ledgers"] == 1
     assert gauges["pending_bytes"] == gauges["cache_bytes"] == 37
-    assert gauges["damaged_ranges"] == 0
+    assert gauges["damaged_ranges"] == gauges["failed_directories"] == 0

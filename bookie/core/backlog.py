@@ -1,0 +1,35 @@
+"""How much a bookie holds that is not durable and indexed yet: what back-pressure is made of.
+
+One counter over all directories. Above the limit no connection is read, so writers feel a slow
+disk instead of the bookie's memory. This file is the only home of that number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Backlog:
+    """Bytes of accepted entries, with a limit."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.bytes = 0
+        self.on_relief: Callable[[], None] = lambda: None
+        """Called when `is_over` has turned False."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more adds should stay in the sockets."""
+        return self.bytes > self._bytes_max
+
+    def add(self, size: int) -> None:
+        """An entry was accepted."""
+        self.bytes += size
+
+    def remove(self, size: int) -> None:
+        """Entries are durable and indexed, or given up."""
+        was_over = self.is_over
+        self.bytes -= size
+        if was_over and not self.is_over:
+            self.on_relief()
