@@ -17,7 +17,7 @@ import logging
 from collections.abc import Sequence
 
 from bookie import cookie
-from bookie.admin import AdminServer, State
+from bookie.admin import AdminServer, BookieStatus, Routes, Serving
 from bookie.cluster_ledgers import ClusterLedgers
 from bookie.config import BookieConfig
 from bookie.core.backlog import Backlog
@@ -30,6 +30,7 @@ from bookie.server import BookieServer
 from bookie.shelf import Directory
 from bookie.shelves import Shelves, open_shelves
 from bookie.writability import Writability
+from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
 from client.metadata.store import MetadataStore
 
@@ -48,14 +49,17 @@ class Bookie:
         clock: Clock,
         rng: Rng,
         loop: asyncio.AbstractEventLoop,
+        stopwatch: Stopwatch = loop_time,
+        admin_routes: Routes = (),
     ) -> None:
+        """`admin_routes`: further paths of the admin server, see `cluster_admin.py`."""
         self._config = config
         self._store = store
         self._directories = directories
         self._clock = clock
         self._rng = rng
         self._loop = loop
-        self.metrics = BookieMetrics()
+        self.metrics = BookieMetrics(stopwatch)
         self.port = config.port
         """Port in use, once started."""
         self.admin_port = config.admin_port
@@ -67,6 +71,7 @@ class Bookie:
         self._registration: Registration | None = None
         self._writability: Writability | None = None
         self._garbage: GarbageCollection | None = None
+        self._admin_routes = admin_routes
         self._admin: AdminServer | None = None
         self._is_stopping = False
 
@@ -162,17 +167,15 @@ class Bookie:
         config = self._config
         if config.admin_port is None:
             return
-        self._admin = AdminServer(
-            self._directories[0].disk,
-            self.metrics,
-            is_ready=lambda: self.is_ready,
-            state=lambda: State(
-                running=self._shelves is not None and not self.failed.done(),
-                read_only=self.is_read_only,
-                shutting_down=self._is_stopping,
-            ),
-        )
+        self._admin = AdminServer(config, self.metrics, self._status, self._admin_routes)
         self.admin_port = await self._admin.start(config.admin_host, config.admin_port)
+
+    def _status(self) -> BookieStatus:
+        shelves, writability, garbage = self._shelves, self._writability, self._garbage
+        serving = None
+        if shelves is not None and writability is not None and garbage is not None:
+            serving = Serving(shelves, writability, garbage)
+        return BookieStatus(self.is_ready, self._is_stopping, self.failed.done(), serving)
 
     async def _free_port(self) -> int:
         server = await self._loop.create_server(asyncio.Protocol, self._config.host, 0)

@@ -9,6 +9,7 @@ from bookie.core.log_format import BODY_BYTES_MAX, FILE_BYTES_MAX
 from client.config import check_ranges, required, setting
 from client.errors import ConfigError
 from client.ledger.autorecovery.config import AutoRecoveryConfig
+from client.logs import LogFormat, LogLevel
 from client.metadata.paths import LEDGERS_ROOT
 
 _KIB = 1024
@@ -56,6 +57,12 @@ class BookieConfig:
         " for dead.",
         at_least=1000,
     )
+    log_format: LogFormat = setting(
+        "text", "How log lines look: text for people, json for programs."
+    )
+    log_level: LogLevel = setting(
+        "info", "What is logged: info is every change of state, debug far more."
+    )
 
     auto_recovery: bool = setting(
         False,
@@ -76,7 +83,20 @@ class BookieConfig:
     )
     requests_in_flight_max: int = setting(
         10_000,
-        "Unanswered requests per connection before it is no longer read.",
+        "Unanswered requests per connection before it is no longer read; beyond twice as many"
+        " further ones are refused.",
+        at_least=1,
+    )
+    adds_in_flight_max: int = setting(
+        100_000,
+        "Unanswered adds of all connections; further ones are refused, except those of recovery."
+        " A writer takes a refusal for a lost bookie.",
+        at_least=1,
+    )
+    reads_in_flight_max: int = setting(
+        10_000,
+        "Unanswered reads of all connections; further ones are refused, except those that fence."
+        " High: so many entries can be in memory at a time.",
         at_least=1,
     )
     unsent_bytes_max: int = setting(
@@ -92,7 +112,7 @@ class BookieConfig:
     )
     cache_bytes_max: int = setting(
         64 * _MIB,
-        "Recent entries kept in memory for tailing readers.",
+        "Recent entries kept in memory for tailing readers, with what Python needs for each.",
         at_least=0,
     )
     log_file_bytes_max: int = setting(
@@ -190,6 +210,12 @@ class BookieConfig:
         " in small pieces.",
         at_least=_KIB,
     )
+    checkpoint_records: int = setting(
+        100_000,
+        "Log records between checkpoints. Small entries make many: a start replays so many at"
+        " least in a second or two.",
+        at_least=1,
+    )
     checkpoint_interval_ms: int = setting(
         60_000, "Longest time between checkpoints while entries arrive.", at_least=1
     )
@@ -219,6 +245,10 @@ class BookieConfig:
     def data_dirs(self) -> list[Path]:
         """Return all data directories, the first one first."""
         return [self.data_dir, *self.more_data_dirs]
+
+    def shown_name(self) -> str:
+        """Return what log lines call this bookie, also before its port is known."""
+        return self.bookie_id or f"{self.client_host()}:{self.port}"
 
     def client_host(self) -> str:
         """Return the host that clients are told."""

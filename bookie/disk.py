@@ -18,8 +18,10 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -27,6 +29,7 @@ from bookie.core.append_log import LogWrite
 from bookie.core.log_format import file_name
 from bookie.errors import DiskFailed, DiskFull
 from client.errors import ConfigError
+from client.histogram import Histogram
 from client.wire.bookkeeper.messages import Buffer
 
 logger = logging.getLogger(__name__)
@@ -110,7 +113,59 @@ class Disk(Protocol):
         ...
 
 
-class RealDisk:
+class Files:
+    """What lies in a data directory, to be read only; nothing is locked or made."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._dir = data_dir
+
+    def names(self) -> list[str]:
+        files = [*self._dir.glob("*"), *self._dir.glob("log/*")]
+        return sorted(str(file.relative_to(self._dir)) for file in files if file.is_file())
+
+    def size(self, name: str) -> int:
+        return (self._dir / name).stat().st_size
+
+    def read(self, name: str, position: int, size: int) -> bytes:
+        fd = os.open(self._dir / name, os.O_RDONLY)
+        try:
+            data = os.pread(fd, size, position)
+            while len(data) < size:
+                more = os.pread(fd, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+            return data
+        finally:
+            os.close(fd)
+
+    def load(self, name: str) -> bytes | None:
+        try:
+            return (self._dir / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+
+@contextmanager
+def at_rest(data_dir: Path) -> Iterator[Files]:
+    """Keep a data directory's bookie from starting while its files are looked at.
+
+    Raises ConfigError if it is none, or in use.
+    """
+    try:
+        lock_fd = os.open(data_dir / "LOCK", os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"{data_dir} is not a bookie's data directory: no LOCK in it") from error
+    try:
+        fcntl.flock(lock_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield Files(data_dir)
+    except BlockingIOError as error:
+        raise ConfigError(f"{data_dir} is in use by a running bookie: stop it first") from error
+    finally:
+        os.close(lock_fd)
+
+
+class RealDisk(Files):
     """`Disk` on a directory of a real file system, locked against a second bookie."""
 
     def __init__(
@@ -120,9 +175,14 @@ class RealDisk:
         preallocate_bytes: int,
         free_bytes_min: int,
         reader_threads: int,
+        fsync_seconds: Histogram | None = None,
     ) -> None:
-        """Create the directory if needed and lock it. Raises ConfigError if that is impossible."""
-        self._dir = data_dir
+        """Create the directory if needed and lock it. Raises ConfigError if that is impossible.
+
+        `fsync_seconds`: where to count how long the log's syncs take; the log lane alone does.
+        """
+        super().__init__(data_dir)
+        self._fsync_seconds = fsync_seconds or Histogram()
         self._preallocate_bytes = preallocate_bytes
         self._free_bytes_min = free_bytes_min
         try:
@@ -145,26 +205,6 @@ class RealDisk:
         self._index_lane = ThreadPoolExecutor(1, "index")
         self._reader_lane = ThreadPoolExecutor(reader_threads, "reader")
 
-    def names(self) -> list[str]:
-        files = [*self._dir.glob("*"), *self._dir.glob("log/*")]
-        return sorted(str(file.relative_to(self._dir)) for file in files if file.is_file())
-
-    def size(self, name: str) -> int:
-        return (self._dir / name).stat().st_size
-
-    def read(self, name: str, position: int, size: int) -> bytes:
-        fd = os.open(self._dir / name, os.O_RDONLY)
-        try:
-            data = os.pread(fd, size, position)
-            while len(data) < size:
-                more = os.pread(fd, size - len(data), position + len(data))
-                if not more:
-                    break
-                data += more
-            return data
-        finally:
-            os.close(fd)
-
     def truncate(self, name: str, size: int) -> None:
         fd = os.open(self._dir / name, os.O_RDWR)
         try:
@@ -180,12 +220,6 @@ class RealDisk:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(fd)
-
-    def load(self, name: str) -> bytes | None:
-        try:
-            return (self._dir / name).read_bytes()
-        except FileNotFoundError:
-            return None
 
     def save(self, name: str, data: bytes) -> None:
         path = self._dir / name
@@ -255,10 +289,12 @@ class RealDisk:
                 raise self._fail("write", error) from error
             self._undo(write)
             raise DiskFull(f"no space for a group of {write.size} bytes") from error
+        began_s = time.perf_counter()
         try:
             os.fdatasync(self._fd)
         except OSError as error:
             raise self._fail("sync", error) from error
+        self._fsync_seconds.observe(time.perf_counter() - began_s)
 
     def _fail(self, what: str, error: OSError) -> DiskFailed:
         self._failed = True

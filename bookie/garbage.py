@@ -96,6 +96,7 @@ class GarbageCollection:
         self.is_forced = False
         """Whether somebody asked for a round that has not ended yet."""
         self._overreplicated_at_s = now_s
+        self._is_running = False
         self._ended_at_s = float("-inf")
         """When the last round ended."""
         self._marks: dict[Storage, int] = {}
@@ -122,7 +123,7 @@ class GarbageCollection:
 
     def space_is_scarce(self) -> None:
         """Have a thorough round soon, but not one behind the other."""
-        if self._loop.time() - self._ended_at_s >= _SCARCE_WAIT_S:
+        if not self._is_running and self._loop.time() - self._ended_at_s >= _SCARCE_WAIT_S:
             self.ask(minor=True, major=True)
 
     async def _run(self) -> None:
@@ -133,10 +134,14 @@ class GarbageCollection:
             except TimeoutError:
                 pass
             self._wake.clear()
+            self._is_running = True
+            began_s = self._metrics.stopwatch()
             try:
                 await self.round()
+                self._metrics.gc_seconds.observe(self._metrics.stopwatch() - began_s)
             except (MetadataError, StorageError, WrongCluster, OSError) as error:
                 logger.warning("gc.round_failed error=%r", error)
+            self._is_running = False
             self.is_forced = self._wake.is_set()
             self._ended_at_s = self._loop.time()
 
@@ -222,3 +227,5 @@ class GarbageCollection:
                 kind.is_running = False
                 kind.last_ms = now_ms
                 kind.count += 1
+            self._metrics.major_compactions = self.major.count
+            self._metrics.minor_compactions = self.minor.count

@@ -272,6 +272,15 @@ class Handlers:
         reply(ErrorResponse(*request))
 
 
+def too_many(request: AddRequest | ReadRequest | BatchReadRequest) -> Response:
+    """Return the answer to a request beyond a limit, which nobody looks at any further."""
+    if isinstance(request, AddRequest):
+        return AddResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id)
+    if isinstance(request, BatchReadRequest):
+        return _batch(request, Status.TOO_MANY_REQUESTS, [])
+    return _refused(request, Status.TOO_MANY_REQUESTS)
+
+
 def _refused(request: ReadRequest, status: Status) -> ReadResponse:
     return ReadResponse(status, request.ledger_id, request.entry_id)
 

@@ -66,6 +66,7 @@ class Indexer:
         tally: Tally,
         *,
         checkpoint_bytes: int,
+        checkpoint_records: int,
         checkpoint_interval_s: float,
         now_s: float,
         on_indexed: Callable[[LogPosition, int, Deletions], None],
@@ -83,14 +84,18 @@ class Indexer:
         self._saved = checkpoint
         """The one on the disk. Written only by jobs of the index lane."""
         self._checkpoint_bytes = checkpoint_bytes
+        self._checkpoint_records = checkpoint_records
         self._checkpoint_interval_s = checkpoint_interval_s
         self._taken_at_s = now_s
         self._taken_newest = checkpoint.newest
         self._log_bytes = 0
+        self._log_records = 0
         self._on_indexed = on_indexed
         self._on_failed = on_failed
         self._waiting: _Batch | None = None
         self._job: asyncio.Future[None] | None = None
+        self._indexing = 0
+        """Entries that the job in hand puts into the index."""
         self._files = {file.number: file.size for file in checkpoint.files}
         """Log files in the order of their records, and their sizes."""
         self._tallies = {checkpoint.start.number: tally}
@@ -98,6 +103,16 @@ class Indexer:
         self._is_broken = False
         """A job failed; nothing may be built upon it. Touched only by jobs of the index lane."""
         self._failed = False
+
+    @property
+    def waiting_entries(self) -> int:
+        """Entries that are durable, but not in the index."""
+        return self._indexing + (len(self._waiting.entries) if self._waiting else 0)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The one on the disk."""
+        return self._saved
 
     @property
     def complete_files(self) -> list[LogFile]:
@@ -122,6 +137,7 @@ class Indexer:
                 self._files[write.number - 1] = write.sealed_size
             self._files[write.number] = 0
         self._log_bytes += write.size
+        self._log_records += len(group.entries) + len(group.ledgers)
         if self._waiting is None:
             self._waiting = _Batch()
         self._waiting.add(group, write.end)
@@ -191,6 +207,7 @@ class Indexer:
         batch = self._waiting
         assert batch is not None, "nothing to index"
         self._waiting = None
+        self._indexing = len(batch.entries)
         self._covered = self._covered._replace(
             start=batch.end, group=batch.group + 1, files=self._listed()
         )
@@ -234,6 +251,7 @@ class Indexer:
 
     def _done(self, batch: _Batch, done: asyncio.Future[None]) -> None:
         self._job = None
+        self._indexing = 0
         if done.exception() is not None:
             return
         self._on_indexed(batch.end, batch.entry_bytes, batch.deletions)
@@ -247,11 +265,13 @@ class Indexer:
         now_s = asyncio.get_running_loop().time()
         is_due = (
             self._log_bytes >= self._checkpoint_bytes
+            or self._log_records >= self._checkpoint_records
             or now_s - self._taken_at_s >= self._checkpoint_interval_s
             or self._covered.newest != self._taken_newest
         )
         if is_due:
             self._log_bytes = 0
+            self._log_records = 0
             self._taken_at_s = now_s
             self._taken_newest = self._covered.newest
         return is_due

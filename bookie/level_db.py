@@ -1,35 +1,55 @@
 """LevelDB as the key-value store below the index: the only importer of plyvel.
 
 Writes are not synced; `flush` is what makes them survive a power loss. Any complaint of LevelDB is
-a CorruptIndex: the index is a cache of the log and can be made again.
+a CorruptIndex: the index is a cache of the log and can be made again. A complaint about an open
+database also leaves the file DAMAGED beside its tables, and such a directory does not open any
+more: the next start makes the index anew, instead of failing the same reads again.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 import plyvel
 
 from bookie.errors import CorruptIndex
 
+MARK: Final = "DAMAGED"
+
+
+class _Complaints:
+    """Turns LevelDB's complaints into CorruptIndex, and marks the directory they are about."""
+
+    def __init__(self, path: Path) -> None:
+        self._mark = path / MARK
+
+    @contextmanager
+    def heard(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (plyvel.Error, OSError) as error:
+            with suppress(OSError):
+                self._mark.touch()
+            raise CorruptIndex(f"cannot {doing}: {error}") from error
+
 
 class LevelBatch:
     """Changes that happen together or not at all."""
 
-    def __init__(self, db: plyvel.DB) -> None:
+    def __init__(self, db: plyvel.DB, complaints: _Complaints) -> None:
         self._batch = db.write_batch()
+        self._complaints = complaints
         self.put = self._batch.put
         self.delete = self._batch.delete
 
     def write(self) -> None:
         """Apply the changes. Raises CorruptIndex."""
-        try:
+        with self._complaints.heard("write"):
             self._batch.write()
-        except (plyvel.Error, OSError) as error:
-            raise CorruptIndex(f"cannot write: {error}") from error
 
 
 class LevelDb:
@@ -41,6 +61,9 @@ class LevelDb:
         """Open or create. Raises CorruptIndex."""
         if wipe and path.exists():
             shutil.rmtree(path)
+        if (path / MARK).exists():
+            raise CorruptIndex(f"{path} was found damaged when it was last in use")
+        self._complaints = _Complaints(path)
         try:
             self._db = plyvel.DB(
                 str(path),
@@ -51,54 +74,47 @@ class LevelDb:
                 bloom_filter_bits=10,
             )
         except (plyvel.Error, OSError) as error:
+            # Not marked: it may be open in another process.
             raise CorruptIndex(f"cannot open {path}: {error}") from error
 
     def get(self, key: bytes) -> bytes | None:
-        try:
+        with self._complaints.heard("read"):
             value: bytes | None = self._db.get(key, verify_checksums=True)
-        except (plyvel.Error, OSError) as error:
-            raise CorruptIndex(str(error)) from error
         return value
 
     def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        try:
+        with self._complaints.heard("read"):
             yield from self._db.iterator(start=start, stop=stop, verify_checksums=True)
-        except plyvel.Error as error:
-            raise CorruptIndex(str(error)) from error
 
     def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
-        try:
+        with self._complaints.heard("read"):
             yield from self._db.iterator(
                 start=start, stop=stop, include_value=False, verify_checksums=True
             )
-        except plyvel.Error as error:
-            raise CorruptIndex(str(error)) from error
 
     def last_key(self, start: bytes, stop: bytes) -> bytes | None:
         # By hand: plyvel's reverse iterator loses an only key that equals its start.
-        try:
-            with closing(self._db.raw_iterator(verify_checksums=True)) as cursor:
-                cursor.seek(stop)
-                if cursor.valid():
-                    cursor.prev()
-                else:
-                    cursor.seek_to_last()
-                key: bytes | None = cursor.key() if cursor.valid() else None
-        except plyvel.Error as error:
-            raise CorruptIndex(str(error)) from error
+        with (
+            self._complaints.heard("read"),
+            closing(self._db.raw_iterator(verify_checksums=True)) as cursor,
+        ):
+            cursor.seek(stop)
+            if cursor.valid():
+                cursor.prev()
+            else:
+                cursor.seek_to_last()
+            key: bytes | None = cursor.key() if cursor.valid() else None
         return key if key is not None and key >= start else None
 
     def batch(self) -> LevelBatch:
-        return LevelBatch(self._db)
+        return LevelBatch(self._db, self._complaints)
 
     def flush(self) -> None:
         # Compacting a range without keys writes the memory table to a synced file and nothing
         # more. A synced write would not do: LevelDB may have moved on to another write-ahead
         # log without syncing the one before.
-        try:
+        with self._complaints.heard("flush"):
             self._db.compact_range(start=b"\xff", stop=b"\xff\xff")
-        except (plyvel.Error, OSError) as error:
-            raise CorruptIndex(f"cannot flush: {error}") from error
 
     def close(self) -> None:
         self._db.close()

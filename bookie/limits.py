@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bookie.config import BookieConfig
 from bookie.core.disk_space import SpaceLimits
+from bookie.core.traffic import TrafficLimits
 from bookie.garbage import GarbageLimits
 from bookie.rewriter import RewriterLimits
 from bookie.server import ServerLimits
@@ -26,6 +27,7 @@ def shelf_limits(config: BookieConfig) -> ShelfLimits:
         storage=StorageLimits(
             cache_bytes_max=config.cache_bytes_max // count,
             checkpoint_bytes=config.checkpoint_bytes,
+            checkpoint_records=config.checkpoint_records,
             checkpoint_interval_s=config.checkpoint_interval_ms / 1000,
             disk_full_retry_s=config.disk_full_retry_ms / 1000,
         ),
@@ -45,6 +47,7 @@ def server_limits(config: BookieConfig) -> ServerLimits:
         connections_max=config.connections_max,
         requests_in_flight_max=config.requests_in_flight_max,
         unsent_bytes_max=config.unsent_bytes_max,
+        traffic=TrafficLimits(config.adds_in_flight_max, config.reads_in_flight_max),
     )
 
 
@@ -59,7 +62,8 @@ def writability_limits(config: BookieConfig) -> WritabilityLimits:
             scarce_at=config.disk_usage_warn_threshold,
             room_below=full_at if room_below is None else room_below,
             free_bytes_min=config.free_bytes_min,
-            free_bytes_for_room=config.free_bytes_min + config.log_preallocate_bytes,
+            free_bytes_for_room=config.free_bytes_min
+            + max(config.log_preallocate_bytes, config.pending_bytes_max),
         ),
         check_interval_s=config.disk_check_interval_ms / 1000,
         read_only_on_any_full=config.read_only_on_any_full,

@@ -1,31 +1,31 @@
 """What a bookie counts. One table; plain numbers on the hot path, Prometheus at scrape time.
 
-Every bookie has its own registry, so that several live in one process. This file is the only
-home of metric names and their meaning.
+This file is the only home of our metric names and their meaning; `bookkeeper_metrics.py` shows the
+same numbers under the names that Apache BookKeeper's dashboards ask for. Latencies form a tree:
+
+    quire_bookie_add_seconds          one add, from its arrival to its answer
+    └── quire_bookie_group_seconds    its group, from the first request to the answers
+        ├── quire_bookie_group_wait_seconds   while the group before was written
+        └── quire_bookie_sync_seconds         written and synced, as the event loop sees it
+            └── quire_bookie_fsync_seconds    the system call alone, per directory
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from itertools import accumulate
+from collections.abc import Callable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
+from client.exposition import Exposition, Kind, Row, Samples, table
+from client.histogram import BYTES_BUCKETS, COUNT_BUCKETS, Histogram, Stopwatch, loop_time
 
+_B: Final = "quire_bookie_"
 COUNTERS: Final = {
     "adds": "Entries accepted into the log",
     "added_bytes": "Bytes of entries accepted into the log",
     "refused_adds": "Adds answered with anything but OK",
     "reads": "Entries read",
     "read_bytes": "Bytes of entries read",
+    "cache_hits": "Reads answered from memory",
     "cold_reads": "Reads that went to index and log",
     "fences": "Fencing reads",
     "groups": "Group commits, one sync each",
@@ -37,15 +37,26 @@ COUNTERS: Final = {
     "dropped_file_bytes": "Bytes of log files given back because nothing in them lived",
     "rewritten_file_bytes": "Bytes won by rewriting log files in which little lived",
     "unreadable_files": "Log files that could not be rewritten because they are damaged",
+    "minor_compactions": "Ended looks for log files in which little lived",
+    "major_compactions": "The same, the thorough ones",
     "refused_connections": "Connections closed for malformed bytes, or beyond the limit",
+    "refused_requests": 'Requests answered with "too many requests"',
 }
 """Counter -> help. Exposed as quire_bookie_<name>_total."""
 
 GAUGES: Final = {
     "ledgers": "Ledgers known",
     "connections": "Open client connections",
+    "connections_waiting_for_disk": "Connections not read because too much is not durable yet",
+    "connections_waiting_for_peer": "Connections not read because of their own unread answers",
+    "adds_in_progress": "Adds not answered yet",
+    "reads_in_progress": "Reads not answered yet, without long polls",
     "pending_bytes": "Bytes of entries that are not durable and indexed yet",
+    "pending_entries": "Entries that are not durable and indexed yet",
+    "open_group_requests": "Requests that wait for the group in flight before theirs is written",
+    "groups_in_flight": "Groups being written and synced, at most one per directory",
     "cache_bytes": "Bytes of entries in the cache",
+    "cache_entries": "Entries in the cache",
     "damaged_ranges": "Ranges of the log whose records nobody can name; must be 0",
     "failed_directories": "Directories whose disk failed; must be 0",
     "writable_directories": "Directories that have room for entries",
@@ -55,44 +66,95 @@ GAUGES: Final = {
 """Gauge -> help. Exposed as quire_bookie_<name>."""
 
 SECONDS: Final = {
-    "sync_seconds": "Write and sync of one group",
-    "group_seconds": "From the first request of a group to its answers",
+    "group_seconds": ("From the first request of a group to its answers", "add_seconds"),
+    "group_wait_seconds": ("Part of it before the group is written", "group_seconds"),
+    "sync_seconds": ("Write and sync of one group", "group_seconds"),
+}
+"""Histogram -> (help, the latency it is a part of). Exposed as quire_bookie_<name>."""
+
+LATENCIES: Final = {
+    "add_seconds": "From an add's arrival to its answer",
+    "read_seconds": "From a read's arrival to its answer, without long polls",
+}
+"""Histogram -> help. Exposed as quire_bookie_<name>, with a label for success."""
+
+HISTOGRAMS: Final = {
+    "group_entries": "Entries per group commit",
+    "group_bytes": "Bytes per group commit",
+    "gc_seconds": "One round of garbage collection",
 }
 """Histogram -> help. Exposed as quire_bookie_<name>."""
 
-_BUCKETS: Final = (
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10,
+USED_RATIO: Final = _B + "directory_used_ratio"
+FSYNC_SECONDS: Final = _B + "fsync_seconds"
+
+ROWS: Final = (
+    *(Row(_B + name, Kind.COUNTER, text) for name, text in COUNTERS.items()),
+    *(Row(_B + name, Kind.GAUGE, text) for name, text in GAUGES.items()),
+    Row(USED_RATIO, Kind.GAUGE, "Used part of a directory's disk, 0 to 1", ("directory",)),
+    *(Row(_B + name, Kind.HISTOGRAM, text, ("success",)) for name, text in LATENCIES.items()),
+    *(
+        Row(_B + name, Kind.HISTOGRAM, text, (), _B + parent)
+        for name, (text, parent) in SECONDS.items()
+    ),
+    Row(FSYNC_SECONDS, Kind.HISTOGRAM, "The system call that makes a group durable",
+        ("directory",), _B + "sync_seconds"),
+    *(Row(_B + name, Kind.HISTOGRAM, text) for name, text in HISTOGRAMS.items()),
 )  # fmt: skip
+TABLE: Final = table(ROWS)
+
+QUANTILE_WINDOW_S: Final = 60.0
+"""Quantiles are those of the last one or two of this."""
 
 
-class Seconds:
-    """A histogram of durations that asks no clock, unlike the Prometheus library's own."""
+class Durations:
+    """Durations of one kind: all since the start, and those of the last one or two windows."""
 
     def __init__(self) -> None:
-        self._counts = [0] * (len(_BUCKETS) + 1)
-        self._sum = 0.0
+        self.all = Histogram()
+        self._recent = Histogram()
+        self._before = Histogram()
+        self._turned_at_s: float | None = None
 
     def observe(self, seconds: float) -> None:
-        """Count one duration."""
-        self._counts[bisect_left(_BUCKETS, seconds)] += 1
-        self._sum += seconds
+        """Count one."""
+        self.all.observe(seconds)
+        self._recent.observe(seconds)
 
-    def family(self, name: str, text: str) -> HistogramMetricFamily:
-        """Return it as Prometheus wants it: cumulative counts."""
-        bounds = [*map(str, _BUCKETS), "+Inf"]
-        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
-        return HistogramMetricFamily(name, text, buckets=buckets, sum_value=self._sum)
+    def recent(self, now_s: float) -> tuple[Histogram, Histogram]:
+        """Return what came lately: whoever looks turns the window over when it is full."""
+        if self._turned_at_s is None:
+            self._turned_at_s = now_s
+        if now_s - self._turned_at_s >= QUANTILE_WINDOW_S:
+            self._turned_at_s = now_s
+            self._before, self._recent = self._recent, Histogram()
+        return self._before, self._recent
 
 
-class BookieMetrics(Collector):
-    """Numbers of one bookie. Counters are attributes: `metrics.adds += 1`."""
+class Latency:
+    """Durations of one kind of request, those that went well apart from those that did not."""
 
     def __init__(self) -> None:
+        self.by_success = {True: Durations(), False: Durations()}
+
+    def observe(self, seconds: float, is_success: bool) -> None:
+        """Count one."""
+        self.by_success[is_success].observe(seconds)
+
+
+class BookieMetrics(Exposition):
+    """Numbers of one bookie. Counters are attributes: `metrics.adds += 1`."""
+
+    def __init__(self, stopwatch: Stopwatch = loop_time) -> None:
+        """`stopwatch`: what durations are measured by."""
+        super().__init__(TABLE)
+        self.stopwatch = stopwatch
         self.adds = 0
         self.added_bytes = 0
         self.refused_adds = 0
         self.reads = 0
         self.read_bytes = 0
+        self.cache_hits = 0
         self.cold_reads = 0
         self.fences = 0
         self.groups = 0
@@ -104,25 +166,50 @@ class BookieMetrics(Collector):
         self.dropped_file_bytes = 0
         self.rewritten_file_bytes = 0
         self.unreadable_files = 0
+        self.minor_compactions = 0
+        self.major_compactions = 0
         self.refused_connections = 0
+        self.refused_requests = 0
         self.gauges: dict[str, Callable[[], float]] = {}
         """Gauge -> how to read it now."""
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
-        self.sync_seconds = Seconds()
-        self.group_seconds = Seconds()
+        self.directories: dict[str, Callable[[], float]] = {}
+        """Directory -> how to read the used part of its disk, 0 to 1."""
+        self.recovery: object | None = None
+        """What auto recovery counts while it runs in this process: its `RecoveryStats`."""
+        self.fsync_seconds: dict[str, Histogram] = {}
+        """By directory."""
+        self.group_seconds = Durations()
+        self.group_wait_seconds = Durations()
+        self.sync_seconds = Durations()
+        self.add_seconds = Latency()
+        self.read_seconds = Latency()
+        self.group_entries = Histogram(COUNT_BUCKETS)
+        self.group_bytes = Histogram(BYTES_BUCKETS)
+        self.gc_seconds = Histogram()
+        self._provide_all()
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield everything for a scrape."""
-        for name, text in COUNTERS.items():
-            yield CounterMetricFamily(f"quire_bookie_{name}", text, value=getattr(self, name))
-        for name, text in GAUGES.items():
-            read = self.gauges.get(name)
-            if read is not None:
-                yield GaugeMetricFamily(f"quire_bookie_{name}", text, value=read())
-        for name, text in SECONDS.items():
-            yield getattr(self, name).family(f"quire_bookie_{name}", text)
+    def _provide_all(self) -> None:
+        for name in (*COUNTERS, *HISTOGRAMS):
+            self.provide_one(_B + name, lambda name=name: getattr(self, name))  # type: ignore[misc]
+        for name in GAUGES:
+            self.provide(_B + name, lambda name=name: self._gauge(name))  # type: ignore[misc]
+        for name in SECONDS:
+            self.provide_one(_B + name, lambda name=name: getattr(self, name).all)  # type: ignore[misc]
+        for name in LATENCIES:
+            self.provide(_B + name, lambda name=name: self._by_success(name))  # type: ignore[misc]
+        self.provide(
+            USED_RATIO,
+            lambda: [({"directory": name}, read()) for name, read in self.directories.items()],
+        )
+        self.provide(
+            FSYNC_SECONDS,
+            lambda: [({"directory": name}, each) for name, each in self.fsync_seconds.items()],
+        )
 
-    def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+    def _gauge(self, name: str) -> Samples:
+        return [({}, self.gauges[name]())] if name in self.gauges else []
+
+    def _by_success(self, name: str) -> Samples:
+        latency: Latency = getattr(self, name)
+        for is_success, durations in latency.by_success.items():
+            yield {"success": str(is_success).lower()}, durations.all

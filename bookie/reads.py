@@ -133,6 +133,7 @@ class Reads:
         entry = self._cache.get(ledger.ledger_id, entry_id)
         if entry is not None:
             self._metrics.reads += 1
+            self._metrics.cache_hits += 1
             self._metrics.read_bytes += len(entry)
             on_read(Status.OK, entry)
         elif ledger.is_loaded and entry_id > ledger.last_entry:
@@ -167,7 +168,9 @@ class Reads:
     ) -> None:
         for (ledger_id, entry_id, on_read), found in zip(some, job.result(), strict=True):
             if isinstance(found, StorageError):
-                logger.error("entry.unreadable ledger=%d entry=%d %s", ledger_id, entry_id, found)
+                logger.error(
+                    "entry.unreadable ledger=%d entry=%d reason=%s", ledger_id, entry_id, found
+                )
                 self._metrics.unreadable_entries += 1
                 on_read(Status.IO_ERROR, None)
             elif found is None:

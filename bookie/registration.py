@@ -100,7 +100,7 @@ class Registration:
             try:
                 await self._settle()
             except (ConnectionLoss, SessionExpired) as error:
-                logger.warning("bookie.register_retry id=%s error=%r", self._bookie_id, error)
+                logger.warning("bookie.register_retry bookie=%s error=%r", self._bookie_id, error)
                 await asyncio.sleep(_RETRY_S)
 
     def set_read_only(self, read_only: bool) -> None:
@@ -118,7 +118,7 @@ class Registration:
                 for read_only in (True, False):
                     await self._remove(read_only)
         except (MetadataError, TimeoutError) as error:
-            logger.warning("bookie.not_deregistered id=%s error=%r", self._bookie_id, error)
+            logger.warning("bookie.not_deregistered bookie=%s error=%r", self._bookie_id, error)
             self._nodes = {False: False, True: False}
 
     @property
@@ -136,7 +136,7 @@ class Registration:
                 self._nodes[read_only] = session == self._session
             else:
                 await self._remove(not read_only)
-        logger.info("bookie.registered id=%s read_only=%s", self._bookie_id, self.is_read_only)
+        logger.info("bookie.registered bookie=%s read_only=%s", self._bookie_id, self.is_read_only)
 
     async def _remove(self, read_only: bool) -> None:
         if self._nodes[read_only]:
@@ -146,7 +146,7 @@ class Registration:
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._is_wanted:
-            logger.warning("bookie.session_expired id=%s", self._bookie_id)
+            logger.warning("bookie.session_expired bookie=%s", self._bookie_id)
             self._session += 1
             self._nodes = {False: False, True: False}
             self._settle_soon()
@@ -161,7 +161,7 @@ class Registration:
             try:
                 await self._settle()
             except (MetadataError, ConfigError) as error:
-                logger.warning("bookie.register_failed id=%s error=%r", self._bookie_id, error)
+                logger.warning("bookie.register_failed bookie=%s error=%r", self._bookie_id, error)
                 await asyncio.sleep(_RETRY_S)
 
     async def _store_directories(self) -> None:

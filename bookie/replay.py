@@ -1,7 +1,7 @@
 """Start after a stop or a crash: read the log from the checkpoint on and bring the index up.
 
     1  CHECKPOINT says where to begin, which files must exist, what is damaged already
-    2  open the index; if it cannot be opened, wipe it and begin at the first file instead
+    2  open the index; if it cannot be opened, or read later on, wipe it and begin at the first file
     3  scan each file, put entries, keys, fences, explicit LACs and deletions into index and
        ledger table
     4  damage in a file: remember the range for good, go on behind it
@@ -98,13 +98,28 @@ def replay(disk: Disk, index_factory: IndexFactory, *, log_file_bytes_max: int) 
     found = find_files(disk, checkpoint)
     durable = checkpoint.start
     index = _open_index(index_factory, checkpoint)
-    if index is None:
-        checkpoint = checkpoint._replace(start=BEGINNING, group=_FIRST_GROUP)
-        # Before the index fills: a crash on the way must lead here again.
-        disk.save(FILE_NAME, checkpoint.encode())
-        index = index_factory(True)
-    try:
+    if index is not None:
         durable = max(durable, index.end() or durable)
+        try:
+            return _bring_up(disk, index, checkpoint, found, durable, log_file_bytes_max)
+        except CorruptIndex as error:
+            logger.error("index.rebuild reason=%r", str(error))
+    checkpoint = checkpoint._replace(start=BEGINNING, group=_FIRST_GROUP)
+    # Before the index fills: a crash on the way must lead here again.
+    disk.save(FILE_NAME, checkpoint.encode())
+    return _bring_up(disk, index_factory(True), checkpoint, found, durable, log_file_bytes_max)
+
+
+def _bring_up(
+    disk: Disk,
+    index: Index,
+    checkpoint: Checkpoint,
+    found: Found,
+    durable: LogPosition,
+    log_file_bytes_max: int,
+) -> Replayed:
+    """Read the log from the checkpoint on into the index."""
+    try:
         newest = max((f.number for f in found.log if not is_copy(f.number)), default=0)
         if durable > LogPosition(newest + 1, FILE_HEADER_BYTES):
             raise LogIncomplete(f"log file {newest + 1} is missing, but the index knows it")

@@ -165,7 +165,7 @@ class Rewriter:
         return True
 
     def _leave_alone(self, error: CorruptRecord) -> None:
-        logger.error("reclaim.unreadable_file %s", error)
+        logger.error("reclaim.unreadable_file reason=%s", error)
         self._metrics.unreadable_files += 1
         self._unreadable.add(error.number)
 

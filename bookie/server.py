@@ -5,8 +5,10 @@ say) leave with one write per connection. Bounds, each of which ends at the peer
 
 - a malformed or oversized frame closes that connection, with one log line, and nothing else;
 - a connection with too many unanswered requests, or that does not read its answers, is not read;
+  beyond twice as many, if a few bytes bring so many, adds and reads are refused;
 - while too much is accepted and not yet durable, no connection is read;
-- beyond `connections_max`, new connections are closed.
+- beyond `connections_max`, new connections are closed;
+- beyond so many adds or reads of all connections, further ones are refused (`core/traffic.py`).
 
 This file is the only home of the bookie's sockets.
 """
@@ -16,14 +18,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from bookie.core.backlog import Backlog
-from bookie.handlers import Handlers
+from bookie.core.traffic import Traffic, TrafficLimits, Work, is_urgent, work_of
+from bookie.handlers import Handlers, too_many
 from bookie.metrics import BookieMetrics
 from client.errors import RemoteProtocolError
 from client.wire.bookkeeper.connection import Call, ServerConnection, encode_answer
-from client.wire.bookkeeper.messages import Buffer, Response
+from client.wire.bookkeeper.messages import AddRequest, Buffer, Response, Status
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +38,7 @@ class ServerLimits(NamedTuple):
     connections_max: int
     requests_in_flight_max: int
     unsent_bytes_max: int
+    traffic: TrafficLimits
 
 
 class BookieServer:
@@ -57,8 +61,18 @@ class BookieServer:
         self.is_stopping = False
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, None] = {}
-        backlog.on_relief = self._on_relief
-        metrics.gauges["connections"] = lambda: len(self._connections)
+        self.traffic = traffic = Traffic(limits.traffic)
+        backlog.on_change = self._adjust_all
+        gauges = metrics.gauges
+        gauges["connections"] = lambda: len(self._connections)
+        gauges["connections_waiting_for_disk"] = lambda: sum(
+            not each.is_reading for each in self._connections if backlog.is_over
+        )
+        gauges["connections_waiting_for_peer"] = lambda: sum(
+            not each.is_reading for each in self._connections if not backlog.is_over
+        )
+        gauges["adds_in_progress"] = lambda: traffic.adds
+        gauges["reads_in_progress"] = lambda: traffic.reads
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port (a free one for 0). Raises OSError if it is taken."""
@@ -71,8 +85,7 @@ class BookieServer:
         self.is_stopping = True
         if self._server is not None:
             self._server.close()
-        for connection in list(self._connections):
-            connection.adjust_reading()
+        self._adjust_all()
 
     def stop(self) -> None:
         """Close all connections once the answers made so far are written."""
@@ -91,7 +104,16 @@ class BookieServer:
         """A connection is gone."""
         self._connections.pop(connection, None)
 
-    def _on_relief(self) -> None:
+    def served(self, connection: _Connection) -> None:
+        """A connection brought bytes: while they are more than enough, the others come first.
+
+        Connections are read again in the order of this table, and the first one alone may bring
+        enough for all of them to wait again.
+        """
+        if self.backlog.is_over and self._connections.pop(connection, self) is None:
+            self._connections[connection] = None
+
+    def _adjust_all(self) -> None:
         for connection in list(self._connections):
             connection.adjust_reading()
 
@@ -106,7 +128,7 @@ class _Connection(asyncio.Protocol):
         self._peer: object = None
         self._out: list[Buffer] = []
         self._in_flight = 0
-        self._is_reading = True
+        self.is_reading = True
         self._is_unread = False
         """Whether the peer does not read its answers."""
         self._is_closed = False
@@ -115,7 +137,11 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         self._peer = transport.get_extra_info("peername")
         self._transport.set_write_buffer_limits(high=self._server.limits.unsent_bytes_max)
-        if not self._server.add(self):
+        if self._server.add(self):
+            # While the disk is behind a new client waits like the others. Not now: uvloop begins
+            # to read after this call, whatever was said in it, and may read once before the next.
+            self._server.loop.call_soon(self.adjust_reading)
+        else:
             self._refuse("too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -131,10 +157,20 @@ class _Connection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self._refuse(str(error))
             return
-        handle = self._server.handlers.handle
-        self._in_flight += len(calls)
+        server = self._server
+        handle, enter = server.handlers.handle, server.traffic.enter
+        surplus_at = 2 * server.limits.requests_in_flight_max
+        began_s = server.metrics.stopwatch()
         for call in calls:
-            handle(call.request, partial(self._answer, call))
+            request = call.request
+            work = work_of(request)
+            self._in_flight += 1
+            is_surplus = self._in_flight > surplus_at and work is not Work.OTHER
+            if (is_surplus and not is_urgent(request)) or not enter(work, request):
+                self._turn_away(call)
+                continue
+            handle(request, partial(self._answer, call, work, began_s))
+        server.served(self)
         self.adjust_reading()
 
     def pause_writing(self) -> None:
@@ -160,9 +196,9 @@ class _Connection(asyncio.Protocol):
             or server.backlog.is_over
             or server.is_stopping
         )
-        if may_read == self._is_reading or self._is_closed:
+        if may_read == self.is_reading or self._is_closed:
             return
-        self._is_reading = may_read
+        self.is_reading = may_read
         if may_read:
             self._transport.resume_reading()
         else:
@@ -174,7 +210,24 @@ class _Connection(asyncio.Protocol):
         self._is_closed = True
         self._transport.abort()
 
-    def _answer(self, call: Call, response: Response) -> None:
+    def _turn_away(self, call: Call) -> None:
+        """Refuse an add or a read that is beyond a limit."""
+        metrics = self._server.metrics
+        metrics.refused_requests += 1
+        metrics.refused_adds += isinstance(call.request, AddRequest)
+        self._send(call, too_many(cast(Any, call.request)))
+
+    def _answer(self, call: Call, work: Work, began_s: float, response: Response) -> None:
+        server = self._server
+        server.traffic.leave(work)
+        if work is not Work.OTHER:
+            metrics = server.metrics
+            latency = metrics.add_seconds if work is Work.ADD else metrics.read_seconds
+            is_success = cast(Any, response).status is Status.OK
+            latency.observe(metrics.stopwatch() - began_s, is_success)
+        self._send(call, response)
+
+    def _send(self, call: Call, response: Response) -> None:
         self._in_flight -= 1
         if self._is_closed:
             return
@@ -186,5 +239,5 @@ class _Connection(asyncio.Protocol):
         if self._out and not self._is_closed:
             out, self._out = self._out, []
             self._transport.writelines(out)
-        if not self._is_reading:
+        if not self.is_reading:
             self.adjust_reading()

@@ -103,9 +103,17 @@ class Shelves:
         storages, gauges = self._storages, metrics.gauges
         gauges["ledgers"] = lambda: sum(storage.ledger_count for storage in storages)
         gauges["pending_bytes"] = lambda: self.backlog.bytes
+        gauges["pending_entries"] = lambda: sum(
+            each.commit.pending_entries + each.indexer.waiting_entries for each in storages
+        )
+        gauges["open_group_requests"] = lambda: sum(len(s.commit.open.waiters) for s in storages)
+        gauges["groups_in_flight"] = lambda: sum(s.commit.in_flight is not None for s in storages)
+        gauges["cache_entries"] = lambda: sum(len(storage.cache) for storage in storages)
         gauges["cache_bytes"] = lambda: sum(storage.cache.entry_bytes for storage in storages)
         gauges["damaged_ranges"] = lambda: sum(storage.damaged_ranges for storage in storages)
         gauges["failed_directories"] = lambda: sum(storage.is_failed for storage in storages)
+        for shelf in self.shelves:
+            metrics.directories[shelf.path] = partial(getattr, shelf, "used_part")
 
     async def usage(self) -> Usage:
         """Return the space of all disks together. Raises OSError."""

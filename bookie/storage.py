@@ -9,10 +9,8 @@ without suspension: that is what serialises fence and add. Results come through 
     force          answered when everything accepted before it is durable
     delete         the ledger is gone at once; answered when log and index have forgotten it
 
-One group is written at a time; the next leaves when its sync returns. A full disk fails the
-group and whatever was accepted behind it. Any other failure ends the bookie (`on_failed`).
-Reads are in `reads.py`, the index follows in `indexer.py`.
-
+One group is written at a time. A full disk fails it and whatever was accepted behind it; any other
+failure ends the bookie. Reads are in `reads.py`, the index follows in `indexer.py`.
 Sources: Apache BookKeeper `BookieImpl`, `Journal`, `LedgerDescriptorImpl`.
 """
 
@@ -75,6 +73,7 @@ class StorageLimits(NamedTuple):
 
     cache_bytes_max: int
     checkpoint_bytes: int
+    checkpoint_records: int
     checkpoint_interval_s: float
     disk_full_retry_s: float
 
@@ -104,6 +103,8 @@ class Storage:
         self._backlog = backlog
         self.on_full: Callable[[], None] = lambda: None
         """Called when a group found no space."""
+        self.ran_full = False
+        """Whether that happened since whoever watches the disk's space took note of it."""
         self.damaged_ranges = len(replayed.checkpoint.damage)
         self.has_damage = bool(replayed.checkpoint.damage)
         """Records were lost that nobody can name: no ordinary adds, no negative answers."""
@@ -111,7 +112,7 @@ class Storage:
         """Which adds are taken now; whoever watches the disk's space may change it."""
         self.is_failed = False
         """The disk failed: nothing is accepted any more."""
-        self._commit = GroupCommit(self._log.group)
+        self.commit = GroupCommit(self._log.group)
         self._cache = EntryCache(limits.cache_bytes_max, replayed.checkpoint.start)
         self.reads = Reads(
             self._ledgers,
@@ -129,6 +130,7 @@ class Storage:
             replayed.checkpoint,
             replayed.tally,
             checkpoint_bytes=limits.checkpoint_bytes,
+            checkpoint_records=limits.checkpoint_records,
             checkpoint_interval_s=limits.checkpoint_interval_s,
             now_s=loop.time(),
             on_indexed=self._indexed,
@@ -195,7 +197,7 @@ class Storage:
             on_done(status)
             return
         self._record_key(ledger)
-        group = self._commit.open
+        group = self.commit.open
         location = self._log.append(Kind.ENTRY, entry)
         group.entries.append((ledger_id, entry_id, location))
         group.entry_bytes += len(entry)
@@ -239,9 +241,9 @@ class Storage:
             ledger.fence_group = self._log.group
             if ledger.key_group == NOT_RECORDED:
                 ledger.key_group = self._log.group
-            self._commit.open.ledgers.append(ledger)
+            self.commit.open.ledgers.append(ledger)
             self._plan_start()
-        if not self._commit.wait_for(ledger.fence_group, on_done):
+        if not self.commit.wait_for(ledger.fence_group, on_done):
             on_done(Status.OK)
 
     def write_lac(self, request: WriteLacRequest, on_done: OnDone) -> None:
@@ -264,7 +266,7 @@ class Storage:
         self._record_key(ledger)
         self._log.append(Kind.EXPLICIT_LAC, packet)
         ledger.explicit_lac = packet
-        group = self._commit.open
+        group = self.commit.open
         group.ledgers.append(ledger)
         group.waiters.append(on_done)
         self._plan_start()
@@ -280,7 +282,7 @@ class Storage:
             on_done(Status.IO_ERROR)
             return
         newest = self._log.group - 1 if self._log.is_empty else self._log.group
-        if not self._commit.wait_for(newest, on_done):
+        if not self.commit.wait_for(newest, on_done):
             on_done(Status.OK)
 
     def delete(self, ledger_id: LedgerId, time_ms: int, on_done: OnDone) -> None:
@@ -300,7 +302,7 @@ class Storage:
         deletion = Deletion(ledger.fenced, time_ms)
         logger.info("ledger.deleted ledger=%d fenced=%s", ledger_id, ledger.fenced)
         self._log.append(Kind.DELETE, pack_deletion(ledger_id, deletion))
-        group = self._commit.open
+        group = self.commit.open
         group.deletions.append((ledger_id, deletion))
         group.waiters.append(partial(self._burials.expect, ledger_id, on_done))
         _wake(ledger)
@@ -314,7 +316,7 @@ class Storage:
 
     async def drain(self) -> None:
         """Wait until everything accepted is answered."""
-        if not self.is_failed and (self._commit.in_flight or not self._log.is_empty):
+        if not self.is_failed and (self.commit.in_flight or not self._log.is_empty):
             self._idle = self._loop.create_future()
             await self._idle
         await self.reads.drain()
@@ -371,25 +373,26 @@ class Storage:
             ledger.key_group = self._log.group
             if ledger.fenced:
                 ledger.fence_group = self._log.group
-            self._commit.open.ledgers.append(ledger)
+            self.commit.open.ledgers.append(ledger)
 
     def _plan_start(self) -> None:
         """Write the open group when this turn of the loop is over, unless one is in flight."""
-        if not self._start_planned and self._commit.in_flight is None:
+        if not self._start_planned and self.commit.in_flight is None:
             self._start_planned = True
-            self._opened_at_s = self._loop.time()
+            self._opened_at_s = self._metrics.stopwatch()
             self._loop.call_soon(self._start)
 
     def _start(self) -> None:
         self._start_planned = False
-        if self.is_failed or self._commit.in_flight is not None or self._log.is_empty:
+        if self.is_failed or self.commit.in_flight is not None or self._log.is_empty:
             return
         write = self._log.take()
-        group = self._commit.start()
+        group = self.commit.start()
         assert group.number == write.group, "log and commit agree on the open group"
         done = self._disk.commit(write)
-        done.add_done_callback(partial(self._written, write, self._opened_at_s, self._loop.time()))
-        self._opened_at_s = self._loop.time()
+        now_s = self._metrics.stopwatch()
+        done.add_done_callback(partial(self._written, write, self._opened_at_s, now_s))
+        self._opened_at_s = now_s
 
     def _written(
         self, write: LogWrite, opened_at_s: float, started_at_s: float, done: asyncio.Future[None]
@@ -403,17 +406,20 @@ class Storage:
         if error is not None:
             self._fail(error)
             return
-        group = self._commit.synced()
+        group = self.commit.synced()
         self._start()
         for on_done in group.waiters:
             on_done(Status.OK)
-        now_s = self._loop.time()
         metrics = self._metrics
+        now_s = metrics.stopwatch()
         metrics.groups += 1
         metrics.adds += len(group.entries)
         metrics.added_bytes += group.entry_bytes
         metrics.logged_bytes += write.size
         metrics.deleted_ledgers += len(group.deletions)
+        metrics.group_entries.observe(len(group.entries))
+        metrics.group_bytes.observe(write.size)
+        metrics.group_wait_seconds.observe(started_at_s - opened_at_s)
         metrics.sync_seconds.observe(now_s - started_at_s)
         metrics.group_seconds.observe(now_s - opened_at_s)
         self.indexer.put(group, write)
@@ -421,10 +427,12 @@ class Storage:
 
     def _give_up(self, write: LogWrite, error: DiskFull) -> None:
         """The disk is full: nothing that is not durable will be. The log stays as it was."""
-        logger.error("log.disk_full position=%d:%d %s", write.number, write.position, error)
+        logger.error(
+            "log.disk_full number=%d position=%d reason=%s", write.number, write.position, error
+        )
         self._full_until_s = self._loop.time() + self._limits.disk_full_retry_s
         self._log.rewind(write)
-        lost = self._commit.failed()
+        lost = self.commit.failed()
         for group in lost:
             self._metrics.lost_groups += 1
             self._no_longer_pending(group.entry_bytes)
@@ -434,6 +442,7 @@ class Storage:
             for on_done in group.waiters:
                 on_done(Status.IO_ERROR)
         self._tell_idle()
+        self.ran_full = True
         self.on_full()
 
     def _forget(self, group: Group) -> None:
@@ -459,9 +468,9 @@ class Storage:
         logger.error("storage.failed error=%r", error)
         self.is_failed = True
         self._no_longer_pending(self._pending_bytes)
-        in_flight = self._commit.in_flight
-        waiters = [*(in_flight.waiters if in_flight else ()), *self._commit.open.waiters]
-        self._commit.open.waiters.clear()
+        in_flight = self.commit.in_flight
+        waiters = [*(in_flight.waiters if in_flight else ()), *self.commit.open.waiters]
+        self.commit.open.waiters.clear()
         for on_done in waiters:
             on_done(Status.IO_ERROR)
         self._tell_idle()
@@ -479,7 +488,7 @@ class Storage:
 
     def _tell_idle(self) -> None:
         idle = self._idle
-        is_idle = self.is_failed or (self._commit.in_flight is None and self._log.is_empty)
+        is_idle = self.is_failed or (self.commit.in_flight is None and self._log.is_empty)
         if idle is not None and is_idle and not idle.done():
             idle.set_result(None)
 

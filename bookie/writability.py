@@ -138,7 +138,10 @@ class Writability:
             logger.error("disk.no_usage directory=%s error=%s", shelf.path, error)
             return
         before = shelf.space
-        shelf.space = judge(before, total, free, self._limits.space)
+        # A group that found no space is a proof, however little the reserve has been touched.
+        known = Space.FULL if shelf.storage.ran_full else before
+        shelf.storage.ran_full = False
+        shelf.space = judge(known, total, free, self._limits.space)
         shelf.used_part = 1 - free / total if total else 1.0
         has_priority_room = free >= self._limits.priority_free_bytes_min
         shelf.takes_priority = shelf.space is not Space.FULL or has_priority_room

@@ -1,7 +1,9 @@
 """How much a bookie holds that is not durable and indexed yet: what back-pressure is made of.
 
-One counter over all directories. Above the limit no connection is read, so writers feel a slow
-disk instead of the bookie's memory. This file is the only home of that number.
+One counter over all directories. Above the limit no connection is read, from that very moment, so
+writers feel a slow disk instead of the bookie's memory: what is accepted stays below the limit
+plus the adds that one connection's last bytes completed, and the very first bytes of connections
+made since. This file is the only home of that number.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ class Backlog:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.bytes = 0
-        self.on_relief: Callable[[], None] = lambda: None
-        """Called when `is_over` has turned False."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when `is_over` has changed."""
 
     @property
     def is_over(self) -> bool:
@@ -25,11 +27,14 @@ class Backlog:
 
     def add(self, size: int) -> None:
         """An entry was accepted."""
+        was_over = self.is_over
         self.bytes += size
+        if self.is_over and not was_over:
+            self.on_change()
 
     def remove(self, size: int) -> None:
         """Entries are durable and indexed, or given up."""
         was_over = self.is_over
         self.bytes -= size
         if was_over and not self.is_over:
-            self.on_relief()
+            self.on_change()

@@ -8,20 +8,36 @@ back-pressure. This file is the only home of that cache.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Container, Iterable
+from typing import Final
 
 from bookie.core.append_log import LogPosition
 from bookie.core.log_format import Location
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Buffer
 
+ENTRY_OVERHEAD_BYTES: Final = 500
+"""About what Python needs to hold one entry, beside its own bytes."""
+
 
 class EntryCache:
     """Accepted entries by (ledger id, entry id), ordered by their place in the log."""
 
-    def __init__(self, bytes_max: int, indexed_to: LogPosition) -> None:
+    def __init__(
+        self,
+        bytes_max: int,
+        indexed_to: LogPosition,
+        *,
+        overhead_bytes: int = ENTRY_OVERHEAD_BYTES,
+    ) -> None:
+        """`overhead_bytes` counts for the limit with each entry."""
         self._bytes_max = bytes_max
-        self._entries: dict[tuple[LedgerId, EntryId], tuple[Location, Buffer]] = {}
+        self._overhead_bytes = overhead_bytes
+        # Not a dict: finding the oldest key of one means stepping over all that were removed.
+        self._entries: OrderedDict[tuple[LedgerId, EntryId], tuple[Location, Buffer]] = (
+            OrderedDict()
+        )
         self._indexed_to = indexed_to
         self.entry_bytes = 0
 
@@ -38,8 +54,7 @@ class EntryCache:
             self.entry_bytes -= len(old[1])
         self._entries[key] = (location, entry)
         self.entry_bytes += len(entry)
-        if self.entry_bytes > self._bytes_max:
-            self._evict()
+        self._evict()
 
     def get(self, ledger_id: LedgerId, entry_id: EntryId) -> Buffer | None:
         """Return the entry if it is here."""
@@ -69,7 +84,8 @@ class EntryCache:
             self.entry_bytes -= len(self._entries.pop(key)[1])
 
     def _evict(self) -> None:
-        while self.entry_bytes > self._bytes_max:
+        overhead = self._overhead_bytes
+        while self._entries and self.entry_bytes + overhead * len(self._entries) > self._bytes_max:
             key = next(iter(self._entries))
             location, entry = self._entries[key]
             if (location.number, location.position) >= self._indexed_to:

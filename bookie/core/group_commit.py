@@ -64,6 +64,12 @@ class GroupCommit:
         self.open = Group(first_group)
         self.in_flight: Group | None = None
 
+    @property
+    def pending_entries(self) -> int:
+        """Entries accepted that are not durable yet."""
+        in_flight = self.in_flight
+        return len(self.open.entries) + (len(in_flight.entries) if in_flight is not None else 0)
+
     def wait_for(self, group: int, on_done: OnDone) -> bool:
         """Answer `on_done` when `group` is durable; False if it is already (nothing is kept)."""
         if group <= self.settled_group:

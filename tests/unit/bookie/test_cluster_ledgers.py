@@ -157,6 +157,24 @@ async def test_a_tree_that_goes_while_it_is_read_is_no_reason_to_delete() -> Non
         await ledgers.deleted(SHORT)
 
 
+async def test_a_store_that_was_another_clusters_at_first_is_no_reason_to_delete() -> None:
+    """What was read before it was ours again came from somewhere else."""
+    cluster = Cluster()
+    ledgers = await cluster.make()
+    path = paths.instance_id(ROOT)
+    right = (await cluster.store.get(path)).data
+    await cluster.store.set(path, b"another")
+
+    def on_request(operation: Operation) -> None:
+        if operation.path.startswith(f"{ROOT}/00"):
+            cluster.memory.on_request = lambda operation: None
+            cluster.memory.tree.set(path, right, -1)
+
+    cluster.memory.on_request = on_request
+    with pytest.raises(WrongCluster):
+        await ledgers.deleted([LedgerId(1)])
+
+
 async def test_over_replicated_is_closed_and_wholly_elsewhere() -> None:
     cluster = Cluster()
     ledgers = await cluster.make()
@@ -207,3 +225,40 @@ async def test_a_lock_whose_answer_was_lost_is_not_held_and_not_left() -> None:
     cluster.memory.on_request = lambda operation: None
     await settle()
     assert await cluster.store.exists(path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_former"),
+    [
+        # It says our name, but who knows which life of ours works under it.
+        ("me:1 gc", True),
+        # Auto recovery in this process, and session.
+        ("me:1", False),
+    ],
+)
+async def test_a_lock_that_is_not_ours_stays_though_an_answer_was_lost(
+    name: str, is_former: bool
+) -> None:
+    cluster = Cluster()
+    ledgers = await cluster.make()
+    path = paths.replication_lock(LedgerId(1), ROOT)
+    holder = cluster.memory.session() if is_former else cluster.store
+    data = f'bookieId: "{name}"\n'.encode()
+    await holder.create(path, data, ephemeral=True, make_parents=True)
+    cluster.fail(lambda operation: operation.name == "create")
+    async with ledgers.locked(LedgerId(1)) as is_locked:
+        assert not is_locked
+    assert await holder.exists(path) is not None
+
+
+async def test_what_was_written_before_the_lock_is_seen_under_it() -> None:
+    """The server may lag behind whoever moved the ledger to this bookie."""
+    cluster = Cluster()
+    ledgers = await cluster.make()
+    await cluster.put(LedgerId(1), metadata(OTHER))
+    cluster.memory.freeze(cluster.store)
+    mover = cluster.memory.session()
+    await mover.set(paths.ledger(LedgerId(1)), metadata(ME))
+    async with ledgers.locked(LedgerId(1)) as is_locked:
+        assert is_locked
+        assert not await ledgers.is_over_replicated(LedgerId(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,4 +59,4 @@ def test_impossible_values_are_refused(tmp_path: Path, wrong: dict[str, int]) ->
 
 def test_every_setting_is_explained() -> None:
     for row in reference(BookieConfig, env_prefix="QUIRE_BOOKIE_").splitlines()[2:]:
-        assert row.split("|")[5].strip().endswith("."), row
+        assert re.split(r"(?<!\\)\|", row)[5].strip().endswith("."), row

@@ -190,6 +190,22 @@ async def test_a_first_start_that_was_cut_short_is_completed(fault: Fault) -> No
     assert (await place.store.get(PATH)).data == place.disk.load(FILE_NAME)
 
 
+async def test_a_cookie_that_somebody_else_made_meanwhile_is_respected() -> None:
+    """Two machines with the same id start for the first time at the same moment."""
+    place = await Place().initialised()
+    other = Cookie(BOOKIE, ("/elsewhere",), await read_instance_id(place.store))
+
+    def faster(operation: Operation) -> None:
+        if operation.name == "create" and operation.path == PATH:
+            place.cluster.on_request = lambda operation: None
+            place.cluster.tree.create(PATH, other.encode(), now_ms=0, make_parents=True)
+
+    place.cluster.on_request = faster
+    with pytest.raises(ConfigError, match="somebody else's"):
+        await place.admit()
+    assert (await place.store.get(PATH)).data == other.encode()
+
+
 async def test_several_directories_carry_the_same_cookie() -> None:
     place = await Place().initialised()
     cookie = await place.admit_several(["/a", "/b", "/c"])
@@ -232,7 +248,7 @@ async def test_a_used_directory_is_never_added() -> None:
         await place.admit_several(["/a", "/b"], may_grow=True)
 
 
-@pytest.mark.parametrize("saves", range(4))
+@pytest.mark.parametrize("saves", range(6))
 @pytest.mark.parametrize("fault", [None, *Fault])
 async def test_growing_that_was_cut_short_is_completed(
     monkeypatch, saves: int, fault: Fault | None
@@ -244,10 +260,9 @@ async def test_growing_that_was_cut_short_is_completed(
     left = [saves]
 
     def save_some(disk: CrashDisk, name: str, data: bytes) -> None:
-        if name == FILE_NAME:
-            left[0] -= 1
-            if left[0] < 0:
-                raise OSError("killed")
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError("killed")
         save(disk, name, data)
 
     place.cluster.on_request = lambda operation: fault if operation.name == "set" else None
@@ -258,6 +273,7 @@ async def test_growing_that_was_cut_short_is_completed(
     place.cluster.on_request = lambda operation: None
     grown = await place.admit_several(["/a", "/b"], may_grow=True)
     assert (await place.store.get(PATH)).data == grown.encode()
+    assert place.disk_of("/b").load(CHECKPOINT) is not None, "ready to be replayed"
     assert place.disk.load(FILE_NAME) == place.disk_of("/b").load(FILE_NAME) == grown.encode()
 
 

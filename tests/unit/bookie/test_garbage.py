@@ -284,3 +284,49 @@ async def test_scarce_space_asks_once_at_first() -> None:
     bench.garbage.space_is_scarce()
     assert bench.garbage.is_forced
     assert bench.garbage.major.is_asked_for
+
+
+async def test_scarce_space_does_not_make_one_long_round_follow_the_other() -> None:
+    """The disk is looked at every few seconds; a thorough round may take hours."""
+    bench = await Bench().start()
+    await bench.write(1)
+    await bench.list(1)
+    bench.garbage.start()
+    asked: list[bool] = []
+
+    def while_it_runs(operation: Operation) -> None:
+        bench.garbage.space_is_scarce()
+        asked.append(bench.garbage._wake.is_set())
+
+    bench.memory.on_request = while_it_runs
+    bench.garbage.ask(minor=True)
+    async with asyncio.timeout(10):
+        while bench.rack.metrics.gc_rounds < 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert asked
+    assert not any(asked)
+    await bench.garbage.stop()
+
+
+async def test_a_failed_disk_is_left_alone_and_the_others_give_space_back() -> None:
+    bench = await Bench(directories=2).start()
+    for ledger in (0, 1):
+        await bench.write(ledger, 30)
+        await bench.list(ledger)
+    await bench.garbage.round()
+    for ledger in (0, 1):
+        await bench.unlist(ledger)
+    broken, sound = bench.rack.bays
+    storage = bench.rack.shelves.shelves[0].storage
+    storage.is_failed = True
+    before = dict(broken.volume.files)
+    await bench.garbage.round()
+    assert broken.volume.files == before
+    assert sum(name.startswith("log/") for name in sound.volume.files) <= 2
+    # Files without life are not given back either, though the index may know of some.
+    storage.is_failed = False
+    await bench.garbage._delete([LedgerId(0)])
+    storage.is_failed = True
+    before = dict(broken.volume.files)
+    await bench.garbage.round()
+    assert broken.volume.files == before

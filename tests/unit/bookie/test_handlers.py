@@ -136,7 +136,7 @@ async def test_batch_read_of_an_absent_first_entry() -> None:
 
 
 async def test_batch_read_of_hot_entries_does_not_nest() -> None:
-    box = BookieBox(limits=WARM)
+    box = BookieBox(limits=WARM._replace(cache_bytes_max=1 << 24))
     for n in range(3000):
         box.send(add(7, n, b""))
     await settle()

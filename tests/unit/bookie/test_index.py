@@ -244,6 +244,27 @@ def test_damage_in_its_own_files_is_noticed(tmp_path: Path) -> None:
     index.close()
 
 
+def test_an_index_that_was_found_damaged_does_not_open_again(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    index = level(path)
+    for n in range(2000):
+        index.write([entry(1, n, n)], [], END)
+    index.flush()
+    index.close()
+    for table in path.glob("*.ldb"):
+        data = bytearray(table.read_bytes())
+        data[10] ^= 0xFF
+        table.write_bytes(data)
+    index = level(path)
+    with pytest.raises(CorruptIndex):
+        index.entry_ids(LedgerId(1))
+    index.close()
+    with pytest.raises(CorruptIndex, match="found damaged"):
+        level(path)
+    level(path, wipe=True).close()
+    level(path).close()
+
+
 def test_damage_in_its_log_is_noticed_when_it_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "index"
     index = level(path)

@@ -50,6 +50,19 @@ async def test_a_checkpoint_is_due_after_enough_log() -> None:
     assert box.index_store.batches == []
 
 
+async def test_a_checkpoint_is_due_after_enough_records() -> None:
+    """A start must not replay millions of small entries."""
+    box = BookieBox(limits=LIMITS._replace(checkpoint_records=4))
+    starts = []
+    for n in range(10):
+        await box.call(add(7, n))
+        await settle()
+        starts.append(box.checkpoint.start)
+    # One for the new file; then one for each four records.
+    changes = [n for n in range(1, 10) if starts[n] != starts[n - 1]]
+    assert changes == [4, 8]
+
+
 async def test_a_checkpoint_is_due_after_enough_time() -> None:
     box = BookieBox(limits=LIMITS._replace(checkpoint_interval_s=0.0))
     for n in range(3):

@@ -11,6 +11,7 @@ from client.errors import ConfigError
 from client.ids import BookieId
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryCluster, MemoryStore, Operation
+from client.metadata.store import SessionState
 from client.wire.bookkeeper import protobuf
 from tests.fakes.bookie_box import settle
 
@@ -231,3 +232,29 @@ async def test_an_expiry_on_the_way_to_read_only_ends_read_only(monkeypatch) -> 
         await settle(100)
         assert await owner(store, READ_ONLY) == store.session_id
         assert await owner(store, WRITABLE) is None
+
+
+async def test_a_node_of_a_session_that_ended_before_its_answer_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end is heard of before whoever waits for the answer goes on."""
+    store = MemoryCluster().session()
+    registration = make(store)
+    create = store.create
+    ends = [True]
+
+    async def create_and_end(path: str, *args: object, **options: object) -> str:
+        made = await create(path, *args, **options)  # type: ignore[arg-type]
+        if path == WRITABLE and ends:
+            ends.clear()
+            await store.delete(path)
+            registration._on_session(SessionState.EXPIRED)
+        return made
+
+    monkeypatch.setattr(store, "create", create_and_end)
+    async with asyncio.timeout(5):
+        await registration.register(read_only=False)
+        await settle(100)
+    assert registration.is_registered
+    assert await owner(store, WRITABLE) == store.session_id
+    await registration.close()

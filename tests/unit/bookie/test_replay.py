@@ -8,7 +8,7 @@ import pytest
 
 from bookie.core.checkpoint import Damage
 from bookie.core.log_format import FILE_HEADER_BYTES, file_name
-from bookie.errors import LogIncomplete
+from bookie.errors import CorruptIndex, LogIncomplete
 from bookie.index import Index
 from bookie.replay import init_log, is_unused, replay
 from client.ids import EntryId, LedgerId
@@ -125,6 +125,24 @@ async def test_an_index_that_cannot_be_opened_is_rebuilt() -> None:
     box.kill()
     box.index_store.corrupt = True
     box.start()
+    assert await entries(box, 5) == expected(5)
+
+
+async def test_an_index_that_turns_out_to_be_damaged_is_rebuilt(monkeypatch) -> None:
+    box = await filled(log_file_bytes_max=300)
+    await box.storage.close()
+    box.kill()
+    ledgers = Index.ledgers
+    broken = [CorruptIndex("a block of it")]
+
+    def read_once(self):
+        if broken:
+            raise broken.pop()
+        return ledgers(self)
+
+    monkeypatch.setattr(Index, "ledgers", read_once)
+    box.start()
+    assert not broken
     assert await entries(box, 5) == expected(5)
 
 

@@ -301,6 +301,19 @@ async def test_without_room_for_the_copy_files_are_only_given_back() -> None:
     assert box.log_numbers == before[-1:]
 
 
+async def test_a_copy_leaves_the_reserve_alone() -> None:
+    """Copies are not entries: what is kept back for fences and the index is not theirs."""
+    box = await filled()
+    await box.delete(7)
+    box.rewriter._limits = box.rewriter._limits._replace(free_bytes_min=box.volume.free_bytes)
+    before = box.log_numbers
+    await box.reclaim(threshold=ALL)
+    assert box.log_numbers == before
+    box.rewriter._limits = box.rewriter._limits._replace(free_bytes_min=0)
+    await box.reclaim(threshold=ALL)
+    assert box.log_numbers != before
+
+
 async def test_the_copy_is_durable_before_the_old_files_go(monkeypatch) -> None:
     """1534, 1536: whatever is lost at the moment of removal, the copy and its index are not."""
     box = await filled()

@@ -7,16 +7,18 @@ import logging
 
 import pytest
 
+from bookie.core.traffic import TrafficLimits
 from bookie.server import BookieServer, ServerLimits
 from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.messages import AuthRequest, ReadLacRequest, Status
-from tests.fakes.bookie_box import BookieBox, add, read, settle
+from tests.fakes.bookie_box import BookieBox, add, fence, read, settle
 
 SERVER_LIMITS = ServerLimits(
     frame_bytes_max=10_000,
     connections_max=3,
     requests_in_flight_max=5,
     unsent_bytes_max=1 << 16,
+    traffic=TrafficLimits(adds_max=1000, reads_max=1000),
 )
 
 
@@ -279,3 +281,112 @@ async def test_over_a_real_socket(caplog) -> None:
     async with asyncio.timeout(5):
         assert await reader.read() == b""
     writer.close()
+
+
+async def test_one_connections_surplus_is_refused() -> None:
+    """A few bytes can bring more requests than a connection may have; they are never kept."""
+    box = BookieBox()
+    box.disk.hold = True
+    protocol, wire = await connect(serve(box))
+    protocol.data_received(frames(*(add(7, n) for n in range(12)), fence(7), read(7, 0)))
+    await settle()
+    refused = wire.answers()
+    assert [(answer.status, answer.entry_id) for answer in refused] == [
+        (Status.TOO_MANY_REQUESTS, 10),
+        (Status.TOO_MANY_REQUESTS, 11),
+        (Status.TOO_MANY_REQUESTS, 0),
+    ]
+    assert box.metrics.refused_requests == 3
+    assert box.metrics.refused_adds == 2
+    box.disk.release()
+    await settle()
+    box.disk.release()
+    await settle()
+    assert len(wire.answers()) == 14
+    assert wire.is_reading
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_beyond_the_total_limits_requests_are_refused_in_both_versions(version: int) -> None:
+    box = BookieBox()
+    box.disk.hold = True
+    server = serve(box, SERVER_LIMITS._replace(traffic=TrafficLimits(3, 1)))
+    one, one_wire = await connect(server)
+    two, two_wire = await connect(server)
+
+    def encoded(*requests) -> bytes:
+        if version == 2:
+            return frames(*requests)
+        return b"".join(b"".join(v3.encode_request(each, 9)) for each in requests)
+
+    one.data_received(encoded(add(7, 0), add(7, 1), add(7, 2)))
+    two.data_received(encoded(add(8, 0), add(8, 1, recovery=True), fence(7), read(7, 0)))
+    await settle()
+    assert one_wire.writes == []
+    assert [answer.status for answer in two_wire.answers()] == [Status.TOO_MANY_REQUESTS] * 2
+    gauges = {name: value() for name, value in box.metrics.gauges.items()}
+    assert (gauges["adds_in_progress"], gauges["reads_in_progress"]) == (4, 1)
+    for _ in range(2):
+        box.disk.release()
+        await settle()
+    assert (server.traffic.adds, server.traffic.reads) == (0, 0)
+    assert [answer.status for answer in one_wire.answers()] == [Status.OK] * 3
+    assert box.metrics.add_seconds.by_success[True].all.count == 4
+    assert box.metrics.read_seconds.by_success[True].all.count == 1
+    # The limits are limits of the moment.
+    two.data_received(encoded(add(8, 2)))
+    await settle()
+    box.disk.release()
+    await settle()
+    assert two_wire.answers()[-1].status is Status.OK
+
+
+async def test_requests_of_a_lost_connection_leave_the_total() -> None:
+    box = BookieBox()
+    box.disk.hold = True
+    server = serve(box)
+    protocol, _ = await connect(server)
+    protocol.data_received(frames(add(7, 0)))
+    protocol.connection_lost(None)
+    assert server.traffic.adds == 1
+    await settle()
+    box.disk.release()
+    await settle()
+    assert server.traffic.adds == 0
+
+
+async def test_while_the_disk_is_behind_connections_take_turns() -> None:
+    """Each time the disk has caught up one chunk may be enough for everybody to wait again."""
+    box = BookieBox(pending_bytes_max=1000)
+    box.disk.hold = True
+    server = serve(box)
+    served: list[int] = []
+    connections = [await connect(server) for _ in range(3)]
+    for number, (_, wire) in enumerate(connections):
+        resume = wire.resume_reading
+        wire.resume_reading = lambda n=number, r=resume: (served.append(n), r())  # type: ignore
+    for turn in range(4):
+        first = served[0] if served else 0
+        served.clear()
+        protocol, _ = connections[first]
+        protocol.data_received(frames(add(7, turn, bytes(2000))))
+        assert not any(wire.is_reading for _, wire in connections)
+        await settle()
+        box.disk.release()
+        await settle()
+        assert served[0] == (first + 1) % 3
+        assert served[-1] == first
+
+
+async def test_a_new_connection_waits_while_the_disk_is_behind() -> None:
+    box = BookieBox(pending_bytes_max=1000)
+    box.disk.hold = True
+    server = serve(box)
+    protocol, _ = await connect(server)
+    protocol.data_received(frames(add(7, 0, bytes(2000))))
+    _, wire = await connect(server)
+    await settle()
+    assert not wire.is_reading
+    box.disk.release()
+    await settle()
+    assert wire.is_reading

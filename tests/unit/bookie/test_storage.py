@@ -337,19 +337,19 @@ async def test_a_failing_index_ends_the_bookie() -> None:
 
 async def test_pending_bytes_make_the_storage_busy_until_they_are_indexed() -> None:
     box = BookieBox(pending_bytes_max=1000)
-    relieved: list[bool] = []
-    box.backlog.on_relief = lambda: relieved.append(box.backlog.is_over)
+    told: list[bool] = []
+    box.backlog.on_change = lambda: told.append(box.backlog.is_over)
     box.disk.hold = True
     box.send(add(7, 0, bytes(600)))
     assert not box.backlog.is_over
     box.send(add(7, 1, bytes(600)))
     assert box.backlog.is_over
     await settle()
-    assert relieved == []
+    assert told == [True]
     box.disk.release()
     await settle()
     assert not box.backlog.is_over
-    assert relieved == [False]
+    assert told == [True, False]
 
 
 async def test_close_waits_for_what_is_on_its_way() -> None:
@@ -374,4 +374,14 @@ async def test_gauges_follow_the_storage() -> None:
     gauges = {name: value() for name, value in box.metrics.gauges.items()}
     assert gauges["ledgers"] == 1
     assert gauges["pending_bytes"] == gauges["cache_bytes"] == 37
+    assert gauges["pending_entries"] == gauges["cache_entries"] == 1
+    assert (gauges["open_group_requests"], gauges["groups_in_flight"]) == (1, 0)
+    await settle()
+    gauges = {name: value() for name, value in box.metrics.gauges.items()}
+    assert (gauges["open_group_requests"], gauges["groups_in_flight"]) == (0, 1)
+    assert gauges["pending_entries"] == 1
+    box.disk.release()
+    await settle()
+    gauges = {name: value() for name, value in box.metrics.gauges.items()}
+    assert gauges["groups_in_flight"] == gauges["pending_entries"] == 0
     assert gauges["damaged_ranges"] == gauges["failed_directories"] == 0

@@ -176,6 +176,28 @@ async def test_a_group_that_found_no_space_makes_it_look_at_once() -> None:
     await watched.writability.stop()
 
 
+async def test_a_group_that_found_no_space_is_enough_however_much_is_left() -> None:
+    """Between the reserve and what a group needs no add succeeds, so writers must know."""
+    watched = await Watched().start(
+        LIMITS._replace(space=SpaceLimits(1.0, 1.0, 1.0, 1000, 3000), priority_free_bytes_min=0)
+    )
+    watched.writability.start()
+    volume = watched.rack.bays[0].volume
+    volume.capacity_bytes = volume.used_bytes + 2000
+    await watched.writability.look()
+    assert not watched.writability.is_read_only
+    assert await watched.rack.status(add(7, 0, bytes(2500))) is Status.IO_ERROR
+    await settle()
+    assert watched.writability.is_read_only
+    await watched.writability.look()
+    assert watched.writability.is_read_only, "until a group fits again"
+    volume.capacity_bytes = volume.used_bytes + 3500
+    await watched.writability.look()
+    assert not watched.writability.is_read_only
+    assert await watched.rack.status(add(7, 0, bytes(2500))) is Status.OK
+    await watched.writability.stop()
+
+
 async def test_looks_regularly() -> None:
     watched = await Watched().start(LIMITS._replace(check_interval_s=0.01))
     watched.writability.start()

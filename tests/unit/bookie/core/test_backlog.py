@@ -1,14 +1,14 @@
-"""Back-pressure: over the limit, and the one moment of relief."""
+"""Back-pressure: the moment the limit is passed, and the one moment of relief."""
 
 from __future__ import annotations
 
 from bookie.core.backlog import Backlog
 
 
-def test_relief_is_told_once_when_the_limit_is_left_behind() -> None:
+def test_both_crossings_of_the_limit_are_told_once() -> None:
     told: list[int] = []
     backlog = Backlog(100)
-    backlog.on_relief = lambda: told.append(backlog.bytes)
+    backlog.on_change = lambda: told.append(backlog.bytes)
     backlog.add(100)
     assert not backlog.is_over
     backlog.remove(10)
@@ -19,4 +19,4 @@ def test_relief_is_told_once_when_the_limit_is_left_behind() -> None:
     backlog.remove(60)
     assert not backlog.is_over
     backlog.remove(60)
-    assert told == [60]
+    assert told == [140, 60]

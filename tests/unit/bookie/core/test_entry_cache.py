@@ -15,7 +15,7 @@ def at(position: int, number: int = 1) -> Location:
 
 
 def filled(bytes_max: int, count: int = 4) -> EntryCache:
-    cache = EntryCache(bytes_max, LogPosition(1, 0))
+    cache = EntryCache(bytes_max, LogPosition(1, 0), overhead_bytes=0)
     for n in range(count):
         cache.put(L, EntryId(n), at(n * 100), b"0123456789")
     return cache
@@ -54,7 +54,7 @@ def test_a_newer_copy_replaces_and_renews() -> None:
 
 
 def test_the_entries_of_ledgers_that_are_gone_are_forgotten() -> None:
-    cache = EntryCache(1 << 20, LogPosition(1, 64))
+    cache = EntryCache(1 << 20, LogPosition(1, 64), overhead_bytes=0)
     for ledger in (1, 2, 3):
         cache.put(LedgerId(ledger), EntryId(0), Location(1, ledger, 5), b"entry")
     cache.forget_ledgers({LedgerId(1), LedgerId(3), LedgerId(9)})
@@ -64,7 +64,7 @@ def test_the_entries_of_ledgers_that_are_gone_are_forgotten() -> None:
 
 
 def test_lost_entries_are_dropped_unless_replaced() -> None:
-    cache = EntryCache(0, LogPosition(1, 0))
+    cache = EntryCache(0, LogPosition(1, 0), overhead_bytes=0)
     lost, newer = at(100), at(200)
     cache.put(L, EntryId(0), lost, b"lost")
     cache.put(L, EntryId(1), lost, b"lost")
@@ -72,3 +72,11 @@ def test_lost_entries_are_dropped_unless_replaced() -> None:
     cache.drop_lost([(L, EntryId(0), lost), (L, EntryId(1), lost), (L, EntryId(2), lost)])
     assert cache.entry_ids(L) == [1]
     assert cache.entry_bytes == 4
+
+
+def test_small_entries_count_for_what_they_take() -> None:
+    cache = EntryCache(1000, LogPosition(1, 1000), overhead_bytes=240)
+    for n in range(10):
+        cache.put(L, EntryId(n), at(n * 10), b"0123456789")
+    assert cache.entry_ids(L) == [6, 7, 8, 9]
+    assert cache.entry_bytes == 40
