@@ -75,7 +75,7 @@ class AddPipeline:
         )
         self._members: list[_Member] = []
         self._seat(metadata.last_fragment.ensemble)
-        self._reports = AddReports(self._loop)
+        self._reports = AddReports(self._loop, context.stats)
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._change_task: asyncio.Task[None] | None = None
         self._change_count = 0
@@ -84,6 +84,7 @@ class AddPipeline:
         if config.explicit_lac_interval_ms:
             interval_s = config.explicit_lac_interval_ms / 1000
             self._explicit_lac = ExplicitLac(interval_s, lambda: self.adds.lac, self._write_lac)
+        context.stats.writers += 1
         context.bookies.add_listener(self._on_bookies_changed)
         self._is_listening = True
 
@@ -158,11 +159,14 @@ class AddPipeline:
                     self._wake()
                     self._reports.tell(effect)
                 case UnderReplicated(bookies):
+                    self._context.stats.marks += 1
                     self._context.marks.want(self.ledger_id, bookies)
 
     def _on_failed(self, error: LedgerError) -> None:
         self._stop_listening()
-        level = logging.DEBUG if isinstance(error, LedgerClosed) else logging.WARNING
+        is_closed = isinstance(error, LedgerClosed)
+        self._context.stats.writer_failures += not is_closed
+        level = logging.DEBUG if is_closed else logging.WARNING
         log.log(
             level,
             "ledger.writer_failed ledger=%d lac=%d pushed=%d error=%r",
@@ -205,6 +209,7 @@ class AddPipeline:
             return
         ensemble = self.current.metadata.last_fragment.ensemble
         self._change_count += ensemble != self.adds.ensemble
+        self._context.stats.ensemble_changes += ensemble != self.adds.ensemble
         log.info(
             "ledger.ensemble_changed ledger=%d first_entry=%d failed=%s ensemble=%s",
             self.ledger_id,
@@ -218,6 +223,7 @@ class AddPipeline:
     def note_error(self, bookie: BookieId, error: LedgerError) -> None:
         """A bookie did not store an entry; too many of these make a quarantine."""
         if self._context.health.on_error(bookie, error, self._loop.time()):
+            self._context.stats.quarantines += 1
             log.warning("bookie.quarantined bookie=%s error=%r", bookie, error)
 
     def _on_bookies_changed(self) -> None:
@@ -236,6 +242,7 @@ class AddPipeline:
     def _write_lac(self, lac: EntryId) -> None:
         """Tell the write set of the last confirmed entry that it is (rule EXPLICIT-LAC)."""
         packet = self._codec.seal_lac(lac)
+        self._context.stats.explicit_lacs += 1
         request = WriteLacRequest(self.ledger_id, lac, self._master_key, packet)
         for index in self.current.metadata.schedule.write_set(lac):
             self._members[index].bookie.request(request, _ignore_answer, len(packet))
@@ -249,6 +256,7 @@ class AddPipeline:
     def _stop_listening(self) -> None:
         if self._is_listening:
             self._is_listening = False
+            self._context.stats.writers -= 1
             self._context.bookies.remove_listener(self._on_bookies_changed)
             if self._explicit_lac is not None:
                 self._explicit_lac.close()

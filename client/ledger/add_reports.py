@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from client.errors import LedgerError, Outcome, WriteFailed
 from client.ids import EntryId
 from client.ledger.core.adds import Confirmed, Failed
+from client.ledger.stats import LedgerStats
 
 OnDone = Callable[[EntryId, LedgerError | None], None]
 """Called with the entry id and None once confirmed, otherwise with what went wrong."""
@@ -22,8 +23,9 @@ OnDone = Callable[[EntryId, LedgerError | None], None]
 class AddReports:
     """The callbacks of one writer's adds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, stats: LedgerStats) -> None:
         self._loop = loop
+        self._stats = stats
         self._callbacks: dict[int, OnDone] = {}
         """By entry id; one per add that was not told yet."""
         self._due: deque[tuple[Iterator[int], LedgerError | None]] = deque()
@@ -33,16 +35,19 @@ class AddReports:
     def expect(self, entry_id: EntryId, on_done: OnDone) -> None:
         """Remember whom to tell about an add."""
         self._callbacks[entry_id] = on_done
+        self._stats.sent_entries += 1
 
     def tell(self, outcome: Confirmed | Failed) -> None:
         """Tell a run of adds, after all runs before it."""
         if isinstance(outcome, Confirmed):
-            ids: Iterable[int] = range(outcome.first, outcome.last + 1)
+            ids: Sequence[int] = range(outcome.first, outcome.last + 1)
             self._due.append((iter(ids), None))
+            self._stats.confirmed_entries += len(ids)
         else:
             # Chosen ids may leave gaps of any size, so look at what was added.
             ids = sorted(entry_id for entry_id in self._callbacks if entry_id >= outcome.first)
             self._due.append((iter(ids), unknown_once_sent(outcome.error)))
+        self._stats.settled_entries += len(ids)
         if not self._is_telling:
             self._tell_due()
 

@@ -32,6 +32,7 @@ from client.errors import (
     WriteFailed,
 )
 from client.ledger.config import LedgerClientConfig
+from client.ledger.stats import BookieStats
 from client.wire.bookkeeper.connection import ClientConnection, Key
 from client.wire.bookkeeper.messages import AddRequest, Request, Response, Status
 
@@ -46,7 +47,7 @@ _TICKS_PER_TIMEOUT: Final = 8
 class InFlight:
     """A request on its way. It is what the matcher calls with the response."""
 
-    __slots__ = ("key", "link", "on_answer", "request", "size", "tick")
+    __slots__ = ("key", "link", "on_answer", "request", "sent_s", "size", "tick")
 
     def __init__(self, request: Request, on_answer: OnAnswer, size: int) -> None:
         self.request = request
@@ -55,6 +56,7 @@ class InFlight:
         self.link: Link
         self.key: Key
         self.tick = 0
+        self.sent_s = 0.0
 
     def __call__(self, response: Response) -> None:
         self.link.on_response(self, response)
@@ -67,8 +69,10 @@ class Link(asyncio.Protocol):
         self,
         version: Literal[2, 3],
         config: LedgerClientConfig,
+        stats: BookieStats,
         on_lost: Callable[[Link], None],
     ) -> None:
+        self._stats = stats
         self._matcher = ClientConnection(version, frame_bytes_max=config.frame_bytes_max)
         self._tick_s = config.request_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
         self._on_lost = on_lost
@@ -100,6 +104,7 @@ class Link(asyncio.Protocol):
         """Send a request; after the loss of the connection its answer is an error."""
         record.link = self
         record.tick = self._tick
+        record.sent_s = self._stats.now_s()
         sent = self._matcher.request(record.request, record)
         record.key = sent.key
         self._records[record] = None
@@ -125,6 +130,7 @@ class Link(asyncio.Protocol):
             return
         del self._records[record]
         self.in_flight_bytes -= record.size
+        self._stats.on_answer(record.request, self._stats.now_s() - record.sent_s)
         status = _status_of(response)
         record.on_answer(
             record.request,
@@ -148,6 +154,7 @@ class Link(asyncio.Protocol):
             self._timer.cancel()
         self._matcher.close()
         records, self._records, self.in_flight_bytes = self._records, {}, 0
+        self._stats.errors += len(records)
         for record in records:
             record.on_answer(record.request, BookieUnavailable(reason))
 
@@ -172,6 +179,7 @@ class Link(asyncio.Protocol):
             del self._records[record]
             self.in_flight_bytes -= record.size
             self._matcher.forget(record.key, record)
+            self._stats.errors += 1
             record.on_answer(record.request, BookieTimeout("no answer in time"))
         if self._records and not self._lost:
             self._arm()

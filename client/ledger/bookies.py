@@ -36,6 +36,7 @@ from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.bookie_link import InFlight, Link, OnAnswer
 from client.ledger.config import LedgerClientConfig, parse_rack
 from client.ledger.core.racks import DEFAULT_RACK
+from client.ledger.stats import BookieStats, LedgerStats
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
@@ -109,7 +110,13 @@ class BookieSet(Protocol):
 class Bookies:
     """The `BookieSet` of production: registrations from the metadata store, TCP connections."""
 
-    def __init__(self, directory: BookieDirectory, config: LedgerClientConfig) -> None:
+    def __init__(
+        self,
+        directory: BookieDirectory,
+        config: LedgerClientConfig,
+        stats: LedgerStats | None = None,
+    ) -> None:
+        self._stats = stats or LedgerStats()
         self._directory = directory
         self._config = config
         self._racks = dict(map(parse_rack, config.racks))
@@ -135,7 +142,8 @@ class Bookies:
     def bookie(self, bookie: BookieId) -> Bookie:
         found = self._bookies.get(bookie)
         if found is None:
-            found = self._bookies[bookie] = _TcpBookie(bookie, self._directory, self._config)
+            stats = self._stats.bookie(bookie)
+            found = self._bookies[bookie] = _TcpBookie(bookie, self._directory, self._config, stats)
         return found
 
     async def start(self) -> None:
@@ -151,12 +159,18 @@ class _TcpBookie:
     """One bookie and its lazy connections."""
 
     def __init__(
-        self, bookie: BookieId, directory: BookieDirectory, config: LedgerClientConfig
+        self,
+        bookie: BookieId,
+        directory: BookieDirectory,
+        config: LedgerClientConfig,
+        stats: BookieStats,
     ) -> None:
         only = config.wire_version
         self._is_v2_only = only == "v2"
-        self._exact = _Connection(bookie, 2 if only == "v2" else 3, directory, config)
-        self._plain = self._exact if only == "v3" else _Connection(bookie, 2, directory, config)
+        self._exact = _Connection(bookie, 2 if only == "v2" else 3, directory, config, stats)
+        self._plain = (
+            self._exact if only == "v3" else _Connection(bookie, 2, directory, config, stats)
+        )
 
     @property
     def is_unreachable(self) -> bool:
@@ -200,7 +214,9 @@ class _Connection:
         version: Literal[2, 3],
         directory: BookieDirectory,
         config: LedgerClientConfig,
+        stats: BookieStats,
     ) -> None:
+        self._stats = stats
         self._bookie = bookie
         self._version: Literal[2, 3] = version
         self._directory = directory
@@ -236,6 +252,7 @@ class _Connection:
             self._connect_and_send(record)
 
     def _refuse(self, record: InFlight, error: LedgerError) -> None:
+        self._stats.errors += 1
         asyncio.get_running_loop().call_soon(record.on_answer, record.request, error)
 
     def _connect_and_send(self, record: InFlight) -> None:
@@ -252,7 +269,7 @@ class _Connection:
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
-        link = Link(self._version, self._config, self._on_link_lost)
+        link = Link(self._version, self._config, self._stats, self._on_link_lost)
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 host, port = await self._directory.address(self._bookie)
@@ -277,6 +294,7 @@ class _Connection:
         self._retry_at_s = asyncio.get_running_loop().time() + self._delay_s
         log.info("bookie.unreachable bookie=%s error=%r", self._bookie, error)
         for record in self._take_waiting():
+            self._stats.errors += 1
             record.on_answer(record.request, BookieUnavailable(f"bookie {self._bookie}: {error!r}"))
 
     def _take_waiting(self) -> list[InFlight]:

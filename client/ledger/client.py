@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Final
 
-from client.errors import LedgerExists, UnauthorizedAccess
+from client.errors import LedgerError, LedgerExists, MetadataError, UnauthorizedAccess
 from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
 from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookie_directory import BookieDirectory
@@ -43,6 +43,7 @@ from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.reader import LedgerReader
 from client.ledger.recovery_run import RecoveryRun
+from client.ledger.stats import LedgerStats
 from client.ledger.tail import TailView
 from client.ledger.writer import LedgerWriter
 from client.metadata import bookkeeper
@@ -72,14 +73,19 @@ class LedgerClient:
         config: LedgerClientConfig | None = None,
         bookies: BookieSet | None = None,
         placement: Placement | None = None,
+        stats: LedgerStats | None = None,
     ) -> None:
-        """`bookies`, `placement`: how bookies are reached and chosen, if not the usual way."""
+        """`bookies`, `placement`: how bookies are reached and chosen, if not the usual way.
+
+        `stats`: where to count.
+        """
         self._config = config or LedgerClientConfig()
         root = self._config.ledgers_root
         self._store = store
         self._rng = rng
         self._clock = clock
-        self._bookies = bookies or Bookies(BookieDirectory(store, root), self._config)
+        self.stats = stats or LedgerStats()
+        self._bookies = bookies or Bookies(BookieDirectory(store, root), self._config, self.stats)
         health = BookieHealth(self._config.health_limits())
         self._health_switch = HealthSwitch(store, root, health)
         self._choice = BookieChoice(self._bookies, placement or self._rack_placement(), health, rng)
@@ -91,7 +97,7 @@ class LedgerClient:
         )
         self._marks = HoleMarks(store, self._nodes, clock, root=root)
         self._context = LedgerContext(
-            self._nodes, self._bookies, self._choice, health, self._marks, self._config
+            self._nodes, self._bookies, self._choice, health, self._marks, self._config, self.stats
         )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
@@ -187,6 +193,7 @@ class LedgerClient:
             c_token=self._rng.getrandbits(_C_TOKEN_BITS),
         )
         made_id, current = await self._create_node(ledger_id, metadata)
+        self.stats.created += 1
         log.info(
             "ledger.created ledger=%d ensemble=%s",
             made_id,
@@ -257,10 +264,17 @@ class LedgerClient:
         """Run recovery from metadata that is IN_RECOVERY; return what stands afterwards."""
         snapshot = current.metadata
         log.info("ledger.recovering ledger=%d", ledger_id)
-        end = await RecoveryRun(snapshot, codec, key, self._context).run()
-        current = await self._nodes.update(
-            ledger_id, current, lambda metadata: close_recovered(metadata, snapshot, end)
-        )
+        self.stats.recovered += 1
+        began_s = self.stats.now_s()
+        try:
+            end = await RecoveryRun(snapshot, codec, key, self._context).run()
+            current = await self._nodes.update(
+                ledger_id, current, lambda metadata: close_recovered(metadata, snapshot, end)
+            )
+        except (LedgerError, MetadataError):
+            self.stats.recovery_failures += 1
+            raise
+        self.stats.recovery_seconds.observe(self.stats.now_s() - began_s)
         log.info(
             "ledger.recovered ledger=%d state=%s last_entry=%d found=%d",
             ledger_id,

@@ -1,4 +1,4 @@
-"""What the parts of one ledger client share: the way to metadata, bookies, marks and settings."""
+"""What the parts of one ledger client share: metadata, bookies, marks, settings, numbers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from client.ledger.config import LedgerClientConfig
 from client.ledger.core.bookie_health import BookieHealth
 from client.ledger.hole_marks import HoleMarks
 from client.ledger.ledger_nodes import LedgerNodes
+from client.ledger.stats import LedgerStats
 
 
 class LedgerContext(NamedTuple):
@@ -21,3 +22,4 @@ class LedgerContext(NamedTuple):
     health: BookieHealth
     marks: HoleMarks
     config: LedgerClientConfig
+    stats: LedgerStats

@@ -55,6 +55,8 @@ class RangeRead:
 
     async def run(self) -> list[Entry]:
         """Return the entries. Raises the verdict on the first one that nobody could serve."""
+        stats = self._context.stats
+        began_s = stats.now_s()
         for _ in range(min(self._context.config.read_window_entries, self._missing)):
             self._read_next()
         if self._speculation.wait_s:
@@ -64,6 +66,8 @@ class RangeRead:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+        stats.read_seconds.observe(stats.now_s() - began_s)
+        stats.read_entries += len(self._entries)
         return [entry for entry in self._entries if entry is not None]
 
     def _read_next(self) -> None:
@@ -94,8 +98,10 @@ class RangeRead:
         self._note_failure(bookie, outcome, now_s)
         following = read.on_failed(bookie, outcome, now_s)
         if following is not None:
+            self._context.stats.read_retries += 1
             self._ask(read, following)
         elif read.has_failed:
+            self._context.stats.read_failures += 1
             self._done.set_exception(read.verdict())
 
     def _on_entry(self, entry: Entry) -> None:
@@ -116,6 +122,7 @@ class RangeRead:
                     self._note_slow(bookie, now_s)
                 following = read.on_silence(now_s)
                 if following is not None:
+                    self._context.stats.speculative_reads += 1
                     self._ask(read, following)
         self._timer = self._loop.call_later(self._speculation.wait_s / _LOOKS, self._look)
 
@@ -124,6 +131,7 @@ class RangeRead:
             return
         self._note_slow(bookie, now_s)
         if self._context.health.on_error(bookie, error, now_s):
+            self._context.stats.quarantines += 1
             log.warning("bookie.quarantined bookie=%s error=%r", bookie, error)
 
     def _note_slow(self, bookie: BookieId, now_s: float) -> None:

@@ -114,6 +114,7 @@ class RecoveryRun:
                     self._end.set_result(effect)
             case UnderReplicated(bookies):
                 # Perhaps after the end: as late as the last bookie answers.
+                self._context.stats.marks += 1
                 self._context.marks.want(self._codec.ledger_id, bookies)
             case RecoveryFailed(error):
                 if not self._end.done():

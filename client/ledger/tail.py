@@ -48,6 +48,7 @@ class TailView:
         self._codec = codec
         self._nodes = context.nodes
         self._bookies = context.bookies
+        self._stats = context.stats
         self._lac: EntryId = NO_ENTRY
         self._is_watched = False
         self._poll_s = context.config.poll_s()
@@ -69,6 +70,7 @@ class TailView:
         if not self._metadata.is_closed and not self._is_watched:
             await self.reload()
         if not self._metadata.is_closed:
+            self._stats.lac_reads += 1
             self._learn(await read_lac(self._metadata, self._codec, self._bookies))
 
     async def reload(self) -> bool:

@@ -18,6 +18,7 @@ import contextlib
 import enum
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -37,6 +38,7 @@ from client.errors import (
     SessionExpired,
     VersionConflict,
 )
+from client.histogram import Histogram
 from client.metadata.store import (
     SessionListener,
     SessionState,
@@ -52,7 +54,7 @@ _T = TypeVar("_T")
 
 SESSION_TIMEOUT_MS: Final = 10_000
 START_TIMEOUT_MS: Final = 15_000
-CLOSE_TIMEOUT_S: Final = 5.0
+CLOSE_TIMEOUT_S: Final = 2.0
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _PARENT_RACES_MAX: Final = 8
 """How often parents may vanish under a `create(make_parents=True)` before it gives up."""
@@ -125,6 +127,8 @@ class ZooKeeperStore:
         self._hosts = hosts if isinstance(hosts, str) else ",".join(hosts)
         self._session_timeout_s = session_timeout_ms / 1000
         self._start_timeout_s = start_timeout_ms / 1000
+        self.request_seconds = Histogram()
+        """How long servers take to answer, for dashboards."""
         self._state = SessionState.SUSPENDED
         self._session_id = 0
         self._closed = False
@@ -147,6 +151,7 @@ class ZooKeeperStore:
     async def start(self) -> None:
         """Open the session. Raises MetadataError when no server answers in time."""
         self._loop = asyncio.get_running_loop()
+        _log.info("metadata.connecting hosts=%s", self._hosts)
         self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
         try:
@@ -284,11 +289,15 @@ class ZooKeeperStore:
 
     def _begin(self, operation: _Operation) -> None:
         self._in_flight[operation.answer] = None
+        began_s = time.perf_counter()
         result = operation.begin()
-        result.rawlink(lambda result: self._hand_over(partial(self._on_answer, operation, result)))
+        result.rawlink(
+            lambda result: self._hand_over(partial(self._on_answer, operation, began_s, result))
+        )
 
-    def _on_answer(self, operation: _Operation, result: Any) -> None:
+    def _on_answer(self, operation: _Operation, began_s: float, result: Any) -> None:
         self._in_flight.pop(operation.answer, None)
+        self.request_seconds.observe(time.perf_counter() - began_s)
         error = result.exception
         if error is None and operation.watch is not None:
             self._watches[operation.watch] = None

@@ -8,23 +8,28 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from client.errors import NoSuchLedger
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.autorecovery.inspection import ask
+from client.ledger import connect
+from client.ledger.autorecovery.census import ask
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.zookeeper import ZooKeeperStore
+from client.pubsub import Publisher, TopicAdmin
 from client.wire.bookkeeper.entry import EntryCodec
 from client.wire.bookkeeper.messages import ReadRequest, ReadResponse
 from ops.child import LEASH
 from tests.fakes.clock import WallClock
-from tests.integration.cluster import ROOT, RealZooKeeper
+from tests.integration.cluster import ROOT, LocalCluster, RealZooKeeper
+from tests.integration.numbered import read_log
 
 ENTRIES = 40
 LEDGERS = 6
@@ -168,3 +173,47 @@ async def count_copies(client: LedgerClient, ledger_id: LedgerId) -> int:
             codec.open(answer.entry, entry_id)
             count += 1
     return count
+
+
+@pytest.mark.timeout(300)
+async def test_one_of_four_bookies_of_quire_up_is_gone_for_good(
+    start_cluster: Callable[..., LocalCluster],
+) -> None:
+    """Nobody acts: auto recovery is on, and every record has all its copies again."""
+    cluster = start_cluster(bookies=4, flags=["--no-restart"])
+    async with TopicAdmin(cluster.bootstrap_servers) as topics:
+        await topics.create("healed", partition_count=3)
+    records = [f"record {number}" for number in range(300)]
+    async with Publisher(cluster.bootstrap_servers) as publisher:
+        for record in records:
+            await publisher.enqueue("healed", record.encode())
+        await publisher.flush()
+    async with connect(cluster.zookeeper) as client:
+        named = [ledger_id async for ledger_id in client.ledgers()]
+        members = [await client.describe(ledger_id) for ledger_id in named]
+        counts = Counter(b for each in members for f in each.fragments for b in f.ensemble)
+        [(lost, _)] = counts.most_common(1)
+        index = [bookie["id"] for bookie in cluster.about["bookies"]].index(lost)
+        cluster.kill(f"bookie-{index}")
+        async with asyncio.timeout(TIME_LIMIT_S):
+            while not await is_rid_of(client, lost):  # noqa: ASYNC110
+                await asyncio.sleep(0.5)
+        for ledger_id in [ledger_id async for ledger_id in client.ledgers()]:
+            metadata = await client.describe(ledger_id)
+            if metadata.is_closed:
+                wanted = metadata.write_quorum * (metadata.last_entry + 1)
+                assert await count_copies(client, ledger_id) == wanted
+    log = await asyncio.to_thread(read_log, cluster.bootstrap_servers, "healed", 3)
+    assert {value for partition in log.values() for _, value in partition} == set(records)
+
+
+async def is_rid_of(client: LedgerClient, lost: BookieId) -> bool:
+    """Whether no ledger names the lost bookie."""
+    async for ledger_id in client.ledgers():
+        try:
+            metadata = await client.describe(ledger_id)
+        except NoSuchLedger:
+            continue
+        if any(lost in fragment.ensemble for fragment in metadata.fragments):
+            return False
+    return True

@@ -86,6 +86,8 @@ async def test_a_thousand_operations_are_in_flight_at_once(lab: ZooKeeperLab) ->
     store = await lab.session()
     await asyncio.gather(*(store.create(f"{lab.root}/n{n:04d}") for n in range(1000)))
     assert len(await store.children(lab.root)) == 1000
+    assert store.request_seconds.count == 1001
+    assert store.request_seconds.total > 0
 
 
 async def test_no_server_is_one_clear_sentence() -> None:

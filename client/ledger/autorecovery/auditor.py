@@ -17,8 +17,10 @@ from collections.abc import Collection
 
 from client.errors import LedgerError, MetadataError, NoSuchLedger
 from client.ids import BookieId, Clock, LedgerId
+from client.ledger.autorecovery.census import Census
 from client.ledger.autorecovery.config import AutoRecoveryConfig
 from client.ledger.autorecovery.inspection import Inspection
+from client.ledger.autorecovery.metrics import RecoveryStats
 from client.ledger.autorecovery.tree import Delay, ReplicationTree
 from client.ledger.client import LedgerClient, unlock
 from client.ledger.core.lost_bookies import LostBookies
@@ -40,11 +42,15 @@ class Auditor:
         config: AutoRecoveryConfig,
         clock: Clock,
         root: str,
+        stats: RecoveryStats | None = None,
     ) -> None:
+        """`stats`: where to count."""
+        self._stats = stats or RecoveryStats()
         self._store = store
         self._tree = tree
         self._client = client
         self._nodes = client.context.nodes
+        self._census = Census(client.context.bookies)
         self._config = config
         self._clock = clock
         self._root = root
@@ -83,6 +89,7 @@ class Auditor:
         ever = await self._tree.bookies_ever()
         now = await self._tree.bookies_now(self._changed.set)
         lost = tuple(bookie for bookie in ever if bookie not in now)
+        self._stats.lost_bookies = len(lost)
         now_s = asyncio.get_running_loop().time()
         delay_s = self._config.lost_bookie_delay_ms / 1000
         if self._delay is not None:
@@ -111,6 +118,7 @@ class Auditor:
             except LedgerError as error:
                 log.warning("auditor.check_failed ledger=%d error=%r", ledger_id, error)
         await self._tree.set_checked_ms(self._clock.now_ms())
+        self._stats.checks += 1
         log.info("auditor.checked marked=%d", count)
 
     async def _is_asked(self) -> bool:
@@ -145,6 +153,7 @@ class Auditor:
             if missing:
                 await self._mark(ledger_id, missing)
                 count += 1
+        self._stats.audits += 1
         log.info("auditor.audited lost=%s marked=%d", ",".join(lost), count)
 
     async def _is_check_due(self) -> bool:
@@ -166,7 +175,7 @@ class Auditor:
         metadata = (await self._nodes.read(ledger_id)).metadata
         codec, _ = unlock(ledger_id, metadata, None)
         bookies = self._client.context.bookies
-        found = await Inspection(bookies, codec, metadata).run()
+        found = await Inspection(self._census, codec, metadata).run()
         missing = list(found.bookies)
         registered = [*bookies.writable, *bookies.readonly]
         if writer_left(metadata, registered):
@@ -177,6 +186,7 @@ class Auditor:
         return bool(missing)
 
     async def _mark(self, ledger_id: LedgerId, missing: Collection[BookieId]) -> None:
+        self._stats.marked_ledgers += 1
         await mark_under_replicated(
             self._store, ledger_id, list(missing), now_ms=self._clock.now_ms(), root=self._root
         )

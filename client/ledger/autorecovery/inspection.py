@@ -1,8 +1,8 @@
 """Comparing what a ledger's members should hold with what they do hold.
 
-This file is the only home of asking bookies for that: each registered member lists its entries
-of the ledger, and reads its first and last entry of every fragment, which finds damaged copies.
-What follows from the answers is decided by `core/repair.py`.
+This file is the only home of whom to ask for what: each registered member says which entries of
+the ledger it has (`census.py`), and reads its first and last one of every fragment, which finds
+damaged copies. What follows from the answers is decided by `core/repair.py`.
 
 Source: Apache BookKeeper `LedgerChecker`, `AuditorReplicasCheckTask`.
 """
@@ -13,29 +13,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from client.errors import (
-    BookieTimeout,
-    BookieUnavailable,
-    LedgerError,
-    NoSuchEntry,
-    NoSuchLedger,
-    RemoteProtocolError,
-    TooManyRequests,
-)
+from client.errors import BookieTimeout, BookieUnavailable, TooManyRequests
 from client.ids import BookieId, EntryId
-from client.ledger.bookies import BookieSet
+from client.ledger.autorecovery.census import Census, Held, ask
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.core.repair import Extent, Loss, loss_of, settled_extents
 from client.ledger.range_read import open_entry
-from client.wire.bookkeeper.availability import NOTHING, Holdings
 from client.wire.bookkeeper.entry import Entry, EntryCodec
-from client.wire.bookkeeper.messages import (
-    ListEntriesRequest,
-    ListEntriesResponse,
-    ReadRequest,
-    Request,
-    Response,
-)
+from client.wire.bookkeeper.messages import ReadRequest
 
 _ENTRIES_PER_TURN: Final = 1000
 """Entries looked at before others on the loop have a turn."""
@@ -62,19 +47,22 @@ class Findings(NamedTuple):
 class Inspection:
     """One look at one ledger."""
 
-    def __init__(self, bookies: BookieSet, codec: EntryCodec, metadata: LedgerMetadata) -> None:
+    def __init__(self, census: Census, codec: EntryCodec, metadata: LedgerMetadata) -> None:
+        bookies = census.bookies
+        self._census = census
         self._bookies = bookies
         self._codec = codec
         self._metadata = metadata
         self._writable = bookies.writable
         self._readonly = bookies.readonly
-        self._holdings: dict[BookieId, Holdings] = {}
+        self._holdings: dict[BookieId, Held] = {}
         self._unclear: dict[BookieId, None] = {}
 
     async def run(self) -> Findings:
         """Ask everybody and return what is missing."""
         extents = settled_extents(self._metadata)
-        await asyncio.gather(*(self._list(bookie) for bookie in self._members(extents)))
+        members = self._members(extents)
+        await asyncio.gather(*(self._list(bookie, extents) for bookie in members))
         losses = []
         for extent in extents:
             lacking = await self._lacking(extent)
@@ -94,18 +82,19 @@ class Inspection:
         members = dict.fromkeys(b for e in extents if e.last >= e.first for b in e.ensemble)
         return [b for b in members if b in self._writable or b in self._readonly]
 
-    async def _list(self, bookie: BookieId) -> None:
-        request = ListEntriesRequest(self._codec.ledger_id)
-        answer = await ask(self._bookies, bookie, request)
-        if isinstance(answer, NoSuchLedger | NoSuchEntry):
-            self._holdings[bookie] = NOTHING
-        elif isinstance(answer, ListEntriesResponse) and answer.availability is not None:
-            try:
-                self._holdings[bookie] = Holdings(answer.availability)
-            except RemoteProtocolError:
-                self._unclear[bookie] = None
-        else:
+    async def _list(self, bookie: BookieId, extents: Sequence[Extent]) -> None:
+        schedule = self._metadata.schedule
+        wanted = (
+            entry_id
+            for extent in extents
+            if bookie in extent.ensemble
+            for entry_id in extent.entries_of((extent.ensemble.index(bookie),), schedule)
+        )
+        found = await self._census.holdings(bookie, self._codec, wanted)
+        if found is None:
             self._unclear[bookie] = None
+        else:
+            self._holdings[bookie] = found
 
     async def _lacking(self, extent: Extent) -> dict[BookieId, list[EntryId]]:
         """Return the entries that each registered member of an extent has not got."""
@@ -138,17 +127,3 @@ class Inspection:
             self._unclear[bookie] = None
             return False
         return not isinstance(open_entry(self._codec, entry_id, answer), Entry)
-
-
-async def ask(
-    bookies: BookieSet, bookie: BookieId, request: Request, size: int = 0
-) -> Response | LedgerError:
-    """Send one request and return its answer."""
-    done: asyncio.Future[Response | LedgerError] = asyncio.get_running_loop().create_future()
-
-    def on_answer(_request: Request, answer: Response | LedgerError) -> None:
-        if not done.done():
-            done.set_result(answer)
-
-    bookies.bookie(bookie).request(request, on_answer, size)
-    return await done

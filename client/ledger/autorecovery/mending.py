@@ -18,7 +18,9 @@ from typing import Final
 
 from client.errors import LedgerError, NoSuchLedger, NotEnoughBookies
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.autorecovery.inspection import Inspection, ask
+from client.ledger.autorecovery.census import Census, ask
+from client.ledger.autorecovery.inspection import Inspection
+from client.ledger.autorecovery.metrics import RecoveryStats
 from client.ledger.client import LedgerClient, unlock
 from client.ledger.core.ledger_metadata import VersionedMetadata
 from client.ledger.core.repair import (
@@ -41,9 +43,14 @@ _ENTRIES_PER_TURN: Final = 1000
 class Mender:
     """Repairs ledgers, one at a time."""
 
-    def __init__(self, client: LedgerClient, *, batch_entries: int) -> None:
+    def __init__(
+        self, client: LedgerClient, *, batch_entries: int, stats: RecoveryStats | None = None
+    ) -> None:
+        """`stats`: where to count."""
+        self._stats = stats or RecoveryStats()
         self._client = client
         self._context = client.context
+        self._census = Census(client.context.bookies)
         self._batch_entries = batch_entries
 
     async def mend(self, ledger_id: LedgerId, marked: Sequence[BookieId] = ()) -> Mending:
@@ -66,7 +73,7 @@ class Mender:
     async def _mend_once(self, ledger_id: LedgerId) -> None:
         current = await self._context.nodes.read(ledger_id)
         codec, key = unlock(ledger_id, current.metadata, None)
-        found = await Inspection(self._context.bookies, codec, current.metadata).run()
+        found = await Inspection(self._census, codec, current.metadata).run()
         for loss in found.losses:
             try:
                 await self._mend_extent(current, codec, key, loss)
@@ -85,7 +92,7 @@ class Mender:
         metadata = (await self._context.nodes.read(ledger_id)).metadata
         codec, _ = unlock(ledger_id, metadata, None)
         bookies = self._context.bookies
-        found = await Inspection(bookies, codec, metadata).run()
+        found = await Inspection(self._census, codec, metadata).run()
         if writer_left(metadata, [*bookies.writable, *bookies.readonly]):
             return Mending.WRITER_LEFT
         if found.losses or found.unclear:
@@ -158,7 +165,11 @@ class Mender:
         """Copy one entry from whoever has it. Raises LedgerError."""
         read = RangeRead(entry_id, entry_id, current.metadata, codec, self._context)
         (entry,) = await read.run()
+        self._stats.read_entries += 1
+        self._stats.read_bytes += len(entry.payload)
         await asyncio.gather(*(self._add(codec, key, entry, bookie) for bookie in targets))
+        self._stats.copied_entries += len(targets)
+        self._stats.copied_bytes += len(targets) * len(entry.payload)
 
     async def _add(self, codec: EntryCodec, key: bytes, entry: Entry, bookie: BookieId) -> None:
         first, *rest = codec.seal(entry.entry_id, entry.lac, entry.length, [entry.payload])

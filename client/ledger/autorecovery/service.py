@@ -15,15 +15,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from client.errors import LedgerError, MetadataError
+from client.exposition import Exposition
+from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
 from client.ledger.autorecovery.auditor import Auditor
 from client.ledger.autorecovery.config import AutoRecoveryConfig
 from client.ledger.autorecovery.election import Election
 from client.ledger.autorecovery.mending import Mender
+from client.ledger.autorecovery.metrics import TABLE, RecoveryStats, provide_recovery
 from client.ledger.autorecovery.tree import ReplicationTree
 from client.ledger.autorecovery.worker import Worker
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
+from client.ledger.metrics import provide_ledgers
+from client.ledger.stats import LedgerStats
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 
@@ -43,8 +48,13 @@ class AutoRecovery:
         rng: Rng,
         config: AutoRecoveryConfig | None = None,
         root: str = paths.LEDGERS_ROOT,
+        now_s: Stopwatch = loop_time,
     ) -> None:
-        """`me`: the name that votes and locks carry. `client` must be started."""
+        """`me`: the name that votes and locks carry. `client` must be started.
+
+        `now_s` measures what metrics show; nothing is decided by it.
+        """
+        self.stats = RecoveryStats(now_s)
         self._store = store
         self._client = client
         self._clock = clock
@@ -52,8 +62,8 @@ class AutoRecovery:
         self._config = config or AutoRecoveryConfig()
         self.tree = ReplicationTree(store, me, root)
         self._election = Election(store, me, root)
-        mender = Mender(client, batch_entries=self._config.batch_entries)
-        self._worker = Worker(store, self.tree, mender, self._config, rng, root)
+        mender = Mender(client, batch_entries=self._config.batch_entries, stats=self.stats)
+        self._worker = Worker(store, self.tree, mender, self._config, rng, root, self.stats)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -61,6 +71,17 @@ class AutoRecovery:
         await self.tree.prepare()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._audit()), loop.create_task(self._worker.run())]
+
+    def show_in(self, exposition: Exposition) -> None:
+        """Let metrics read this node and its ledger client."""
+        provide_recovery(exposition, self.stats)
+        provide_ledgers(exposition, self._client.stats, lambda: len(self._client.writable_bookies))
+
+    def exposition(self) -> Exposition:
+        """Return the metrics of this node alone, to be shown beside those of its process."""
+        made = Exposition(TABLE)
+        self.show_in(made)
+        return made
 
     async def stop(self) -> None:
         """End at once: what was begun is left for others to do again."""
@@ -81,8 +102,15 @@ class AutoRecovery:
         while True:
             try:
                 await self._election.won()
+                self.stats.is_auditor = True
                 auditor = Auditor(
-                    self._store, self.tree, self._client, self._config, self._clock, self._root
+                    self._store,
+                    self.tree,
+                    self._client,
+                    self._config,
+                    self._clock,
+                    self._root,
+                    self.stats,
                 )
                 working: asyncio.Future[None] = loop.create_task(auditor.run())
                 losing: asyncio.Future[None] = loop.create_task(self._election.lost())
@@ -92,6 +120,7 @@ class AutoRecovery:
                     for end in done:
                         end.result()
                 finally:
+                    self.stats.is_auditor, self.stats.lost_bookies = False, 0
                     working.cancel()
                     losing.cancel()
                     await asyncio.gather(working, losing, return_exceptions=True)
@@ -109,11 +138,15 @@ async def running(
     rng: Rng,
     config: AutoRecoveryConfig | None = None,
     root: str = paths.LEDGERS_ROOT,
+    now_s: Stopwatch = loop_time,
 ) -> AsyncIterator[AutoRecovery]:
     """Run a node with a ledger client of its own. Raises MetadataError, MetadataCorrupt."""
     ledgers = LedgerClientConfig(ledgers_root=root)
-    async with LedgerClient(store, rng=rng, clock=clock, config=ledgers) as client:
-        node = AutoRecovery(store, client, me=me, clock=clock, rng=rng, config=config, root=root)
+    stats = LedgerStats(now_s)
+    async with LedgerClient(store, rng=rng, clock=clock, config=ledgers, stats=stats) as client:
+        node = AutoRecovery(
+            store, client, me=me, clock=clock, rng=rng, config=config, root=root, now_s=now_s
+        )
         await node.start()
         try:
             yield node

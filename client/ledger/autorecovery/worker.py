@@ -18,6 +18,7 @@ from client.errors import LedgerError, MetadataError
 from client.ids import LedgerId, Rng
 from client.ledger.autorecovery.config import AutoRecoveryConfig
 from client.ledger.autorecovery.mending import Mender
+from client.ledger.autorecovery.metrics import RecoveryStats
 from client.ledger.autorecovery.tree import ReplicationTree
 from client.ledger.core.repair import Mending
 from client.ledger.under_replication import Mark, read_mark, remove_mark
@@ -47,7 +48,10 @@ class Worker:
         config: AutoRecoveryConfig,
         rng: Rng,
         root: str,
+        stats: RecoveryStats | None = None,
     ) -> None:
+        """`stats`: where to count."""
+        self._stats = stats or RecoveryStats()
         self._store = store
         self._tree = tree
         self._mender = mender
@@ -68,6 +72,9 @@ class Worker:
     async def round(self) -> None:
         """Try every marked ledger once that is due and free. Raises MetadataError."""
         marked = await self._tree.marked_ledgers()
+        stats = self._stats
+        stats.under_replicated_ledgers = len(marked)
+        stats.enabled = not await self._tree.is_disabled()
         for ledger_id in [known for known in self._pending if known not in marked]:
             await self._give_back(ledger_id)
         for ledger_id in self._shuffled(marked):
@@ -76,6 +83,7 @@ class Worker:
             pending = self._pending.get(ledger_id)
             if pending is None or pending.due_s <= asyncio.get_running_loop().time():
                 await self._take(ledger_id)
+                stats.waiting_ledgers = len(self._pending)
 
     async def _take(self, ledger_id: LedgerId) -> None:
         if not await self._tree.lock(ledger_id):
@@ -85,6 +93,7 @@ class Worker:
             mark = await read_mark(self._store, ledger_id, root=self._root)
             is_done = mark is None or await self._work(ledger_id, mark)
         except LedgerError as error:
+            self._stats.failed_repairs += 1
             log.warning("autorecovery.failed ledger=%d error=%r", ledger_id, error)
             self._later(ledger_id)
             return
@@ -93,20 +102,25 @@ class Worker:
 
     async def _work(self, ledger_id: LedgerId, mark: Mark) -> bool:
         """Repair a ledger; return whether its mark is gone. Raises LedgerError, MetadataError."""
+        began_s = self._stats.now_s()
         outcome = await self._mender.mend(ledger_id, mark.bookies)
+        self._stats.repair_seconds.observe(self._stats.now_s() - began_s)
         if outcome is Mending.WRITER_LEFT:
             if not self._has_waited(ledger_id):
                 return False
             await self._mender.close(ledger_id)
+            self._stats.closed_ledgers += 1
             outcome = await self._mender.mend(ledger_id, mark.bookies)
         elif ledger_id in self._pending:
             self._pending[ledger_id].writer_left_s = None
         if outcome is Mending.WHOLE:
             if await remove_mark(self._store, ledger_id, mark.version, root=self._root):
+                self._stats.repaired_ledgers += 1
                 log.info("autorecovery.repaired ledger=%d", ledger_id)
                 return True
             self._pending.pop(ledger_id, None)  # marked again: look again at once
             return True
+        self._stats.unfinished_repairs += 1
         log.info("autorecovery.unfinished ledger=%d outcome=%s", ledger_id, outcome.name)
         self._later(ledger_id)
         return False

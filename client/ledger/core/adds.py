@@ -261,13 +261,14 @@ class Adds:
             return _NOTHING if add is None else self._tell_holes_at_last()
         if isinstance(error, (LedgerFenced, UnauthorizedAccess)):
             return self.fail(error)
-        if index in self._changing or index in self._suspended:
-            return _NOTHING
-        if not self._delay_change or isinstance(error, BookieReadOnly):
+        is_out = index in self._changing or index in self._suspended
+        if not is_out and (not self._delay_change or isinstance(error, BookieReadOnly)):
             self._failures[index] = bookie
-        elif add is None or self._can_reach_quorum(add):
+        elif not self._delay_change or add is None or self._can_reach_quorum(add):
             return _NOTHING
         else:
+            # Also when this member is out already: a failure before was let pass because the
+            # add could still reach its quorum with the answer that did not come.
             self._failures.update(self._members(add.missed & ~self._unsent))
         if self.state is AddsState.CHANGING or add is None or self._has_quorum(add):
             return _NOTHING

@@ -191,6 +191,18 @@ async def test_ids_lists_both_ranges_and_nothing_else() -> None:
     assert sorted(found) == wanted
 
 
+async def test_4731_an_empty_range_is_not_the_end() -> None:
+    """There, a listing stopped at the first range without ledgers: audits skipped the rest."""
+    cluster, nodes = await start()
+    store = cluster.session()
+    wanted = [3, 50_000, 990_000, 2**31 - 2, 2**40, 2**62]
+    for ledger_id in wanted:
+        await nodes.create(LedgerId(ledger_id), ledger())
+    for empty in ("00/0001", "00/0006", "05/0000", "05/0001", "000/0001/0000"):
+        await store.create(f"/ledgers/{empty}", make_parents=True)
+    assert sorted([ledger_id async for ledger_id in nodes.ids()]) == wanted
+
+
 async def test_ids_survives_directories_that_vanish() -> None:
     """Issues 865, 870: an absent directory means no ledgers there, not the end of the list."""
     cluster, nodes = await start()

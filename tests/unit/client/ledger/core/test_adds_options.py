@@ -12,7 +12,7 @@ from client.errors import (
     QuorumTimeout,
 )
 from client.ids import BookieId, EntryId
-from client.ledger.core.adds import AddsState, ChangeEnsemble, Confirmed, Failed
+from client.ledger.core.adds import PROBE_INTERVAL_S, AddsState, ChangeEnsemble, Confirmed, Failed
 from tests.unit.client.ledger.core.pipeline_driver import Pipeline, sends
 
 
@@ -133,6 +133,21 @@ def test_change_delay_ends_when_an_add_cannot_reach_its_quorum() -> None:
     assert sends(pipeline.changed("b3", "b1", "b4")) == [(0, [0, 2])]
     pipeline.stored(0, 1)
     assert pipeline.stored(0, 0) == [Confirmed(EntryId(0), EntryId(0))]
+
+
+def test_change_delay_ends_when_the_probe_that_an_add_counted_on_fails() -> None:
+    """CHANGE-DELAY: found by simulation, where the writer waited for ever."""
+    pipeline = Pipeline((3, 2, 1), delay_change=True)
+    pipeline.add()
+    pipeline.failed(0, 0)
+    pipeline.failed(0, 1)
+    pipeline.changed("b0", "b3", "b2")
+    pipeline.stored(0, 1)
+    pipeline.now_s += PROBE_INTERVAL_S
+    pipeline.add()
+    assert sends(pipeline.add()) == [(2, [0, 2])], "b0 is suspended and gets a probe"
+    assert pipeline.failed(2, 2) == [], "the probe may be stored"
+    assert pipeline.failed(2, 0) == [ChangeEnsemble({0: BookieId("b0"), 2: BookieId("b2")})]
 
 
 def test_change_delay_does_not_wait_for_a_read_only_bookie() -> None:

@@ -1,0 +1,78 @@
+"""The metrics of a ledger client: names, meaning, and where each number is kept.
+
+This file is the only home of that wiring; the numbers are in `stats.py`. Brokers and nodes of auto
+recovery show them alike. Bookies are as many series as were ever asked by this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from client.exposition import Exposition, Kind, Row, Samples
+from client.ledger.stats import LedgerStats
+
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+_L: Final = "quire_ledger_"
+APPEND_SECONDS: Final = _L + "append_seconds"
+BOOKIE_SECONDS: Final = _L + "bookie_seconds"
+READ_SECONDS: Final = _L + "read_seconds"
+
+_COUNTERS: Final = {
+    "created": "Ledgers created.",
+    "recovered": "Recoveries of ledgers begun, because a writer was gone or had to be stopped.",
+    "recovery_failures": "Recoveries of ledgers that failed; each is tried again.",
+    "writer_failures": "Writers that ended other than by closing their ledger.",
+    "confirmed_entries": "Entries that reached their ack quorum, in order.",
+    "ensemble_changes": "Bookies replaced in ledgers being written.",
+    "explicit_lacs": "Times that bookies were told the last add confirmed without an entry.",
+    "lac_reads": "Times that bookies were asked for the last add confirmed.",
+    "read_entries": "Entries read.",
+    "read_failures": "Reads that no replica could serve.",
+    "read_retries": "Entries asked of a further replica because one failed.",
+    "speculative_reads": "Entries asked of a further replica because one took long.",
+    "quarantines": "Bookies put into quarantine for too many errors.",
+    "marks": "Ledgers marked as lacking copies by this client.",
+}
+"""Field of `LedgerStats` -> meaning."""
+
+ROWS: Final = (
+    *(Row(_L + name, _C, text) for name, text in _COUNTERS.items()),
+    Row(_L + "writers", _G, "Ledgers being written."),
+    Row(_L + "unconfirmed_entries", _G, "Entries sent and not confirmed: how far LAC is behind."),
+    Row(_L + "bookies", _G, "Bookies that take new entries, as this process sees it."),
+    Row(READ_SECONDS, _H, "From asking for a run of entries until all are there."),
+    Row(_L + "recovery_seconds", _H, "Recovery of a ledger: fence, find its end, close it."),
+    Row(
+        BOOKIE_SECONDS, _H,
+        "From a request to a bookie until its answer; op add is a part of quire_ledger_append, op"
+        " read one of quire_ledger_read.",
+        ("bookie", "op"), APPEND_SECONDS,
+    ),
+    Row(_L + "bookie_errors", _C, "Requests that a bookie failed or left unanswered.", ("bookie",)),
+)  # fmt: skip
+
+
+def provide_ledgers(
+    exposition: Exposition, stats: LedgerStats, bookie_count: Callable[[], int]
+) -> None:
+    """Show a client's numbers. `bookie_count`: of those that take new entries."""
+    one = exposition.provide_one
+    for name in _COUNTERS:
+        one(_L + name, lambda name=name: getattr(stats, name))  # type: ignore[misc]
+    one(_L + "writers", lambda: stats.writers)
+    one(_L + "unconfirmed_entries", lambda: stats.sent_entries - stats.settled_entries)
+    one(_L + "bookies", bookie_count)
+    one(READ_SECONDS, lambda: stats.read_seconds)
+    one(_L + "recovery_seconds", lambda: stats.recovery_seconds)
+    exposition.provide(BOOKIE_SECONDS, lambda: _bookie_seconds(stats))
+    exposition.provide(
+        _L + "bookie_errors",
+        lambda: [({"bookie": bookie}, one.errors) for bookie, one in sorted(stats.bookies.items())],
+    )
+
+
+def _bookie_seconds(stats: LedgerStats) -> Samples:
+    for bookie, one in sorted(stats.bookies.items()):
+        for operation, seconds in one.by_operation():
+            yield {"bookie": bookie, "op": operation}, seconds

@@ -1,0 +1,77 @@
+"""What a ledger client counts: for dashboards, never for decisions.
+
+This file is the only home of these numbers. Times are from handing a request to a connection
+until its answer, whatever the answer says; an error here is a request without an answer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from client.histogram import Histogram, Stopwatch, loop_time
+from client.ids import BookieId
+from client.wire.bookkeeper.messages import AddRequest, ReadRequest, Request
+
+ADD: Final = "add"
+READ: Final = "read"
+OTHER: Final = "other"
+
+
+class BookieStats:
+    """How one bookie answers."""
+
+    __slots__ = ("adds", "errors", "now_s", "others", "reads")
+
+    def __init__(self, now_s: Stopwatch) -> None:
+        self.now_s = now_s
+        self.adds = Histogram()
+        self.reads = Histogram()
+        self.others = Histogram()
+        self.errors = 0
+
+    def on_answer(self, request: Request, seconds: float) -> None:
+        """Count a request that was answered."""
+        if isinstance(request, AddRequest):
+            self.adds.observe(seconds)
+        elif isinstance(request, ReadRequest):
+            self.reads.observe(seconds)
+        else:
+            self.others.observe(seconds)
+
+    def by_operation(self) -> tuple[tuple[str, Histogram], ...]:
+        """Return the times of each kind of request."""
+        return (ADD, self.adds), (READ, self.reads), (OTHER, self.others)
+
+
+class LedgerStats:
+    """The numbers of one client."""
+
+    def __init__(self, now_s: Stopwatch = loop_time) -> None:
+        self.now_s = now_s
+        self.bookies: dict[BookieId, BookieStats] = {}
+        """Of every bookie that was ever asked."""
+        self.created = 0
+        self.recovered = 0
+        self.recovery_failures = 0
+        self.recovery_seconds = Histogram()
+        self.writers = 0
+        """Those that have not ended yet."""
+        self.writer_failures = 0
+        self.sent_entries = 0
+        self.settled_entries = 0
+        """Of those sent: confirmed or failed."""
+        self.confirmed_entries = 0
+        self.ensemble_changes = 0
+        self.explicit_lacs = 0
+        self.lac_reads = 0
+        self.read_seconds = Histogram()
+        self.read_entries = 0
+        self.read_failures = 0
+        self.read_retries = 0
+        self.speculative_reads = 0
+        self.quarantines = 0
+        self.marks = 0
+
+    def bookie(self, bookie: BookieId) -> BookieStats:
+        """Return the numbers of a bookie, to be counted on."""
+        return self.bookies.setdefault(bookie, BookieStats(self.now_s))

@@ -1,0 +1,82 @@
+"""What the ledger client counts of its bookies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from client.errors import BookieTimeout, BookieUnavailable, NoSuchEntry
+from client.ids import EntryId
+from client.ledger.bookie_directory import BookieDirectory
+from client.ledger.bookies import Bookies
+from client.ledger.stats import LedgerStats
+from client.metadata.memory import MemoryCluster
+from client.wire.bookkeeper.messages import ReadLacRequest, ReadRequest
+from tests.fakes.bookies import Fate
+from tests.fakes.wire_bookie import WireBookie
+from tests.unit.client.ledger.test_bookies import LEDGER, QUICK, add, send
+
+
+class World:
+    """One bookie, and the connections to it that count."""
+
+    def __init__(self) -> None:
+        self.server = WireBookie()
+        self.stats = LedgerStats()
+        self.bookies = Bookies(
+            BookieDirectory(MemoryCluster().session(), "/ledgers"), QUICK, self.stats
+        )
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    await world.server.start()
+    yield world
+    world.bookies.close()
+    await world.server.stop()
+
+
+async def test_answers_are_timed_by_kind_whatever_they_say(world: World) -> None:
+    bookie = world.bookies.bookie(world.server.id)
+    stats = world.stats.bookies[world.server.id]
+    await asyncio.gather(*(send(bookie, add(entry), 5) for entry in range(3)))
+    assert isinstance(await send(bookie, ReadRequest(LEDGER, EntryId(9))), NoSuchEntry)
+    await send(bookie, ReadLacRequest(LEDGER))
+    counts = {operation: seconds.count for operation, seconds in stats.by_operation()}
+    assert counts == {"add": 3, "read": 1, "other": 1}
+    assert 0 < stats.adds.total < 60
+    assert stats.errors == 0
+
+
+async def test_requests_without_an_answer_are_errors(world: World) -> None:
+    bookie = world.bookies.bookie(world.server.id)
+    stats = world.stats.bookies[world.server.id]
+    await send(bookie, add())
+    world.server.bookie.fate_of = lambda request: Fate.LOSE_REQUEST
+    lost = [send(bookie, add(entry)) for entry in (1, 2)]
+    await asyncio.sleep(0)
+    await world.server.stop()
+    for answer in lost:
+        assert isinstance(await answer, BookieUnavailable)
+    assert stats.errors == 2
+    assert isinstance(await send(bookie, add(3)), BookieUnavailable)
+    assert isinstance(await send(bookie, add(4)), BookieUnavailable)
+    assert stats.errors == 4
+    await world.server.start()
+
+
+async def test_a_request_that_times_out_is_an_error(world: World) -> None:
+    bookie = world.bookies.bookie(world.server.id)
+    await send(bookie, add())
+    world.server.bookie.fate_of = lambda request: (
+        Fate.LOSE_REQUEST if getattr(request, "entry_id", None) == 1 else Fate.DELIVER
+    )
+    late = send(bookie, add(1))
+    while not late.done():
+        await send(bookie, add(2))
+        await asyncio.sleep(0.005)
+    assert isinstance(await late, BookieTimeout)
+    assert world.stats.bookies[world.server.id].errors == 1
