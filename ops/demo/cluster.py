@@ -33,6 +33,7 @@ class OwnCluster:
         self._log_path = folder / "up.log"
         self._process: asyncio.subprocess.Process | None = None
         self.bootstrap_servers = ""
+        self.zookeeper = ""
         self.brokers: dict[int, int] = {}
         self.bookies: dict[str, int] = {}
 
@@ -73,6 +74,7 @@ class OwnCluster:
             raise ClusterError(self._last_words())
         about = json.loads(line)
         self.bootstrap_servers = about["bootstrap_servers"]
+        self.zookeeper = about["zookeeper"]
         self.brokers = {broker["id"]: broker["pid"] for broker in about["brokers"]}
         self.bookies = {bookie["id"]: bookie["pid"] for bookie in about["bookies"]}
 

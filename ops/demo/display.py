@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final, TextIO
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from ops.demo.report import Report
+from ops.demo.teller import Teller
 
 COUNTERS: Final = ("published", "acknowledged", "received")
 _PLAIN_INTERVAL_S: Final = 2.0
 
 
-class Display:
+class Display(Teller):
     """Shows events, three counters, and the report."""
 
     def __init__(self, out: TextIO) -> None:
-        self._console = Console(file=out, highlight=False, markup=False)
+        super().__init__(out)
         self._progress: Progress | None = None
-        self._started_s = time.monotonic()
-        self._plain_s = 0.0
-        self._total = 0
-
-    def say(self, text: str) -> None:
-        """Show an event on a line of its own, with the seconds since the start."""
-        seconds = time.monotonic() - self._started_s
-        self._console.print(f"{seconds:5.1f} s  {text}", soft_wrap=True)
 
     def counting(self, total: int) -> AbstractContextManager[object]:
         """Return what shows the counters while it is entered."""
@@ -55,9 +46,7 @@ class Display:
             for task_id, count in zip(self._progress.task_ids, counts, strict=True):
                 self._progress.update(task_id, completed=min(count, self._total))
             return
-        now_s = time.monotonic()
-        if now_s - self._plain_s >= _PLAIN_INTERVAL_S:
-            self._plain_s = now_s
+        if self.is_due(_PLAIN_INTERVAL_S):
             shown = ", ".join(f"{c:,} {n}" for n, c in zip(COUNTERS, counts, strict=True))
             self.say(f"{shown} of {self._total:,}")
 

@@ -1,0 +1,42 @@
+"""What can go wrong while Spark reads topics, one sentence each.
+
+    SparkSourceError
+    ├── BrokersUnreachable   nobody answered before the deadline
+    ├── RequestRefused       a broker refused for a reason that waiting does not change
+    ├── TopicMissing         a topic or partition that was asked for does not exist
+    ├── TopicReplaced        the topic was deleted and made again: another log under the same name
+    └── DataLost             records between two known offsets are not there any more
+
+This file is the only home of these classes. Messages name the topic, the partition, the offsets
+and the option to change; Spark shows them to people as they are.
+"""
+
+from __future__ import annotations
+
+from client.errors import QuireError
+
+
+class SparkSourceError(QuireError):
+    """Root of what the data source raises, beside ConfigError for wrong options."""
+
+
+class BrokersUnreachable(SparkSourceError):
+    """No broker gave an answer before the deadline."""
+
+    retriable = True
+
+
+class RequestRefused(SparkSourceError):
+    """A broker refused, and asking again would not help."""
+
+
+class TopicMissing(SparkSourceError):
+    """There is no such topic or partition."""
+
+
+class TopicReplaced(SparkSourceError):
+    """The topic has another id than the one that the offsets belong to."""
+
+
+class DataLost(SparkSourceError):
+    """Offsets that should be read are gone, and `failOnDataLoss` is true."""

@@ -1,0 +1,137 @@
+"""A task in ledger mode: entries straight from the bookies, to Arrow batches.
+
+This file is the only home of how many entries a task has under way, and of when it gives up on
+the bookies and has the broker serve the rest of its offsets:
+
+- no replica has an entry, even after a look for replaced bookies; or the ledger is gone, because
+  retention or compaction removed it while the query ran. The broker resolves the offsets anew,
+  and knows whether they are lost;
+- the query reads committed records only, and a batch belongs to a transaction. Whether it was
+  aborted may be written behind the split; the broker says so with each answer.
+
+What was given before is not given again: the broker is asked for the offsets that are left, and
+the decoder drops what comes twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Final
+
+from client.errors import LedgerError, MetadataError
+from client.ids import LedgerId
+from client.ledger.core import metadata_codec
+from client.spark.decode import decode
+from client.spark.ledger_access import RUN_ENTRIES_MAX, LedgerAccess, shared
+from client.spark.log_entry import has_transactions, is_internal, next_offset
+from client.spark.options import Options
+from client.spark.splits import AbortedTransaction, BrokerSplit, LedgerSplit
+from client.wire.bookkeeper.entry import Entry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+RUNS_AHEAD: Final = 2
+"""Reads under way while an earlier one is decoded; together within `ledger.maxInflightBytes`."""
+
+_ENTRY_BYTES_GUESS: Final = 64 << 10
+
+BrokerChunks = Callable[[BrokerSplit, list[AbortedTransaction]], Iterator[memoryview]]
+"""Fetch a range from its leader; the list grows by the transactions that concern each chunk."""
+
+
+def read_split(split: LedgerSplit, options: Options) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a split as Arrow batches. Raises as reading from a broker does."""
+    access = shared(options.metadata_service_uri, options.ledger_speculative_ms)
+    aborted = list(split.aborted)
+    return decode(
+        chunks(split, options, access, aborted, _broker_chunks(options)),
+        split.topic,
+        split.partition,
+        split.offset_start,
+        split.offset_end,
+        options.columns,
+        aborted,
+        options.read_committed,
+        batch_rows=options.arrow_batch_rows,
+        batch_bytes=options.arrow_batch_bytes,
+    )
+
+
+def chunks(
+    split: LedgerSplit,
+    options: Options,
+    access: LedgerAccess,
+    aborted: list[AbortedTransaction],
+    broker_chunks: BrokerChunks,
+) -> Iterator[memoryview]:
+    """Yield the record batches of a split, entry by entry; from the broker where bookies fail."""
+    following = split.offset_start
+    last: memoryview | None = None
+    try:
+        for entry in _entries(split, options, access):
+            payload = entry.payload
+            if is_internal(payload):
+                continue
+            if options.read_committed and has_transactions(payload):
+                log.info("spark.ledger_left ledger=%d reason=transactions", split.ledger_id)
+                break
+            yield payload
+            last = payload
+        else:
+            return
+    except (LedgerError, MetadataError, TimeoutError) as error:
+        log.warning(
+            "spark.ledger_left topic=%s partition=%d ledger=%d error=%r",
+            split.topic, split.partition, split.ledger_id, error,
+        )  # fmt: skip
+    if last is not None:
+        following = max(following, next_offset(last))
+    rest = BrokerSplit(
+        split.topic_id, split.topic, split.partition, -1, following, split.offset_end
+    )
+    if rest.start < rest.end:
+        yield from broker_chunks(rest, aborted)
+
+
+def _entries(split: LedgerSplit, options: Options, access: LedgerAccess) -> Iterator[Entry]:
+    """Yield the split's entries in order, with some reads under way."""
+    metadata = metadata_codec.decode(split.metadata)
+    ledger_id = LedgerId(split.ledger_id)
+    budget = options.ledger_in_flight_bytes_max // RUNS_AHEAD
+    count = metadata.last_entry + 1
+    entry_bytes = metadata.length // count if count and metadata.length else _ENTRY_BYTES_GUESS
+    position = split.first_entry
+    under_way: deque[Future[list[Entry]]] = deque()
+    try:
+        while position <= split.last_entry or under_way:
+            while position <= split.last_entry and len(under_way) < RUNS_AHEAD:
+                run = min(max(1, budget // max(1, entry_bytes)), RUN_ENTRIES_MAX)
+                until = min(split.last_entry, position + run - 1)
+                under_way.append(access.begin(access.read(ledger_id, metadata, position, until)))
+                position = until + 1
+            entries = under_way[0].result(options.fetch_timeout_ms / 1000)
+            under_way.popleft()
+            entry_bytes = max(1, sum(len(one.payload) for one in entries) // len(entries))
+            yield from entries
+    finally:
+        for future in under_way:
+            future.cancel()
+
+
+def _broker_chunks(options: Options) -> BrokerChunks:
+    def fetch(split: BrokerSplit, aborted: list[AbortedTransaction]) -> Iterator[memoryview]:
+        from client.spark.broker_fetch import RangeFetch
+        from client.spark.kafka_cluster import shared as shared_cluster
+
+        cluster = shared_cluster(options.bootstrap_servers, options.fetch_timeout_ms)
+        for chunk in RangeFetch(cluster, split, options).chunks():
+            aborted.extend(chunk.aborted)
+            yield chunk.records
+
+    return fetch

@@ -1,0 +1,91 @@
+"""What a task does with its splits: one after the other, to Arrow batches.
+
+This file is the only home of the choice between broker and ledger for a split at hand, and of
+the garbage collector's treatment: Spark's worker searches for garbage after every task, 35 ms
+with Arrow loaded, unless what is loaded is exempt from it (`gcFreeze`).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from client.spark.broker_fetch import Chunk, RangeFetch
+from client.spark.kafka_cluster import shared
+from client.spark.options import Options
+from client.spark.prefetch import prefetched
+from client.spark.splits import AbortedTransaction, BrokerSplit, LedgerSplit, Split
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FREEZE_AT: Final = 2
+"""The second task of a process: by then everything that loads late has been loaded."""
+
+_tasks_begun = 0
+
+
+@dataclass(frozen=True)
+class TaskSplits(InputPartition):
+    """What one Spark task reads: usually one split, or many tiny ones."""
+
+    parts: tuple[Split, ...]
+
+
+def read_task(task: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a task as Arrow batches.
+
+    For a batch without tasks Spark runs one all the same, with a bare partition of its own.
+    """
+    if type(task) is InputPartition:
+        return
+    assert isinstance(task, TaskSplits)
+    _freeze_garbage(options)
+    for part in task.parts:
+        if isinstance(part, LedgerSplit):
+            from client.spark import ledger_reader
+
+            yield from ledger_reader.read_split(part, options)
+        else:
+            yield from _read_from_broker(part, options)
+
+
+def _read_from_broker(split: BrokerSplit, options: Options) -> Iterator[pa.RecordBatch]:
+    from client.spark.decode import decode
+
+    cluster = shared(options.bootstrap_servers, options.fetch_timeout_ms)
+    aborted: list[AbortedTransaction] = []
+    chunks = prefetched(RangeFetch(cluster, split, options).chunks(), cluster.close)
+    with closing(chunks):
+        yield from decode(
+            _records(chunks, aborted),
+            split.topic,
+            split.partition,
+            split.start,
+            split.end,
+            options.columns,
+            aborted,
+            options.read_committed,
+            batch_rows=options.arrow_batch_rows,
+            batch_bytes=options.arrow_batch_bytes,
+        )
+
+
+def _records(chunks: Iterable[Chunk], aborted: list[AbortedTransaction]) -> Iterator[memoryview]:
+    """Yield the bytes of each chunk once `aborted` has the transactions that concern it."""
+    for chunk in chunks:
+        aborted.extend(chunk.aborted)
+        yield chunk.records
+
+
+def _freeze_garbage(options: Options) -> None:
+    global _tasks_begun
+    _tasks_begun += 1
+    if options.gc_freeze and _tasks_begun == _FREEZE_AT:
+        gc.collect()
+        gc.freeze()

@@ -1,0 +1,119 @@
+"""Ledger mode with a real Spark: batches and streams, planned by ledgers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.integration.cluster import LocalCluster
+from tests.integration.spark.topics import create, publish
+
+SEGMENT_BYTES = 128 * 1024
+
+
+def fill(cluster: LocalCluster, topic: str, start: int, end: int) -> None:
+    publish(cluster, topic, (b"%06d " % number + bytes(90) for number in range(start, end)))
+
+
+def make(cluster: LocalCluster, topic: str, count: int) -> str:
+    create(cluster, topic, configs={"segment.bytes": str(SEGMENT_BYTES)})
+    fill(cluster, topic, 0, count)
+    return topic
+
+
+def options(cluster: LocalCluster, topic: str, **more: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "metadataServiceUri": cluster.zookeeper,
+        "subscribe": topic,
+        **more,
+    }
+
+
+def numbers(rows: DataFrame) -> list[int]:
+    """Return the numbers that the values begin with, checked against the offsets, in order."""
+    found = rows.select("offset", F.substring("value", 1, 6).cast("string").cast("int")).collect()
+    assert all(row[0] == row[1] for row in found)
+    return sorted(row[0] for row in found)
+
+
+def test_one_partition_in_parallel(cluster: LocalCluster, spark: SparkSession) -> None:
+    topic = make(cluster, "ledger-batch", 12_000)
+    rows = (
+        spark.read.format("quire")
+        .options(**options(cluster, topic, readMode="ledger", minPartitions="6"))
+        .load()
+    )
+    assert rows.rdd.getNumPartitions() >= 6
+    assert numbers(rows) == list(range(12_000))
+    bounds = {"startingOffsets": f'{{"{topic}":{{"0":4321}}}}',
+              "endingOffsets": f'{{"{topic}":{{"0":8765}}}}'}  # fmt: skip
+    part = (
+        spark.read.format("quire")
+        .options(**options(cluster, topic, readMode="ledger", **bounds))
+        .load()
+    )
+    assert numbers(part) == list(range(4321, 8765))
+
+
+@pytest.mark.parametrize(("least", "tasks"), [("64k", range(4, 99)), ("1g", range(1, 2))])
+def test_auto_takes_ledgers_where_they_pay(
+    cluster: LocalCluster, spark: SparkSession, least: str, tasks: range
+) -> None:
+    topic = make(cluster, f"ledger-auto-{least}", 6_000)
+    rows = (
+        spark.read.format("quire")
+        .options(**options(cluster, topic, readMode="auto", ledgerMinBytes=least))
+        .load()
+    )
+    assert rows.rdd.getNumPartitions() in tasks
+    assert numbers(rows) == list(range(6_000))
+
+
+def test_a_stream_goes_on_by_its_positions(
+    cluster: LocalCluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = make(cluster, "ledger-stream", 5_000)
+
+    def run() -> None:
+        rows = (
+            spark.readStream.format("quire")
+            .options(
+                **options(
+                    cluster, topic, readMode="ledger", startingOffsets="earliest",
+                    maxOffsetsPerTrigger="1700",
+                )
+            )
+            .load()
+        )  # fmt: skip
+        query = (
+            rows.select("offset", "value").writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )  # fmt: skip
+        query.awaitTermination(90)
+
+    run()
+    fill(cluster, topic, 5_000, 8_000)
+    run()
+    assert numbers(spark.read.parquet(str(tmp_path / "out"))) == list(range(8_000))
+    offsets = sorted(
+        (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda p: int(p.name)
+    )
+    assert len(offsets) >= 5
+    last_line = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
+    hints = json.loads(last_line)["$quire"]["hints"]
+    assert hints[topic]["0"]
+
+
+def test_ledger_mode_needs_to_know_zookeeper(cluster: LocalCluster, spark: SparkSession) -> None:
+    given = options(cluster, "ledger-batch", readMode="ledger")
+    del given["metadataServiceUri"]
+    with pytest.raises(Exception, match="needs metadataServiceUri"):
+        spark.read.format("quire").options(**given).load().count()

@@ -1,0 +1,131 @@
+"""Planning in ledger mode: whatever the ledgers look like, every record is read exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from client.spark.decode import decode
+from client.spark.ledger_plan import PlanLimits, Planner
+from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange, Position, Split
+from tests.fakes.library import FakeLedger, FakeLibrary
+
+SHAPES = st.lists(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("snapshot")),
+            st.tuples(
+                st.just("batch"),
+                st.sampled_from([1, 1, 2, 50]),
+                st.sampled_from([0, 0, 0, 7, 400]),
+                st.sampled_from([1, 1, 30]),
+            ),
+        ),
+        max_size=14,
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def build(shapes: list[list[tuple]], data: st.DataObject) -> FakeLibrary:
+    ledgers: list[FakeLedger] = []
+    offset = data.draw(st.sampled_from([0, 1000]))
+    for number, shape in enumerate(shapes):
+        ledger = FakeLedger(10 + number, offset)
+        ledger.add_snapshot()
+        for item in shape:
+            if item[0] == "snapshot":
+                ledger.add_snapshot()
+            else:
+                _kind, count, hole, repeat = item
+                for _ in range(repeat):
+                    ledger.add_batch(count, hole)
+        ledger.close()
+        ledgers.append(ledger)
+        offset = ledger.end_offset
+    last = ledgers[-1]
+    last.closed = data.draw(st.booleans())
+    last.sealed = last.closed and data.draw(st.booleans())
+    last.confirmed = data.draw(st.integers(-1, len(last.entries) - 1))
+    for ledger in ledgers:
+        ledger.gone = data.draw(st.sampled_from([False, False, False, True]))
+    library = FakeLibrary(ledgers)
+    library.rolling = len(ledgers) > 1 and not last.sealed and data.draw(st.booleans())
+    if library.rolling:
+        ledgers[-2].sealed = False
+    return library
+
+
+def read(library: FakeLibrary, splits: Sequence[Split]) -> list[int]:
+    offsets: list[int] = []
+    for split in splits:
+        if isinstance(split, LedgerSplit):
+            chunks = library.batches(split.ledger_id, split.first_entry, split.last_entry)
+            bounds = split.offset_start, split.offset_end
+        else:
+            chunks = library.log()
+            bounds = split.start, split.end
+        for rows in decode(chunks, "t", 0, *bounds, ["offset"]):
+            offsets += rows.column(0).to_pylist()
+    return offsets
+
+
+@settings(max_examples=300, deadline=None)
+@given(shapes=SHAPES, data=st.data())
+def test_every_record_is_read_exactly_once(shapes: list[list[tuple]], data: st.DataObject) -> None:
+    library = build(shapes, data)
+    everything = read(library, [BrokerSplit("", "t", 0, -1, 0, 1 << 60)])
+    end = next(reversed(library.ledgers.values())).end_offset
+    low = data.draw(st.integers(0, end))
+    high = data.draw(st.integers(low, end))
+    limits = PlanLimits(
+        partition_bytes_max=data.draw(st.sampled_from([1, 300, 5000, 1 << 30])),
+        partition_records_max=data.draw(st.sampled_from([None, 1, 40])),
+        partition_count_min=data.draw(st.sampled_from([None, 1, 7])),
+    )
+    planner = Planner(library, limits)
+    hint = None
+    kind = data.draw(st.sampled_from(["none", "right", "nonsense"]))
+    if kind == "right":
+        hint = asyncio.run(planner.locate(OffsetRange("id", "t", 0, 0, low)))
+    elif kind == "nonsense":
+        hint = Position(10 + data.draw(st.integers(0, 6)), data.draw(st.integers(0, 99)))
+    splits = asyncio.run(planner.plan([OffsetRange("id", "t", 0, low, high, hint)]))
+
+    assert read(library, splits) == [offset for offset in everything if low <= offset < high]
+    edges = [
+        (one.offset_start, one.offset_end) if isinstance(one, LedgerSplit) else (one.start, one.end)
+        for one in splits
+    ]
+    assert all(start < after for start, after in edges)
+    assert all(one[1] == two[0] for one, two in itertools.pairwise(edges))
+    for split in splits:
+        if isinstance(split, LedgerSplit):
+            ledger = library.ledgers[split.ledger_id]
+            last = len(ledger.entries) - 1 if ledger.closed else ledger.confirmed
+            assert 0 <= split.first_entry <= split.last_entry <= last
+            assert not ledger.gone
+
+
+@settings(deadline=None)
+@given(shapes=SHAPES, data=st.data())
+def test_a_position_stays_the_same_while_the_log_goes_on(
+    shapes: list[list[tuple]], data: st.DataObject
+) -> None:
+    library = build(shapes, data)
+    end = next(reversed(library.ledgers.values())).end_offset
+    target = OffsetRange("id", "t", 0, 0, data.draw(st.integers(0, end)))
+    planner = Planner(library, PlanLimits(1 << 30))
+    before = asyncio.run(planner.locate(target))
+    last = next(reversed(library.ledgers.values()))
+    last.add_snapshot()
+    last.confirmed = len(last.entries) - 1
+    if data.draw(st.booleans()):
+        last.close()
+    after = asyncio.run(planner.locate(target))
+    assert before is None or before == after

@@ -1,0 +1,26 @@
+"""What a task does with its splits."""
+
+import gc
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+
+from client.spark import split_reader
+from client.spark.split_reader import TaskSplits, read_task
+from tests.unit.client.spark.test_options import parse
+
+
+def test_a_batch_without_tasks_has_one_in_spark() -> None:
+    assert list(read_task(InputPartition(None), parse())) == []
+
+
+@pytest.mark.parametrize(("switch", "frozen_at"), [("true", [2]), ("false", [])])
+def test_garbage_is_frozen_once_at_the_second_task(
+    monkeypatch: pytest.MonkeyPatch, switch: str, frozen_at: list[int]
+) -> None:
+    monkeypatch.setattr(split_reader, "_tasks_begun", 0)
+    found: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: found.append(split_reader._tasks_begun))
+    for _ in range(4):
+        assert list(read_task(TaskSplits(()), parse(gcFreeze=switch))) == []
+    assert found == frozen_at
