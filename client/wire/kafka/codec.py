@@ -18,17 +18,15 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import struct
 from typing import Any, Final, NamedTuple
-
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
 
 from client.errors import RemoteProtocolError
 from client.wire.buffer import Reader
 from client.wire.kafka.apis import API_VERSIONS_KEY, is_flexible, request_type, response_type
-from client.wire.kafka.encoder import Fields, blank, encode
+from client.wire.kafka.decoder import decode
+from client.wire.kafka.encoder import blank, encode
+from client.wire.kafka.shapes import Fields
 
 Buffer = bytes | bytearray | memoryview
 
@@ -65,21 +63,9 @@ def read_header(frame: memoryview) -> RequestHeader:
     return RequestHeader(key, version, correlation_id, client_id, frame[reader.position :])
 
 
-@functools.cache
-def _reader(api_key: int, version: int) -> Any:
-    return entity_reader(request_type(api_key, version))
-
-
 def decode_request(api_key: int, version: int, body: memoryview) -> Any:
-    """Decode a request body into kio's entity.
-
-    Bytes after the last field are ignored, as Kafka ignores them. `body` must be read-only (a
-    view of received `bytes` is). Raises RemoteProtocolError.
-    """
-    try:
-        return _reader(api_key, version)(body, 0)[0]
-    except (SerialError, ValueError, OverflowError) as error:
-        raise RemoteProtocolError(f"api {api_key} version {version}: {error}") from error
+    """Decode a request body into kio's entity; see `decoder.decode`. Raises RemoteProtocolError."""
+    return decode(request_type(api_key, version), body)
 
 
 def field(entity: Any, name: str, default: Any = None) -> Any:

@@ -44,7 +44,9 @@ def decompress(codec: Codec, data: Buffer, size_max: int) -> Buffer:
             return _decompress_snappy(data, size_max)
         return _decompress_stream(codec, data, size_max)
     except cramjam.DecompressionError as error:
-        raise RemoteProtocolError(f"damaged {codec.name} records: {error}") from error
+        raise RemoteProtocolError(
+            f"damaged {codec.name} records, or more than {size_max} bytes of them: {error}"
+        ) from error
 
 
 def _decompress_stream(codec: Codec, data: Buffer, size_max: int) -> Buffer:

@@ -16,14 +16,23 @@ from client.wire.kafka.codec import Buffer
 
 
 class Slot:
-    """The place of one answer in the order of answers."""
+    """The place of one answer in the order of answers, and when its request got how far."""
 
-    __slots__ = ("answer", "api_key", "done", "opened_s", "request_size")
+    __slots__ = (
+        "answer", "answered_s", "api_key", "arrived_s", "done", "opened_s", "request_size",
+        "split_s",
+    )  # fmt: skip
 
-    def __init__(self, request_size: int, api_key: int, now_s: float) -> None:
+    def __init__(self, request_size: int, api_key: int, arrived_s: float, opened_s: float) -> None:
         self.request_size = request_size
         self.api_key = api_key
-        self.opened_s = now_s
+        self.arrived_s = arrived_s
+        """When the last of its bytes came."""
+        self.opened_s = opened_s
+        """When its handler began."""
+        self.split_s = 0.0
+        """Where the handler's work has two parts, when the second began; 0: it has one."""
+        self.answered_s = 0.0
         self.done = False
         self.answer: Sequence[Buffer] = ()
 
@@ -56,26 +65,27 @@ class ServerConnection:
         """
         return self._splitter.feed(data)
 
-    def open(self, request_size: int, api_key: int, now_s: float) -> Slot:
+    def open(self, request_size: int, api_key: int, arrived_s: float, opened_s: float) -> Slot:
         """Reserve the next place in the order of answers."""
-        slot = Slot(request_size, api_key, now_s)
+        slot = Slot(request_size, api_key, arrived_s, opened_s)
         self._slots.append(slot)
         self.in_flight_bytes += request_size
         return slot
 
-    def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> bool:
+    def answer(self, slot: Slot, buffers: Sequence[Buffer], now_s: float) -> bool:
         """Fill a slot, with () for no answer; say whether `take` has something to do now."""
         assert not slot.done, "a request is answered once"
         slot.answer = buffers
+        slot.answered_s = now_s
         slot.done = True
         return self._slots[0].done
 
-    def take(self) -> list[Buffer]:
-        """Return what may be sent now: the answers up to the first open slot."""
+    def take(self) -> list[Slot]:
+        """Return the slots whose answers may be sent now: those before the first open one."""
         slots = self._slots
-        out: list[Buffer] = []
+        out: list[Slot] = []
         while slots and slots[0].done:
             slot = slots.popleft()
             self.in_flight_bytes -= slot.request_size
-            out += slot.answer
+            out.append(slot)
         return out

@@ -14,46 +14,23 @@ hold more fields than a version knows (they are dropped) and may leave out what 
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 import struct
-import types
-import typing
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from client.errors import LocalProtocolError
 from client.wire.buffer import uvarint_bytes
+from client.wire.kafka.shapes import FORMATS, Fields, Shape, shapes_of
 
-Fields = Mapping[str, Any]
 _Write = Callable[[list[bytes], Any], None]
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
 _NO_UUID: Final = bytes(16)
-
-_FORMATS: Final[Mapping[str, str]] = {
-    "bool": "?",
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint8": "B",
-    "uint16": "H",
-    "uint32": "I",
-    "uint64": "Q",
-    "float64": "d",
-    "error_code": "h",
-    "timedelta_i32": "i",
-    "timedelta_i64": "q",
-    "datetime_i64": "q",
-}
-
-# Every response has it, its schema default is missing, and it is nearly always 0.
-_EVERYWHERE: Final[Fields] = {"throttle_time": 0}
 
 
 def encode(entity: Any, fields: Fields) -> bytes:
@@ -73,61 +50,7 @@ def encode(entity: Any, fields: Fields) -> bytes:
     return b"".join(parts)
 
 
-class _Shape(NamedTuple):
-    """One field, as the schema describes it."""
-
-    name: str
-    kafka_type: str
-    nested: Any
-    """kio's class of a nested struct, or None for a primitive."""
-    is_array: bool
-    nullable: bool
-    tag: int | None
-    default: Any
-    """A plain value, or `dataclasses.MISSING`."""
-
-
-def _shape(item: dataclasses.Field[Any]) -> _Shape:
-    inner: Any = item.type
-    nullable = False
-    if typing.get_origin(inner) in (types.UnionType, typing.Union):
-        nullable = types.NoneType in typing.get_args(inner)
-        (inner,) = [arg for arg in typing.get_args(inner) if arg is not types.NoneType]
-    is_array = typing.get_origin(inner) is tuple
-    if is_array:
-        inner = typing.get_args(inner)[0]
-        if typing.get_origin(inner) is types.UnionType:
-            # Only uuids are spelled so: their null is a value (all zeros), not an absence.
-            inner = typing.get_args(inner)[0]
-    return _Shape(
-        name=item.name,
-        kafka_type=item.metadata.get("kafka_type", ""),
-        nested=inner if dataclasses.is_dataclass(inner) else None,
-        is_array=is_array,
-        nullable=nullable,
-        tag=item.metadata.get("tag"),
-        default=_plain_default(item),
-    )
-
-
-def _plain_default(item: dataclasses.Field[Any]) -> Any:
-    default = item.default
-    if dataclasses.is_dataclass(default):
-        return {shape.name: getattr(default, shape.name) for shape in _shapes(type(default))}
-    if isinstance(default, datetime.timedelta):
-        return default // datetime.timedelta(milliseconds=1)
-    if default is None and item.metadata.get("kafka_type") == "datetime_i64":
-        return -1
-    if default is dataclasses.MISSING:
-        return _EVERYWHERE.get(item.name, default)
-    return default
-
-
-def _shapes(entity: Any) -> list[_Shape]:
-    return [_shape(item) for item in dataclasses.fields(entity)]
-
-
-def _zero(shape: _Shape) -> Any:
+def _zero(shape: Shape) -> Any:
     """Return the emptiest value of a field; it is also what an absent tagged field means."""
     if shape.default is not dataclasses.MISSING:
         return shape.default
@@ -146,14 +69,14 @@ def _zero(shape: _Shape) -> Any:
 
 def blank(entity: Any) -> dict[str, Any]:
     """Return the emptiest tree that a class can encode."""
-    return {shape.name: _zero(shape) for shape in _shapes(entity)}
+    return {shape.name: _zero(shape) for shape in shapes_of(entity)}
 
 
 @functools.cache
 def _compile(entity: Any) -> _Write:
     """Turn one of kio's classes into a function that appends its encoding to a list."""
     flexible = bool(entity.__flexible__)
-    shapes = _shapes(entity)
+    shapes = shapes_of(entity)
     defaults = {
         shape.name: _zero(shape)
         for shape in shapes
@@ -175,7 +98,7 @@ def _compile(entity: Any) -> _Write:
     return write
 
 
-def _tag_row(shape: _Shape) -> tuple[int, str, _Write, bytes]:
+def _tag_row(shape: Shape) -> tuple[int, str, _Write, bytes]:
     """Return (tag, name, writer, what the writer writes for the value that goes unsaid)."""
     assert shape.tag is not None
     write_value = _value_writer(shape, flexible=True)
@@ -200,12 +123,12 @@ def _write_tags(
     out += present
 
 
-def _steps(shapes: Sequence[_Shape], *, flexible: bool) -> list[_Write]:
+def _steps(shapes: Sequence[Shape], *, flexible: bool) -> list[_Write]:
     """Return writers for all fields; neighbours of fixed size share one."""
     steps: list[_Write] = []
-    run: list[_Shape] = []
+    run: list[Shape] = []
     for shape in shapes:
-        if not shape.is_array and shape.nested is None and shape.kafka_type in _FORMATS:
+        if not shape.is_array and shape.nested is None and shape.kafka_type in FORMATS:
             run.append(shape)
             continue
         if run:
@@ -217,8 +140,8 @@ def _steps(shapes: Sequence[_Shape], *, flexible: bool) -> list[_Write]:
     return steps
 
 
-def _run_writer(run: Sequence[_Shape]) -> _Write:
-    layout = ">" + "".join(_FORMATS[shape.kafka_type] for shape in run)
+def _run_writer(run: Sequence[Shape]) -> _Write:
+    layout = ">" + "".join(FORMATS[shape.kafka_type] for shape in run)
     pack = struct.Struct(layout).pack
     get = itemgetter(*(shape.name for shape in run))
     if len(run) == 1:
@@ -226,7 +149,7 @@ def _run_writer(run: Sequence[_Shape]) -> _Write:
     return lambda out, merged: out.append(pack(*get(merged)))
 
 
-def _field_writer(shape: _Shape, *, flexible: bool) -> _Write:
+def _field_writer(shape: Shape, *, flexible: bool) -> _Write:
     name = shape.name
     write_value = _value_writer(shape, flexible=flexible)
 
@@ -240,7 +163,7 @@ def _field_writer(shape: _Shape, *, flexible: bool) -> _Write:
     return write
 
 
-def _value_writer(shape: _Shape, *, flexible: bool) -> _Write:
+def _value_writer(shape: Shape, *, flexible: bool) -> _Write:
     if shape.is_array:
         return _array_writer(shape, flexible=flexible)
     if shape.nested is not None:
@@ -265,9 +188,9 @@ def _nullable_struct(write_struct: _Write) -> _Write:
     return write
 
 
-def _array_writer(shape: _Shape, *, flexible: bool) -> _Write:
+def _array_writer(shape: Shape, *, flexible: bool) -> _Write:
     nullable = shape.nullable
-    layout = _FORMATS.get(shape.kafka_type) if shape.nested is None else None
+    layout = FORMATS.get(shape.kafka_type) if shape.nested is None else None
     write_item = (
         _compile(shape.nested)
         if shape.nested is not None
@@ -292,8 +215,8 @@ def _array_writer(shape: _Shape, *, flexible: bool) -> _Write:
 
 
 def _primitive_writer(kafka_type: str, *, flexible: bool, nullable: bool) -> _Write:
-    if kafka_type in _FORMATS:
-        pack = struct.Struct(">" + _FORMATS[kafka_type]).pack
+    if kafka_type in FORMATS:
+        pack = struct.Struct(">" + FORMATS[kafka_type]).pack
         return lambda out, value: out.append(pack(value))
     if kafka_type == "uuid":
         return _write_uuid

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import io
 import random
 import struct
@@ -171,3 +173,47 @@ def test_uuids() -> None:
     assert topic_id.bytes in codec.encode_body(ApiKey.DELETE_TOPICS, 6, fields)
     fields["responses"][0]["topic_id"] = None
     assert bytes(16) in codec.encode_body(ApiKey.DELETE_TOPICS, 6, fields)
+
+
+def test_tags_of_the_future_are_passed_over() -> None:
+    """KIP-482: unknown tagged fields are skipped, at every level; known ones are kept."""
+    key, version = ApiKey.METADATA, 12
+    unknown = b"\x02" + b"\x00\x01x" + b"\x63\x03abc"
+    plain = b"\x02" + bytes(16) + b"\x02t" + b"%s" + b"\x01\x00" + b"%s"
+    wanted = codec.decode_request(key, version, memoryview(plain % (b"\x00", b"\x00")))
+    assert codec.decode_request(key, version, memoryview(plain % (unknown, unknown))) == wanted
+
+
+def test_known_tags_are_kept_beside_unknown_ones() -> None:
+    key, version = ApiKey.FETCH, 12
+    entity = apis.request_type(key, version)
+    rich, _ = instance(entity, random.Random(3))
+    rich = dataclasses.replace(rich, cluster_id="here")
+    encoded = io.BytesIO()
+    entity_writer(entity)(encoded, rich)
+    body = encoded.getvalue()
+    tags = b"\x01\x00\x05\x05here"
+    assert body.endswith(tags)
+    with_more = body[: -len(tags)] + b"\x02" + tags[1:] + b"\x63\x01x"
+    assert codec.decode_request(key, version, memoryview(with_more)) == rich
+
+
+def test_a_tag_longer_than_the_message_is_refused() -> None:
+    body = b"\x01\x00\x01\x63\x7fx"
+    with pytest.raises(RemoteProtocolError):
+        codec.decode_request(ApiKey.METADATA, 12, memoryview(body))
+
+
+@pytest.mark.parametrize(("key", "version"), ALL)
+def test_counts_and_lengths_beyond_the_bytes_are_refused(key: ApiKey, version: int) -> None:
+    """kio's native reader would reserve memory for two billion items, and end the process."""
+    entity = apis.request_type(key, version)
+    rng = random.Random(f"{key}.{version}")
+    encoded = io.BytesIO()
+    entity_writer(entity)(encoded, instance(entity, rng)[0])
+    body = encoded.getvalue()
+    huge = b"\xff\xff\xff\xff\x07" if entity.__flexible__ else b"\x7f\xff\xff\xff"
+    for at in range(min(len(body), 64)):
+        spoilt = memoryview(body[:at] + huge + body[at + len(huge) :])
+        with contextlib.suppress(RemoteProtocolError):
+            codec.decode_request(key, version, spoilt)

@@ -14,11 +14,11 @@ from client.wire.kafka.connection import ServerConnection
 def test_answers_leave_in_request_order() -> None:
     for order in itertools.permutations(range(4)):
         connection = ServerConnection(100)
-        slots = [connection.open(10, 0, 0.0) for _ in range(4)]
+        slots = [connection.open(10, 0, 0.0, 0.0) for _ in range(4)]
         sent: list[bytes] = []
         for index in order:
-            if connection.answer(slots[index], [b"%d" % index]):
-                sent += connection.take()
+            if connection.answer(slots[index], [b"%d" % index], 0.0):
+                sent += [part for slot in connection.take() for part in slot.answer]
         assert sent == [b"0", b"1", b"2", b"3"]
         assert connection.open_slots == 0
         assert connection.in_flight_bytes == 0
@@ -26,20 +26,20 @@ def test_answers_leave_in_request_order() -> None:
 
 def test_an_empty_answer_only_gives_way() -> None:
     connection = ServerConnection(100)
-    first, second = connection.open(1, 0, 0.0), connection.open(2, 0, 0.0)
-    assert not connection.answer(second, [b"second"])
+    first, second = connection.open(1, 0, 0.0, 0.0), connection.open(2, 0, 0.0, 0.0)
+    assert not connection.answer(second, [b"second"], 0.0)
     assert connection.take() == []
     assert connection.in_flight_bytes == 3
-    assert connection.answer(first, ())
-    assert connection.take() == [b"second"]
+    assert connection.answer(first, (), 0.0)
+    assert [slot.answer for slot in connection.take()] == [(), [b"second"]]
 
 
 def test_a_slot_is_answered_once() -> None:
     connection = ServerConnection(100)
-    slot = connection.open(1, 0, 0.0)
-    connection.answer(slot, ())
+    slot = connection.open(1, 0, 0.0, 0.0)
+    connection.answer(slot, (), 0.0)
     with pytest.raises(AssertionError):
-        connection.answer(slot, ())
+        connection.answer(slot, (), 0.0)
 
 
 def test_frames_come_out_whole() -> None:

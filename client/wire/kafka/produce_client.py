@@ -1,0 +1,33 @@
+"""Produce (API 0) as a client asks it: version 8, batches as they are.
+
+This file is the only home of the request's bytes from this side; `produce.py` holds the layout.
+Version 8 is the last one without compact lengths, and every broker since Kafka 2.4 has it. Its
+answer is small and decoded like any other (`requests.py`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+VERSION: Final = 8
+
+_HEAD: Final = struct.Struct(">hhii")
+_COUNT: Final = struct.Struct(">i")
+_NAME: Final = struct.Struct(">h")
+_RECORDS: Final = struct.Struct(">ii")
+_NO_TRANSACTION: Final = -1
+
+
+def encode_produce(
+    acks: int, timeout_ms: int, topics: Mapping[str, Sequence[tuple[int, bytes]]]
+) -> bytes:
+    """Encode the body of a request. `topics`: (partition, one record batch) of each topic."""
+    parts = [_HEAD.pack(_NO_TRANSACTION, acks, timeout_ms, len(topics))]
+    for topic, batches in topics.items():
+        name = topic.encode()
+        parts += [_NAME.pack(len(name)), name, _COUNT.pack(len(batches))]
+        for partition, batch in batches:
+            parts += [_RECORDS.pack(partition, len(batch)), batch]
+    return b"".join(parts)

@@ -1,0 +1,36 @@
+"""Histograms count what Prometheus' own would count."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from prometheus_client import Histogram as Reference
+
+from client.histogram import LATENCY_BUCKETS_S, Histogram
+
+
+@given(st.lists(st.floats(0, 100) | st.sampled_from(LATENCY_BUCKETS_S), max_size=30))
+def test_it_is_cumulative_and_bounds_are_inclusive(values: list[float]) -> None:
+    ours = Histogram()
+    theirs = Reference("x", "X.", buckets=LATENCY_BUCKETS_S, registry=CollectorRegistry())
+    for value in values:
+        ours.observe(value)
+        theirs.observe(value)
+    (family,) = theirs.collect()
+    expected = [
+        (sample.labels["le"], sample.value) for sample in family.samples
+        if sample.name == "x_bucket"
+    ]  # fmt: skip
+    assert [(float(bound), count) for bound, count in ours.cumulative()] == [
+        (float(bound), count) for bound, count in expected
+    ]
+    assert ours.count == len(values)
+    assert ours.total == pytest.approx(sum(values))
+
+
+def test_other_bounds() -> None:
+    histogram = Histogram((1.0, 5.0))
+    histogram.observe(3)
+    assert histogram.cumulative() == [("1.0", 0), ("5.0", 1), ("+Inf", 1)]
