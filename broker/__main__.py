@@ -14,11 +14,10 @@ import dataclasses
 import logging
 import os
 import random
-import signal
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
@@ -27,12 +26,19 @@ from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.ledger_access import LedgerAccess
+from client import logs
 from client.config import Resolved, load_program
 from client.errors import ConfigError, LedgerError, MetadataError
 from client.ledger.client import LedgerClient
+from client.ledger.stats import LedgerStats
 from client.metadata.zookeeper import ZooKeeperStore
+from client.process_metrics import provide_metadata_requests
+from client.stop_signal import on_stop_signal
 
 log = logging.getLogger("broker")
+
+_STOP_MORE_S: Final = 4.0
+"""What may come after the partitions: deregistration, connections, the session."""
 
 
 class _WallClock:
@@ -44,13 +50,8 @@ def main() -> int:
     """Run until told to stop; return the exit code."""
     if not __debug__:
         sys.exit("broker: do not run with -O, the assertions are part of the program")
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
-    # What matters of it (lost, expired) is told by the store; the rest is a line per attempt.
-    logging.getLogger("kazoo").setLevel(logging.ERROR)
+    style = logs.asked_style(sys.argv[1:], os.environ.get("QUIRE_BROKER_LOG_FORMAT"))
+    logs.start("broker", style=style)
     try:
         resolved = load_program(
             BrokerConfig, prog="python -m broker", env_prefix="QUIRE_BROKER_", argv=sys.argv[1:]
@@ -62,16 +63,15 @@ def main() -> int:
             )
         return uvloop.run(_run(resolved))
     except (ConfigError, MetadataError, LedgerError, BrokerError, OSError) as error:
-        log.error("broker.cannot_start %s", error or repr(error))
+        log.error("broker.cannot_start reason=%s", error or repr(error))
     return 2
 
 
 async def _run(resolved: Resolved[BrokerConfig]) -> int:
     config = resolved.config
+    logs.start("broker", node=str(config.node_id), style=config.log_format, level=config.log_level)
     loop = asyncio.get_running_loop()
-    told_to_stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_stop.set)
+    told_to_stop = on_stop_signal(loop, within_s=config.shutdown_timeout_ms / 1000 + _STOP_MORE_S)
     loop.set_exception_handler(_on_exception)
     store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
     await store.start()
@@ -79,11 +79,20 @@ async def _run(resolved: Resolved[BrokerConfig]) -> int:
     ledger_config = config.ledger
     if ledger_config.local_rack is None:
         ledger_config = dataclasses.replace(ledger_config, local_rack=config.rack)
-    client = LedgerClient(store, rng=rng, clock=clock, config=ledger_config)
+    client = LedgerClient(
+        store,
+        rng=rng,
+        clock=clock,
+        config=ledger_config,
+        stats=LedgerStats(time.perf_counter),
+    )
     try:
         await client.start()
         ledgers = LedgerAccess(client, config.ledger_password.encode())
-        broker = Broker(config, store=store, ledgers=ledgers, clock=clock, rng=rng)
+        broker = Broker(
+            config, store=store, ledgers=ledgers, clock=clock, rng=rng, now_s=time.perf_counter
+        )
+        provide_metadata_requests(broker.metrics, store.request_seconds)
         await _serve(broker, AdminServer(config, broker, resolved.sources), told_to_stop)
     finally:
         await client.close()
@@ -112,7 +121,7 @@ async def _serve(broker: Broker, admin: AdminServer, told_to_stop: asyncio.Event
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
-    log.error("broker.bug %s", context.get("message"), exc_info=error)
+    log.error("broker.bug message=%s", context.get("message"), exc_info=error)
     if context.get("fatal"):
         # Others fence what this broker led; a half-dead leader would only be in their way.
         logging.shutdown()

@@ -14,6 +14,7 @@ the others take over; connections last.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from broker.cluster import Cluster
 from broker.config import BrokerConfig
@@ -22,6 +23,7 @@ from broker.deadlines import Deadlines
 from broker.dispatch import Dispatcher
 from broker.endpoints import registered_host
 from broker.full_strength import FullStrength
+from broker.gauges import provide_all
 from broker.groups import Groups
 from broker.handlers.registry import handlers
 from broker.lease import SessionLease
@@ -42,10 +44,15 @@ from broker.services import Services
 from broker.tail_cache import TailCache
 from broker.topic_changes import TopicChanges
 from broker.topic_cleaner import TopicCleaner
-from client.ids import Clock, Rng
+from client.histogram import Stopwatch, loop_time
+from client.ids import BookieId, Clock, Rng
+from client.ledger.autorecovery.tree import ReplicationTree
 from client.metadata.store import MetadataStore, SessionState
 
 log = logging.getLogger(__name__)
+
+_ONLOOKER: Final = BookieId("broker")
+"""Name in auto recovery's tree of somebody who takes neither locks nor votes."""
 
 
 class Broker:
@@ -59,13 +66,17 @@ class Broker:
         ledgers: Ledgers,
         clock: Clock,
         rng: Rng,
+        now_s: Stopwatch = loop_time,
     ) -> None:
-        """`store` and `ledgers` are started already, and closed by whoever made them."""
+        """`store` and `ledgers` are started already, and closed by whoever made them.
+
+        `now_s` measures what metrics show; nothing is decided by it.
+        """
         self.config = config
         self.port = 0
         """Where Kafka clients connect; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
-        self.metrics = Metrics()
+        self.metrics = Metrics(topics_max=config.metric_topics_max, now_s=now_s)
         self.store = store
         self.ledgers = ledgers
         self.is_started = False
@@ -81,6 +92,7 @@ class Broker:
             cache=self.cache,
             lease=SessionLease(self._session_timeout_s),
             limits=config.log_limits(),
+            metrics=self.metrics,
         )
         self.partitions = Partitions(self.cluster)
         self._ownership = Ownership(
@@ -110,34 +122,14 @@ class Broker:
         self._maintenance = Maintenance(
             self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
         )
-        self._full_strength = FullStrength(self.partitions, ledgers)
+        tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
+        self._full_strength = FullStrength(self.partitions, ledgers, tree.marked_ledgers)
         self._peers = Peers(store, self.cluster, config.node_id)
         changes = TopicChanges(store, clock, rng)
         self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
         self._sweep = LedgerSweep(store, ledgers, self.cluster, config.node_id)
         self._registration: Registration | None = None
-        self._add_gauges(self.cache)
-
-    def _add_gauges(self, cache: TailCache) -> None:
-        add = self.metrics.add_gauge
-        add("quire_partitions_led", "Partitions led.", lambda: [({}, len(self.partitions))])
-        add(
-            "quire_under_replicated_partitions",
-            "Partitions led whose new records get fewer copies than their replication factor.",
-            lambda: [({}, sum(each.is_under_replicated for each in self.partitions))],
-        )
-        add("quire_tail_cache_bytes", "Record bytes in the tail cache.", lambda: [({}, cache.size)])
-        add(
-            "quire_unconfirmed_bytes", "Record bytes that wait for their ack quorum.",
-            lambda: [({}, sum(partition.in_flight_bytes for partition in self.partitions))],
-        )  # fmt: skip
-        add(
-            "quire_groups", "Groups coordinated here, by state.",
-            lambda: [
-                ({"state": state.value}, count)
-                for state, count in self.groups.state_counts().items()
-            ],
-        )  # fmt: skip
+        provide_all(self)
 
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
@@ -146,6 +138,7 @@ class Broker:
         """
         config = self.config
         await self.cluster.start()
+        self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
         self.port = await self.server.start()
         self._registration = Registration(
             self.store,
@@ -171,7 +164,7 @@ class Broker:
         self.is_started = True
         self.started_ms = self.services.clock.now_ms()
         log.info(
-            "broker.serving id=%d port=%d cluster=%s",
+            "broker.serving broker=%d port=%d cluster=%s",
             config.node_id, self.port, self.cluster.cluster_id,
         )  # fmt: skip
 
@@ -183,7 +176,11 @@ class Broker:
             return ["the metadata session is lost"]
         if self.config.node_id not in self.cluster.brokers:
             return ["not registered"]
-        return [f"{name} is not led yet" for name in self._ownership.missing()]
+        return [f"{name} is not led yet" for name in self.missing()]
+
+    def missing(self) -> list[str]:
+        """Return the partitions that want this broker and are not led yet."""
+        return self._ownership.missing()
 
     async def set_unloaded(self, unloaded: bool) -> None:
         """Give all partitions away, as long as other brokers can have them; or take part again.
@@ -208,4 +205,4 @@ class Broker:
         await self.server.close()
         self.services.deadlines.close()
         await self.cluster.close()
-        log.info("broker.closed id=%d", self.config.node_id)
+        log.info("broker.closed broker=%d", self.config.node_id)

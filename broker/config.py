@@ -15,6 +15,7 @@ from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId
 from client.ledger.config import LedgerClientConfig
+from client.logs import LogFormat, LogLevel
 
 _MIB = 1024 * 1024
 
@@ -65,6 +66,9 @@ class BrokerConfig:
         "",
         "Bearer token that the admin API wants, the same on all brokers; none: it wants none.",
         secret=True,
+    )
+    admin_read_token: str = setting(
+        "", "Another bearer token, good for GET requests only. Needs admin_token.", secret=True
     )
     admin_tls_cert: Path | None = setting(
         None, "PEM file with the admin server's certificate chain; with it, it speaks HTTPS."
@@ -176,6 +180,9 @@ class BrokerConfig:
         7 * 86_400_000, "How long offsets outlive their group.", at_least=1
     )
 
+    metric_topics_max: int = setting(
+        200, "Topics with metrics of their own; the others are counted together.", at_least=0
+    )
     lag_interval_ms: int = setting(
         5_000,
         "How often the lags of all groups are computed for metrics and lists; 0: never.",
@@ -201,14 +208,27 @@ class BrokerConfig:
         86_400_000, "An idempotent producer silent for so long is forgotten.", at_least=1_000
     )
 
+    # --- logs
+    log_format: LogFormat = setting(
+        "text", "How log lines look: text for people, json for programs."
+    )
+    log_level: LogLevel = setting(
+        "info", "What is logged: info is every change of state, debug far more."
+    )
+
     # --- shutdown
     shutdown_timeout_ms: int = setting(
-        10_000, "How long handing over partitions may take at shutdown.", at_least=0
+        4_000,
+        "How long handing over partitions may take at shutdown; the process ends 4 s later at the"
+        " latest. Too low: others have to recover ledgers.",
+        at_least=0,
     )
 
     def __post_init__(self) -> None:
         """Check ranges and relations; raise ConfigError."""
         check_ranges(self)
+        if self.admin_read_token and not self.admin_token:
+            raise ConfigError("admin_read_token is worth nothing without admin_token")
         if (self.admin_tls_cert is None) != (self.admin_tls_key is None):
             raise ConfigError("admin_tls_cert and admin_tls_key come together")
         if not self.zookeeper:

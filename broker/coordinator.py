@@ -32,6 +32,7 @@ from broker import background
 from broker.core.group_offsets import GroupOffsets, TopicPartition
 from broker.core.group_shard import GroupShard, Outcomes
 from broker.core.group_types import (
+    REBALANCING,
     Append,
     Commit,
     GroupConfig,
@@ -98,8 +99,10 @@ class Coordinator:
         clock: Clock,
         new_member_id: Callable[[str], str],
         copy_bytes_min: int,
+        on_rebalance: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare; `start` begins to read the log."""
+        """Prepare; `start` begins to read the log. `on_rebalance` is told each time one begins."""
+        self._on_rebalance = on_rebalance
         self.partition = partition
         self.phase = Phase.LOADING
         self._config = config
@@ -131,7 +134,7 @@ class Coordinator:
             self._loading.cancel()
         self._copy.cancel()
         self._give_up(NotCoordinator(f"{self._name} is no longer coordinated here"))
-        _LOG.info("coordinator.closed partition=%s", self._name)
+        _LOG.info("coordinator.closed shard=%s", self._name)
 
     # --- membership ---------------------------------------------------------------------------
 
@@ -281,6 +284,8 @@ class Coordinator:
             if isinstance(effect, Reply):
                 self._answer(effect)
             elif not isinstance(effect, Append):
+                if effect.name == REBALANCING:
+                    self._on_rebalance()
                 _LOG.info(
                     "%s group=%s generation=%d members=%d reason=%s",
                     effect.name, effect.group_id, effect.generation, effect.member_count,
@@ -335,7 +340,7 @@ class Coordinator:
         due_s, self._timer = self._timer_at_s, None
         now = self._now()
         if now.s - due_s >= STALL_S and due_s > self._not_before_s:
-            _LOG.warning("coordinator.stalled partition=%s seconds=%.1f", self._name, now.s - due_s)
+            _LOG.warning("coordinator.stalled shard=%s seconds=%.1f", self._name, now.s - due_s)
             self._not_before_s = now.s + STALL_GRACE_S
             self._arm()
             return
@@ -345,7 +350,7 @@ class Coordinator:
         """The log's end is unknown: forget everything and read it again, if we still lead it."""
         if self.phase is not Phase.ACTIVE:
             return
-        _LOG.warning("coordinator.log_failed partition=%s error=%r", self._name, error)
+        _LOG.warning("coordinator.log_failed shard=%s error=%r", self._name, error)
         self.phase = Phase.LOADING
         self._copy.cancel()
         self._give_up(NotCoordinator(str(error)))
@@ -369,10 +374,10 @@ class Coordinator:
             except QuireError as error:
                 # A leadership in doubt may be confirmed again; if it is lost, `close` ends this.
                 if not error.retriable:
-                    _LOG.exception("coordinator.load_failed partition=%s", self._name)
+                    _LOG.exception("coordinator.load_failed shard=%s", self._name)
                     self.phase = Phase.FAILED
                     return
-                _LOG.warning("coordinator.load_retried partition=%s error=%r", self._name, error)
+                _LOG.warning("coordinator.load_retried shard=%s error=%r", self._name, error)
             else:
                 return
             await asyncio.sleep(pause_s)
@@ -392,7 +397,7 @@ class Coordinator:
         self.phase = Phase.ACTIVE
         now = self._now()
         _LOG.info(
-            "coordinator.active partition=%s records=%d bytes=%d groups=%d seconds=%.3f",
+            "coordinator.active shard=%s records=%d bytes=%d groups=%d seconds=%.3f",
             self._name, count, log.bytes_since_copy, len(shard.group_ids()), now.s - started_s,
         )  # fmt: skip
         self._perform(shard.loaded(now))

@@ -179,7 +179,7 @@ class Dispatcher:
                 call.api_key, call.version, message_of(error),
             )  # fmt: skip
         else:
-            errors = self._services.metrics.request_errors
+            errors = self._services.metrics.request_failures
             errors[call.api_key] = errors.get(call.api_key, 0) + 1
             log.error(
                 "request.failed api=%d version=%d client=%s",

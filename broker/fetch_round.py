@@ -105,6 +105,7 @@ class FetchRound:
                     self._check_codecs(fetched)
                     used = fetched.size
                     self.size += used
+                    self._services.metrics.cache_read_bytes += used
         except QuireError as error:
             self.results.append(self._refusal(fetch, error, leader))
         else:
@@ -131,6 +132,7 @@ class FetchRound:
             else:
                 self.results[read.at] = self._data(fetch, read.leader, outcome)
                 self.size += outcome.size
+                self._services.metrics.ledger_read_bytes += outcome.size
 
     async def _read_one(self, read: _Read) -> Fetched | QuireError:
         try:

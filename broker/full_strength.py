@@ -10,7 +10,10 @@ continued in a new ledger
 - when a member of the present one has been gone for a while and nobody has replaced it. Auto
   recovery cannot mend a ledger that is being written, and closes it in the end, which fences us;
   a roll does the same without stopping anybody. A bookie that only restarts is waited for: what
-  it misses meanwhile is mended (client/ledger/PROTOCOL.md, "Holes").
+  it misses meanwhile is mended (client/ledger/PROTOCOL.md, "Holes");
+- when it is marked as lacking copies and all of its members are there again. What they missed of
+  a ledger that is being written is made up for only after its end: without a roll that would
+  be when the segment is full.
 
 One partition is rolled after the other, so that the metadata store does not feel it.
 """
@@ -19,11 +22,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from broker.errors import BrokerError
 from broker.ledgers import Ledgers
+from client.errors import MetadataError
+from client.ids import LedgerId
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,13 +46,16 @@ class LedPartition(Protocol):
         """Topic and index."""
         ...
 
-    @property
-    def has_lost_member(self) -> bool:
-        """Whether a bookie of the active ledger is gone and was not replaced."""
+    def would_shed(self, bookie_count: int) -> bool:
+        """Whether the active ledger has a member that is gone, and a new one would do without."""
         ...
 
     def would_grow(self, bookie_count: int) -> bool:
         """Whether a new ledger would have more copies, or be striped over more bookies."""
+        ...
+
+    def would_mend(self, marked: Collection[LedgerId]) -> bool:
+        """Whether the active ledger is among the marked ones, and all its members are there."""
         ...
 
     async def roll(self) -> None:
@@ -58,9 +66,16 @@ class LedPartition(Protocol):
 class FullStrength:
     """A background task of every broker, for the partitions it leads."""
 
-    def __init__(self, partitions: Iterable[LedPartition], ledgers: Ledgers) -> None:
+    def __init__(
+        self,
+        partitions: Iterable[LedPartition],
+        ledgers: Ledgers,
+        marked: Callable[[], Awaitable[Collection[LedgerId]]],
+    ) -> None:
+        """`marked`: which ledgers are known to lack copies; may raise MetadataError."""
         self._partitions = partitions
         self._ledgers = ledgers
+        self._marked = marked
         self._changed = asyncio.Event()
         self._lost_since_s: dict[str, float] = {}
         """Partitions with a lost member, by name."""
@@ -80,20 +95,29 @@ class FullStrength:
     async def visit_all(self) -> None:
         """Roll every partition that needs it."""
         now_s = asyncio.get_running_loop().time()
-        lost = [each.name for each in self._partitions if each.has_lost_member]
+        count = len(self._ledgers.writable_bookies)
+        lost = [each.name for each in self._partitions if each.would_shed(count)]
         self._lost_since_s = {name: self._lost_since_s.get(name, now_s) for name in lost}
+        marked = await self._look_for_marks()
         for partition in self._partitions:
             since_s = self._lost_since_s.get(partition.name, now_s)
-            if now_s - since_s < _LOST_S and not partition.would_grow(self._bookie_count):
+            if not (
+                now_s - since_s >= _LOST_S
+                or partition.would_grow(count)
+                or partition.would_mend(marked)
+            ):
                 continue
             try:
                 await partition.roll()
             except BrokerError as error:
-                _LOG.warning("strength.failed partition=%s error=%r", partition.name, error)
+                _LOG.warning("strength.failed log=%s error=%r", partition.name, error)
 
-    @property
-    def _bookie_count(self) -> int:
-        return len(self._ledgers.writable_bookies)
+    async def _look_for_marks(self) -> Collection[LedgerId]:
+        try:
+            return frozenset(await self._marked())
+        except MetadataError as error:
+            _LOG.warning("strength.marks_unknown error=%r", error)
+            return ()
 
     async def _run(self) -> None:
         while True:

@@ -66,10 +66,10 @@ class GroupCopy:
             start, copied = await self._copy(log, shard)
             await log.partition.delete_records(start)
         except QuireError as error:
-            _LOG.warning("coordinator.copy_failed partition=%s error=%r", self._name, error)
+            _LOG.warning("coordinator.copy_failed shard=%s error=%r", self._name, error)
             return  # the log has to grow anew before the next attempt
         self._copied_bytes = copied
-        _LOG.info("coordinator.copied partition=%s bytes=%d start=%d", self._name, copied, start)
+        _LOG.info("coordinator.copied shard=%s bytes=%d start=%d", self._name, copied, start)
 
     async def _copy(self, log: GroupLog, shard: GroupShard) -> tuple[Offset, int]:
         """Return (offset up to which the log is superfluous, bytes of the copy)."""

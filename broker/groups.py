@@ -60,6 +60,8 @@ class Groups:
         self._config = config
         self._clock = clock
         self._rng = rng
+        self.rebalance_count = 0
+        """Rebalances begun here."""
         self._coordinators: dict[int, Coordinator] = {}
         self._creating: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -93,6 +95,7 @@ class Groups:
             clock=self._clock,
             new_member_id=self._new_member_id,
             copy_bytes_min=self._config.group_log_copy_bytes,
+            on_rebalance=self._count_rebalance,
         )
         self._coordinators[partition.index] = coordinator
         coordinator.start()
@@ -139,6 +142,9 @@ class Groups:
         return [self._coordinators[index] for index in sorted(self._coordinators)]
 
     # --- for metrics --------------------------------------------------------------------------
+
+    def _count_rebalance(self) -> None:
+        self.rebalance_count += 1
 
     def state_counts(self) -> dict[GroupState, int]:
         """Count the groups coordinated here by state."""

@@ -19,6 +19,7 @@ class LedgerAccess:
     def __init__(self, client: LedgerClient, password: bytes) -> None:
         self._client = client
         self._password = password
+        self.stats = client.stats
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:

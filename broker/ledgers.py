@@ -12,6 +12,7 @@ from typing import Protocol
 from client.errors import LedgerError
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.ledger.stats import LedgerStats
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.records import Buffer
 
@@ -83,6 +84,11 @@ class Writer(Protocol):
 
 class Ledgers(Protocol):
     """Creates, opens, recovers and deletes ledgers."""
+
+    @property
+    def stats(self) -> LedgerStats:
+        """What is counted of them."""
+        ...
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:

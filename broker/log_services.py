@@ -7,6 +7,7 @@ import dataclasses
 from broker.core.log_limits import LogLimits
 from broker.lease import SessionLease
 from broker.ledgers import Ledgers
+from broker.metrics import Metrics
 from broker.tail_cache import TailCache
 from client.ids import Clock, Rng
 from client.metadata.store import MetadataStore
@@ -23,3 +24,4 @@ class LogServices:
     cache: TailCache
     lease: SessionLease
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
+    metrics: Metrics = dataclasses.field(default_factory=Metrics)

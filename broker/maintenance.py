@@ -40,7 +40,10 @@ class Maintenance:
             try:
                 await partition.maintain(self._clock.now_ms())
             except BrokerError as error:
-                _LOG.warning("maintenance.failed partition=%s error=%r", partition.name, error)
+                _LOG.warning(
+                    "maintenance.failed topic=%s partition=%d error=%r",
+                    partition.topic.name, partition.index, error,
+                )  # fmt: skip
 
     async def _run(self) -> None:
         while True:

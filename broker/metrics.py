@@ -1,141 +1,215 @@
-"""What a broker counts, and how Prometheus reads it.
+"""What a broker counts.
 
-This file is the only home of metric names. Hot paths add to plain ints and lists here; turning
-them into samples happens when somebody scrapes. Each broker has its own registry, so several
-live in one process. Other parts of the broker hand in a function that reads a number they keep
-anyway (`add_gauge`), rather than keeping a second one here.
-
-Latencies form a tree: quire_request_seconds{api="Produce"} contains the waiting for the ledger,
-which the ledger client reports on its own.
+This file is the only home of counting in a broker. Names and meanings are in `metric_table.py`. Hot
+paths add to plain ints and histograms here; turning them into samples happens when somebody
+scrapes. Other parts of the broker hand in a function that reads a number they keep anyway
+(`provide`), rather than keeping a second one.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
+from broker.faults import Code
+from broker.metric_table import (
+    REQUEST_SECONDS,
+    STAGE_SECONDS,
+    TABLE,
+    TAKEOVER_SECONDS,
 )
-
+from client.exposition import Exposition, Samples
+from client.histogram import Histogram, Stopwatch, loop_time
+from client.ledger.metrics import APPEND_SECONDS
+from client.process_metrics import LOOP_LAG_SECONDS
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.connection import Slot
 
-LATENCY_BUCKETS_S: Final = (
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+OTHER_TOPICS: Final = "(others)"
+"""Label of the topics beyond the limit."""
+
+_STAGES: Final[Mapping[int, tuple[str, str]]] = {
+    ApiKey.PRODUCE: ("append", "quorum"),
+    ApiKey.FETCH: ("wait", "read"),
+}
+"""API -> its two stages between queue and respond; the others have one."""
+
+_EXPECTED_ERRORS: Final = (
+    Code.offset_out_of_range, Code.unknown_topic_or_partition, Code.not_leader_or_follower,
+    Code.request_timed_out, Code.not_enough_replicas,
 )  # fmt: skip
+"""Shown from 0 on: a series that begins with its first error shows no increase."""
 
-Samples = Iterable[tuple[Mapping[str, str], float]]
-
-
-class Histogram:
-    """Counts of observations by upper bound."""
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(LATENCY_BUCKETS_S) + 1)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one observation."""
-        self.counts[bisect_left(LATENCY_BUCKETS_S, seconds)] += 1
-        self.total += seconds
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        """Return (upper bound, observations up to it), ending with +Inf."""
-        bounds = [str(bound) for bound in LATENCY_BUCKETS_S] + ["+Inf"]
-        running = 0
-        out = []
-        for bound, count in zip(bounds, self.counts, strict=True):
-            running += count
-            out.append((bound, float(running)))
-        return out
+_COUNTERS: Final = (
+    "connections_opened", "connections_refused", "protocol_errors", "received_bytes",
+    "sent_bytes", "produced_records", "produced_batches", "produced_bytes", "fetched_bytes",
+    "takeovers_lost", "leaderships_lost", "segments_rolled", "segments_trimmed",
+)  # fmt: skip
+"""Fields of `Metrics` without labels; in the table they begin with quire_broker_."""
 
 
-class Metrics:
-    """The counters of one broker; also a Prometheus collector."""
+class _Timing:
+    """Where the time of one API's requests goes."""
+
+    __slots__ = ("first", "queue", "request", "respond", "second")
 
     def __init__(self) -> None:
-        self.request_seconds: dict[int, Histogram] = {}
-        """By API key, from the request's arrival to its answer's departure."""
-        self.request_errors: dict[int, int] = {}
-        """By API key: requests that failed in a way that no handler expected."""
-        self.received_bytes = 0
-        self.sent_bytes = 0
+        self.request = Histogram()
+        self.queue = Histogram()
+        self.first = Histogram()
+        self.second = Histogram()
+        self.respond = Histogram()
+
+
+class _Topic:
+    """What went through one topic."""
+
+    __slots__ = ("fetched_bytes", "produced_bytes", "produced_records")
+
+    def __init__(self) -> None:
+        self.produced_records = 0
+        self.produced_bytes = 0
+        self.fetched_bytes = 0
+
+
+class Metrics(Exposition):
+    """The counters of one broker."""
+
+    def __init__(self, *, topics_max: int = 200, now_s: Stopwatch = loop_time) -> None:
+        """`topics_max`: topics with series of their own. `now_s`: measures every duration."""
+        super().__init__(TABLE)
+        self.now_s = now_s
         self.connections_opened = 0
         self.connections_refused = 0
         self.protocol_errors = 0
-        self.produced_bytes = 0
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.produced_records = 0
         self.produced_batches = 0
+        self.produced_bytes = 0
+        self.fetched_bytes = 0
+        self.cache_read_bytes = 0
+        self.ledger_read_bytes = 0
+        self.takeovers_lost = 0
+        self.leaderships_lost = 0
+        self.segments_rolled = 0
+        self.segments_trimmed = 0
+        self.request_failures: dict[int, int] = {}
+        """By API key: requests that failed in a way that no handler expected."""
         self.produce_errors: dict[int, int] = {}
         """By error code, per partition of a request."""
-        self.fetched_bytes = 0
         self.fetch_errors: dict[int, int] = {}
-        self._gauges: list[tuple[str, str, Callable[[], Samples]]] = []
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
+        self.takeover_seconds = Histogram()
+        self.append_seconds = Histogram()
+        self.loop_lag_seconds = Histogram()
+        self._timings: dict[int, _Timing] = {}
+        self._topics_max = topics_max
+        self._topics: dict[str, _Topic] = {}
+        self._other_topics = _Topic()
+        self._provide_own()
 
-    def add_gauge(self, name: str, text: str, read: Callable[[], Samples]) -> None:
-        """Export numbers kept elsewhere; `read` yields (labels, value) pairs at each scrape."""
-        self._gauges.append((name, text, read))
+    # --- counting -----------------------------------------------------------------------
 
-    def on_request(self, api_key: int, seconds: float) -> None:
-        """Count one answered request."""
-        histogram = self.request_seconds.get(api_key)
-        if histogram is None:
-            histogram = self.request_seconds[api_key] = Histogram()
-        histogram.observe(seconds)
+    def on_answered(self, slot: Slot, now_s: float) -> None:
+        """Count a request whose answer was sent."""
+        timing = self._timings.get(slot.api_key)
+        if timing is None:
+            timing = self._timings[slot.api_key] = _Timing()
+        split_s = slot.split_s or slot.answered_s
+        timing.request.observe(now_s - slot.arrived_s)
+        timing.queue.observe(slot.opened_s - slot.arrived_s)
+        timing.first.observe(split_s - slot.opened_s)
+        timing.second.observe(slot.answered_s - split_s)
+        timing.respond.observe(now_s - slot.answered_s)
 
-    def exposition(self) -> bytes:
-        """Return everything in Prometheus' text format."""
-        return generate_latest(self._registry)
+    def on_produced(self, topic: str, record_count: int, size: int) -> None:
+        """Count an accepted batch."""
+        self.produced_batches += 1
+        self.produced_records += record_count
+        self.produced_bytes += size
+        counts = self._topic(topic)
+        counts.produced_records += record_count
+        counts.produced_bytes += size
 
-    def describe(self) -> Iterable[Metric]:
-        """Say nothing ahead: what exists shows at each scrape."""
-        return []
+    def on_fetched(self, topic: str, size: int) -> None:
+        """Count record bytes on their way to a consumer."""
+        self.fetched_bytes += size
+        self._topic(topic).fetched_bytes += size
 
-    def collect(self) -> Iterable[Metric]:
-        """Yield every metric; called by the registry."""
-        yield self._requests()
-        yield _by_label(
-            "quire_request_failures",
-            "Requests that failed unexpectedly; each left a traceback in the log.",
-            "api", {_api(key): count for key, count in sorted(self.request_errors.items())},
-        )  # fmt: skip
-        yield _by_label(
-            "quire_produce_errors", "Refused partitions of Produce requests.", "code",
-            {str(code): count for code, count in sorted(self.produce_errors.items())},
-        )  # fmt: skip
-        yield _by_label(
-            "quire_fetch_errors", "Refused partitions of Fetch requests.", "code",
-            {str(code): count for code, count in sorted(self.fetch_errors.items())},
-        )  # fmt: skip
-        for name, text, value in (
-            ("quire_received_bytes", "Bytes received from clients.", self.received_bytes),
-            ("quire_sent_bytes", "Bytes sent to clients.", self.sent_bytes),
-            ("quire_connections_opened", "Connections accepted.", self.connections_opened),
-            ("quire_connections_refused", "Connections over a limit.", self.connections_refused),
-            ("quire_protocol_errors", "Connections closed for bad bytes.", self.protocol_errors),
-            ("quire_produced_bytes", "Record bytes accepted.", self.produced_bytes),
-            ("quire_produced_batches", "Record batches accepted.", self.produced_batches),
-            ("quire_fetched_bytes", "Record bytes sent to consumers.", self.fetched_bytes),
-        ):
-            yield CounterMetricFamily(name, text, value=value)
-        for name, text, read in self._gauges:
-            yield _gauge(name, text, read())
+    @property
+    def answered_count(self) -> int:
+        """Requests answered so far."""
+        return sum(timing.request.count for timing in self._timings.values())
 
-    def _requests(self) -> Metric:
-        family = HistogramMetricFamily(
-            "quire_request_seconds", "Time from a request's arrival to its answer.", labels=["api"]
+    def keep_topics(self, names: Iterable[str]) -> None:
+        """Forget topics that are gone: their series end."""
+        kept = dict.fromkeys(names)
+        self._topics = {name: one for name, one in self._topics.items() if name in kept}
+
+    def _topic(self, name: str) -> _Topic:
+        counts = self._topics.get(name)
+        if counts is None:
+            if len(self._topics) >= self._topics_max:
+                return self._other_topics
+            counts = self._topics[name] = _Topic()
+        return counts
+
+    # --- showing ------------------------------------------------------------------------
+
+    def _provide_own(self) -> None:
+        for name in _COUNTERS:
+            self.provide_one(f"quire_broker_{name}", lambda name=name: getattr(self, name))  # type: ignore[misc]
+        self.provide_one(TAKEOVER_SECONDS, lambda: self.takeover_seconds)
+        self.provide_one(APPEND_SECONDS, lambda: self.append_seconds)
+        self.provide_one(LOOP_LAG_SECONDS, lambda: self.loop_lag_seconds)
+        self.provide(REQUEST_SECONDS, self._requests)
+        self.provide(STAGE_SECONDS, self._stages)
+        self.provide(
+            "quire_broker_request_failures",
+            self._failures,
         )
-        for key, histogram in sorted(self.request_seconds.items()):
-            family.add_metric([_api(key)], histogram.cumulative(), histogram.total)
-        return family
+        for name, counts in (
+            ("produce", self.produce_errors),
+            ("fetch", self.fetch_errors),
+        ):
+            self.provide(f"quire_broker_{name}_errors", lambda counts=counts: _errors(counts))  # type: ignore[misc]
+        self.provide(
+            "quire_broker_read_bytes",
+            lambda: [
+                ({"source": "memory"}, self.cache_read_bytes),
+                ({"source": "bookies"}, self.ledger_read_bytes),
+            ],
+        )
+        for name in _Topic.__slots__:
+            self.provide(f"quire_topic_{name}", lambda name=name: self._by_topic(name))  # type: ignore[misc]
+
+    def _requests(self) -> Samples:
+        for key, timing in sorted(self._timings.items()):
+            yield {"api": _api(key)}, timing.request
+
+    def _failures(self) -> Samples:
+        # From 0 on, or the first failure would be no increase.
+        for key in sorted({*self._timings, *self.request_failures}):
+            yield {"api": _api(key)}, self.request_failures.get(key, 0)
+
+    def _stages(self) -> Samples:
+        for key, timing in sorted(self._timings.items()):
+            api = _api(key)
+            yield {"api": api, "stage": "queue"}, timing.queue
+            if key in _STAGES:
+                first, second = _STAGES[key]
+                yield {"api": api, "stage": first}, timing.first
+                yield {"api": api, "stage": second}, timing.second
+            else:
+                yield {"api": api, "stage": "handle"}, timing.first
+            yield {"api": api, "stage": "respond"}, timing.respond
+
+    def _by_topic(self, field: str) -> Samples:
+        for name, counts in sorted(self._topics.items()):
+            yield {"topic": name}, getattr(counts, field)
+        others = getattr(self._other_topics, field)
+        if others:
+            yield {"topic": OTHER_TOPICS}, others
 
 
 def _api(key: int) -> str:
@@ -145,17 +219,6 @@ def _api(key: int) -> str:
         return str(key)
 
 
-def _by_label(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for value, count in values.items():
-        family.add_metric([value], count)
-    return family
-
-
-def _gauge(name: str, text: str, samples: Samples) -> Metric:
-    rows = list(samples)
-    labels = list(rows[0][0]) if rows else []
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for row, value in rows:
-        family.add_metric([row[label] for label in labels], value)
-    return family
+def _errors(counts: Mapping[int, int]) -> Iterator[tuple[Mapping[str, str], float]]:
+    for code in sorted({*_EXPECTED_ERRORS, *counts}):
+        yield {"error": Code(code).name}, counts.get(code, 0)

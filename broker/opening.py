@@ -112,7 +112,7 @@ class Opening:
                 raise
             except (LedgerError, MetadataError, BrokerError) as error:
                 _LOG.warning(
-                    "takeover.failed topic=%s partition=%d %s error=%r",
+                    "takeover.failed topic=%s partition=%d state=%s error=%r",
                     self._topic.name,
                     self._index,
                     self._takeover.describe(),

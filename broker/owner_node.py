@@ -66,6 +66,17 @@ class OwnerNode:
             await wake.wait()
         return False
 
+    async def is_ours(self, on_change: Callable[[], None]) -> bool:
+        """Return whether we hold the node; if so, `on_change` is called when that may have changed.
+
+        Raises MetadataError.
+        """
+        try:
+            node = await self._store.get(self.path, on_change)
+        except NoNode:
+            return False
+        return decode_owner(node.data) == self._me
+
     async def release(self) -> None:
         """Let go of the node, if it is ours. Raises MetadataError."""
         try:

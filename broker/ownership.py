@@ -32,9 +32,12 @@ from client.metadata.store import SessionState
 
 _LOG = logging.getLogger(__name__)
 
+_RELEASE_S: Final = 0.5
+"""For letting go of the owner nodes, after the ledgers' time is over."""
 _PAUSE_MIN_S: Final = 0.05
 _PAUSE_MAX_S: Final = 5.0
 _CORRUPT_PAUSE_S: Final = 60.0
+_DOUBT_RETRY_S: Final = 1.0
 _OPENINGS_MAX: Final = 32
 """Takeovers under way at once: each reads back a few megabytes."""
 
@@ -109,7 +112,7 @@ class Ownership:
         self._follow_plan()
         tasks = [seat.task for seat in self._seats.values()]
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=self._close_timeout_s + _PAUSE_MAX_S)
+            _, late = await asyncio.wait(tasks, timeout=self._close_timeout_s + _RELEASE_S)
             for task in [task for task in tasks if task in late]:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -183,6 +186,8 @@ class _Seat:
         self._index = index
         self._wake = asyncio.Event()
         """Set when `topic` changed, leadership ended, or the owner node did."""
+        self._in_doubt = False
+        """Whether the owner node may have changed since we looked."""
         self._partition: Partition | None = None
         self.task = asyncio.get_running_loop().create_task(
             self._run(), name=f"seat {topic.name}-{index}"
@@ -222,12 +227,11 @@ class _Seat:
         failures = 0
         while self.topic is not None:
             partition = await self._open(owner, self.topic)
-            if partition is None:
+            if partition is not None and not await self._lead(partition, owner):
+                failures = 0
+            else:
                 failures += 1
                 await self._pause(failures)
-            else:
-                failures = 0
-                await self._lead(partition)
 
     def _end(self, reason: str) -> None:
         self._ownership._partitions.opening(*self.key, is_opening=False)
@@ -243,37 +247,66 @@ class _Seat:
             if not await owner.claim(self._wake, ownership._is_alive, self._is_wanted):
                 return None
             ownership._partitions.opening(*self.key, is_opening=True)
+            began_s = services.metrics.now_s()
             async with ownership._openings:
                 opened = await Opening(services, topic, self._index, self._is_wanted).run()
         except LogCorrupt as error:
             _LOG.error(
                 "takeover.corrupt topic=%s partition=%d error=%s", topic.name, self._index, error
             )
+            services.metrics.takeovers_lost += 1
             await self._wait(_CORRUPT_PAUSE_S)
             return None
         except (BrokerError, LedgerError, MetadataError) as error:
             _LOG.warning(
                 "takeover.lost topic=%s partition=%d error=%r", topic.name, self._index, error
             )
+            services.metrics.takeovers_lost += 1
             return None
+        services.metrics.takeover_seconds.observe(services.metrics.now_s() - began_s)
         return Partition(services, self.topic or topic, self._index, opened)
 
-    async def _lead(self, partition: Partition) -> None:
-        """Lead until we are not wanted any more or leadership ends by itself."""
+    async def _lead(self, partition: Partition, owner: OwnerNode) -> bool:
+        """Lead until we are not wanted any more or leadership ends; return whether by a rival.
+
+        Who breaks our owner node takes us for dead and takes over. If nobody appends, nothing
+        else would ever tell us, and we would serve yesterday's log for as long as we are wanted.
+        """
         ownership = self._ownership
         partition.on_ended = self._wake.set
         self._partition = partition
         ownership._partitions.opening(*self.key, is_opening=False)
+        is_deposed = False
         if partition.is_open:
             ownership._on_opened(partition)
             try:
+                self._in_doubt = True
                 while self.topic is not None and partition.is_open:
+                    if self._in_doubt and not await self._still_owns(owner):
+                        is_deposed = True
+                        partition.resign("somebody broke our owner node")
+                        break
                     await self._wake.wait()
                     self._wake.clear()
             finally:
                 ownership._on_closed(partition)
         await partition.close(ownership._close_timeout_s)
         self._partition = None
+        return is_deposed
+
+    async def _still_owns(self, owner: OwnerNode) -> bool:
+        """Look at the owner node and watch it; without an answer, look again later."""
+        self._in_doubt = False
+        try:
+            return await owner.is_ours(self._doubt)
+        except MetadataError as error:
+            _LOG.info("owner.not_read path=%s error=%r", owner.path, error)
+            asyncio.get_running_loop().call_later(_DOUBT_RETRY_S, self._doubt)
+            return True
+
+    def _doubt(self) -> None:
+        self._in_doubt = True
+        self._wake.set()
 
     async def _release(self, owner: OwnerNode) -> None:
         """Let go of the owner node, however often that takes: others wait for it while we live."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -38,7 +38,7 @@ from broker.segment_changes import SegmentChanges
 from broker.tail_cache import Fetched
 from broker.write_path import WritePath
 from client.errors import LedgerError, MetadataError
-from client.ids import LeaderEpoch, Offset
+from client.ids import LeaderEpoch, LedgerId, Offset
 from client.ledger.core.schedule import Schedule
 from client.ledger.core.sizing import fitting
 from client.wire.kafka.records import Buffer
@@ -127,10 +127,10 @@ class Partition:
         writer = self._write.writer
         return bool(writer.suspended) or writer.metadata.write_quorum < self.topic.write_quorum
 
-    @property
-    def has_lost_member(self) -> bool:
-        """Whether a bookie of the active ledger is gone, and nobody has replaced it there."""
-        return self.is_open and bool(self._write.writer.lost_members)
+    def would_shed(self, bookie_count: int) -> bool:
+        """Whether the active ledger has a member that is gone, and a new one would do without."""
+        is_possible = self.is_open and bookie_count >= self.topic.ack_quorum
+        return is_possible and bool(self._write.writer.lost_members)
 
     def would_grow(self, bookie_count: int) -> bool:
         """Whether a new ledger would have more copies, or be striped over more bookies."""
@@ -141,6 +141,12 @@ class Partition:
         return self.is_open and (
             next_one.write_quorum > have.write_quorum or next_one.ensemble_size > have.ensemble_size
         )
+
+    def would_mend(self, marked: Collection[LedgerId]) -> bool:
+        """Whether the active ledger is among the marked ones, and all its members are there."""
+        writer = self._write.writer
+        is_whole = self.is_open and not writer.suspended and not writer.lost_members
+        return is_whole and writer.ledger_id in marked
 
     def configure(self, topic: TopicInfo) -> None:
         """Follow the topic's configuration as it is now."""
@@ -331,16 +337,19 @@ class Partition:
             return
         closing = self._state is State.CLOSING
         self._end(reason)
-        if self.on_ended is not None and not closing:
-            self.on_ended()
+        if not closing:
+            self._services.metrics.leaderships_lost += 1
+            if self.on_ended is not None:
+                self.on_ended()
 
     def _end(self, reason: str) -> None:
         if self._state is State.ENDED:
             return
         self._state = State.ENDED
         _LOG.info(
-            "partition.ended partition=%s epoch=%d reason=%s", self.name, self.leader_epoch, reason
-        )
+            "partition.ended topic=%s partition=%d epoch=%d reason=%s",
+            self.topic.name, self.index, self.leader_epoch, reason,
+        )  # fmt: skip
         self._changes.end()
         self._write.end(LeadershipLost(f"{self.name}: {reason}"))
         self._tail.clear()

@@ -35,6 +35,8 @@ from client.metadata.store import MetadataStore
 log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.2
+_CLOSE_TIMEOUT_S: Final = 1.0
+"""A registration that cannot be taken away by then expires with its session."""
 _TRIES_IN_A_ROW: Final = 3
 _PATIENCE: Final = 1.5
 """Session timeouts to wait for a node id that is taken."""
@@ -59,7 +61,9 @@ class Registration:
             if loop.time() >= until_s:
                 raise ConfigError(f"node id {self._info.id} is taken by another live broker")
             await asyncio.sleep(_RETRY_S)
-        log.info("broker.registered id=%d incarnation=%s", self._info.id, self._info.incarnation)
+        log.info(
+            "broker.registered broker=%d incarnation=%s", self._info.id, self._info.incarnation
+        )
         self._task = background.run(self._keep(), "registration")
 
     async def close(self) -> None:
@@ -68,10 +72,11 @@ class Registration:
             return
         await background.stop(self._task)
         try:
-            node = await self._store.get(self._path)
-            if node.ephemeral_owner == self._store.session_id:
-                await self._store.delete(self._path, node.version)
-        except MetadataError as error:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                node = await self._store.get(self._path)
+                if node.ephemeral_owner == self._store.session_id:
+                    await self._store.delete(self._path, node.version)
+        except (MetadataError, TimeoutError) as error:
             log.info("broker.deregistration_failed error=%r", error)
 
     async def set_unloaded(self, unloaded: bool) -> None:
@@ -129,7 +134,9 @@ class Registration:
             return False
         same_address = (other.host, other.port) == (self._info.host, self._info.port)
         if other.incarnation == self._info.incarnation or same_address:
-            log.info("broker.registration_replaced id=%d was=%s", self._info.id, other.incarnation)
+            log.info(
+                "broker.registration_replaced broker=%d was=%s", self._info.id, other.incarnation
+            )
             return True
-        log.warning("broker.id_taken id=%d by=%s:%d", self._info.id, other.host, other.port)
+        log.warning("broker.id_taken broker=%d by=%s:%d", self._info.id, other.host, other.port)
         return False

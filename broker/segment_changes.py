@@ -170,7 +170,10 @@ class SegmentChanges:
         del self._tasks[task]
         error = None if task.cancelled() else task.exception()
         if isinstance(error, BrokerError):
-            _LOG.warning("change.failed %s error=%r", self._name, error)
+            _LOG.warning(
+                "change.failed topic=%s partition=%d error=%r",
+                self._topic.name, self._index, error,
+            )  # fmt: skip
 
     async def _roll(self) -> None:
         self._is_rolling = True
@@ -231,7 +234,10 @@ class SegmentChanges:
             if isinstance(error, LeadershipLost):
                 await self._discard(writer)
             raise
-        _LOG.info("roll.listed %s ledger=%d", self._name, writer.ledger_id)
+        _LOG.info(
+            "roll.listed topic=%s partition=%d ledger=%d",
+            self._topic.name, self._index, writer.ledger_id,
+        )  # fmt: skip
         return writer
 
     async def _switch(self, writer: Writer) -> SegmentFacts:
@@ -267,15 +273,20 @@ class SegmentChanges:
                 await previous.close()
                 break
             except ConnectionLoss as error:
-                _LOG.warning("roll.close_failed %s error=%r", self._name, error)
+                _LOG.warning(
+                    "roll.close_failed topic=%s partition=%d ledger=%d error=%r",
+                    self._topic.name, self._index, previous.ledger_id, error,
+                )  # fmt: skip
             except (LedgerError, MetadataError) as error:
                 raise self._lost(f"ledger {previous.ledger_id} not ours: {error!r}") from error
             await asyncio.sleep(_RETRY_S)
         await self._change(self.segments)
         self.reader.on_sealed(previous.ledger_id)
+        self._services.metrics.segments_rolled += 1
         _LOG.info(
-            "roll.sealed %s ledger=%d last_offset=%d bytes=%d",
-            self._name,
+            "roll.sealed topic=%s partition=%d ledger=%d last_offset=%d bytes=%d",
+            self._topic.name,
+            self._index,
             previous.ledger_id,
             facts.last_offset,
             facts.size_bytes,
@@ -285,8 +296,12 @@ class SegmentChanges:
         dropped = [item.ledger_id for item in self.segments.segments[:count]]
         await self._change(self.segments.trimmed(count, log_start))
         self._write.offsets.on_trimmed(log_start)
+        self._services.metrics.segments_trimmed += count
         self.reader.forget(dropped)
-        _LOG.info("trim %s log_start=%d ledgers=%s", self._name, log_start, dropped)
+        _LOG.info(
+            "trim.done topic=%s partition=%d log_start=%d ledgers=%s",
+            self._topic.name, self._index, log_start, ",".join(map(str, dropped)),
+        )  # fmt: skip
         for ledger_id in dropped:
             await self._delete(ledger_id)
 
@@ -296,7 +311,10 @@ class SegmentChanges:
         except NoSuchLedger:
             return
         except (LedgerError, MetadataError) as error:
-            _LOG.warning("ledger.orphan %s ledger=%d error=%r", self._name, ledger_id, error)
+            _LOG.warning(
+                "ledger.orphan topic=%s partition=%d ledger=%d error=%r",
+                self._topic.name, self._index, ledger_id, error,
+            )  # fmt: skip
 
     async def _change(self, segments: SegmentList) -> None:
         """Make the change, or end the leadership. Raises LeadershipLost."""

@@ -48,13 +48,8 @@ class Server:
         self._listener: asyncio.AbstractServer | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._quiet_until_s = 0.0
-        metrics.add_gauge(
-            "quire_connections", "Open connections.", lambda: [({}, len(self._connections))]
-        )
-        metrics.add_gauge(
-            "quire_in_flight_bytes", "Unanswered request bytes.",
-            lambda: [({}, self.in_flight_bytes)],
-        )  # fmt: skip
+        metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
+        metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
 
     async def start(self) -> int:
         """Listen; return the port. Raises OSError."""
@@ -157,6 +152,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[memoryview] = deque()
         self._last_heard_s = self._loop.time()
+        # By the stopwatch. With a backlog nothing is read: all of it came when bytes came last.
+        self._arrived_s = 0.0
+        self._started_s = 0.0
+        """When the dispatcher got its last request."""
         self._lost_call: Callable[[], None] | None = None
         self._muted = False
         # Answers not handed to the transport yet: early ones wait for their turn.
@@ -182,6 +181,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._last_heard_s = self._loop.time()
+        self._arrived_s = self._server.metrics.now_s()
         self._server.metrics.received_bytes += len(data)
         try:
             self._backlog += self._wire.receive(data)
@@ -214,16 +214,15 @@ class Connection(asyncio.Protocol):
     def open(self, api_key: int, request_size: int) -> Slot:
         """Reserve the next place in the order of answers."""
         self._server.in_flight_bytes += request_size
-        return self._wire.open(request_size, api_key, self._loop.time())
+        return self._wire.open(request_size, api_key, self._arrived_s, self._started_s)
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
         """Send buffers, or nothing if empty, once it is the slot's turn."""
         if self._transport is None:
             return
         self._unsent_bytes += sum(map(len, buffers))
-        waited_s = self._loop.time() - slot.opened_s
-        self._server.metrics.on_request(slot.api_key, waited_s)
-        if self._wire.answer(slot, buffers) and not self._flush_planned:
+        now_s = self._server.metrics.now_s()
+        if self._wire.answer(slot, buffers, now_s) and not self._flush_planned:
             # Answers that become ready in one turn of the loop leave with one system call.
             self._flush_planned = True
             if not self._proceeding:
@@ -271,6 +270,7 @@ class Connection(asyncio.Protocol):
         self._proceeding = True
         try:
             while self._backlog and self._may_start():
+                self._started_s = self._server.metrics.now_s()
                 self._server.dispatcher.dispatch(self._backlog.popleft(), self)
                 if self._flush_planned and not (self._backlog and self._may_start()):
                     self._flush()  # which may let more of the backlog start
@@ -317,7 +317,11 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         before = self._wire.in_flight_bytes
-        buffers = self._wire.take()
+        now_s = self._server.metrics.now_s()
+        buffers: list[Buffer] = []
+        for slot in self._wire.take():
+            buffers += slot.answer
+            self._server.metrics.on_answered(slot, now_s)
         self._server.release(before - self._wire.in_flight_bytes)
         if buffers:
             size = sum(map(len, buffers))

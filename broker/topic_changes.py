@@ -91,7 +91,10 @@ class TopicChanges:
         else:
             raise RequestTimedOut(f"creating topic {name!r} got no answer")
         log.info(
-            "topic.created name=%s id=%s partitions=%d", name, topic.id_text, topic.partition_count
+            "topic.created topic=%s topic_id=%s partitions=%d",
+            name,
+            topic.id_text,
+            topic.partition_count,
         )
         return topic
 
@@ -99,7 +102,7 @@ class TopicChanges:
         """Delete a topic; its ledgers go later. Returns also if somebody else deleted it."""
         await self._create_missing([(paths.deleted_topic(topic.id_text), topic.name.encode())])
         await self.remove_definition(topic.name, topic.topic_id)
-        log.info("topic.deleted name=%s id=%s", topic.name, topic.id_text)
+        log.info("topic.deleted topic=%s topic_id=%s", topic.name, topic.id_text)
 
     async def remove_definition(self, name: str, topic_id: UUID) -> None:
         """Remove the topic node if it still defines that topic."""

@@ -125,7 +125,7 @@ class TopicCleaner:
                 continue
             node_info = await self._store.exists(paths.topic_partitions(id_text))
             if node_info and self._clock.now_ms() - node_info.ctime_ms >= ORPHAN_AGE_MS:
-                log.info("cleaner.orphan id=%s", id_text)
+                log.info("cleaner.orphan topic_id=%s", id_text)
                 await self._clean_partitions(id_text)
 
     def _is_mine(self, topic_id: UUID) -> bool:
@@ -144,7 +144,7 @@ class TopicCleaner:
             await self._store.delete(tombstone)
         except NoNode:
             return
-        log.info("cleaner.done name=%s id=%s", name, topic_id)
+        log.info("cleaner.done topic=%s topic_id=%s", name, topic_id)
 
     async def _clean_partitions(self, id_text: str) -> None:
         """Raises NotEmpty when somebody added a node meanwhile: then it is tried again later."""

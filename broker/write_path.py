@@ -48,6 +48,7 @@ class WritePath:
     ) -> None:
         """`on_confirmed` gets every append in order; `on_failed` is called at most once."""
         self._services = services
+        self._metrics = services.metrics
         self._limits = services.limits
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
@@ -153,7 +154,9 @@ class WritePath:
         assert writer.ledger_id == self.active.ledger_id
         self.writer = writer
         self.has_own_snapshot = False
+        now_s = self._metrics.now_s()
         for append in self._queue.release():
+            append.sent_s = now_s
             writer.add(append.buffers, self._added)
 
     def end(self, error: LeadershipLost) -> None:
@@ -181,6 +184,7 @@ class WritePath:
         if not self._queue.is_holding:
             entry_id = self.writer.add(append.buffers, self._added)
             assert entry_id == self.active.entry_count, (entry_id, self.active.entry_count)
+            append.sent_s = self._metrics.now_s()
         self._queue.push(append)
 
     def _on_added(self, entry_id: EntryId, error: LedgerError | None) -> None:
@@ -191,6 +195,7 @@ class WritePath:
             self._on_failed(error)
             return
         append = self._queue.pop()
+        self._metrics.append_seconds.observe(self._metrics.now_s() - append.sent_s)
         self.offsets.on_confirmed(append.end_offset)
         if append.is_batch:
             self._on_confirmed(append)

@@ -1,10 +1,11 @@
 """Who may use the admin API.
 
-This file is the only home of that. With a token every request to the API must carry it. Without
-one, whoever reaches the port may do everything, so the port is on loopback unless told
-otherwise, and a browser must not be led there by somebody else's page: a request that changes
-something must not come from a page of another origin, and while listening on loopback only
-loopback's names are answered, which is what stops DNS names that are made to point there.
+This file is the only home of that. With a token every request to the API must carry it; a second
+one, for dashboards and for people who only look, is good for GET alone. Without a token, whoever
+reaches the port may do everything, so the port is on loopback unless told otherwise, and a
+browser must not be led there by somebody else's page: a request that changes something must not
+come from a page of another origin, and while listening on loopback only loopback's names are
+answered, which is what stops DNS names that are made to point there.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from broker.admin.operation import SAFE
 from broker.admin.problems import Problem
 from broker.config import BrokerConfig
 
-_SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _BEARER: Final = "Bearer "
 
 
@@ -28,6 +29,7 @@ class Guard:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._token = config.admin_token.encode()
+        self._read_token = config.admin_read_token.encode()
         self._only_loopback = not self._token and is_loopback(config.admin_host)
 
     def check_browser(self, request: web.Request) -> None:
@@ -39,7 +41,7 @@ class Guard:
                 "Use 127.0.0.1 or localhost, or set an admin_token.", field="Host",
             )  # fmt: skip
         origin = request.headers.get("Origin")
-        if origin and request.method not in _SAFE and urlsplit(origin).netloc != host:
+        if origin and request.method not in SAFE and urlsplit(origin).netloc != host:
             raise Problem(
                 403, "foreign-origin", f"a page of {origin} may not change this cluster",
                 "Use the page that this broker serves, or a program.", field="Origin",
@@ -57,9 +59,16 @@ class Guard:
                 field="Authorization",
             )  # fmt: skip
         token = given.removeprefix(_BEARER).encode("utf-8", "surrogateescape")
-        if not hmac.compare_digest(token, self._token):
+        if hmac.compare_digest(token, self._token):
+            return
+        if not self._read_token or not hmac.compare_digest(token, self._read_token):
             raise Problem(
                 401, "wrong-token", "the token is wrong",
+                "Send the broker's admin_token.", field="Authorization",
+            )  # fmt: skip
+        if request.method not in SAFE:
+            raise Problem(
+                403, "read-only-token", "this token is good for looking, not for changing anything",
                 "Send the broker's admin_token.", field="Authorization",
             )  # fmt: skip
 

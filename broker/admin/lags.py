@@ -77,15 +77,12 @@ class Lags:
         """Timestamps of records that somebody stands before: they do not change."""
         self._latest: list[GroupLag] = []
         self._task: asyncio.Task[None] | None = None
-        add = broker.metrics.add_gauge
-        add(
-            "quire_group_lag_records", "Records that a group has not read yet.",
-            lambda: self.samples(lambda lag: lag.records),
-        )  # fmt: skip
-        add(
-            "quire_group_lag_seconds", "Age of the oldest record that a group has not read yet.",
+        provide = broker.metrics.provide
+        provide("quire_group_lag_records", lambda: self.samples(lambda lag: lag.records))
+        provide(
+            "quire_group_lag_seconds",
             lambda: self.samples(lambda lag: lag.seconds(self.now_ms())),
-        )  # fmt: skip
+        )
 
     def start(self) -> None:
         """Look at all groups from time to time, if the configuration says so."""
@@ -184,7 +181,10 @@ class Lags:
         try:
             fetched = await partition.read(at, 1, at_least_one=True, read_committed=False)
         except QuireError as error:
-            log.debug("lags.unreadable partition=%s offset=%d error=%r", partition.name, at, error)
+            log.debug(
+                "lags.unreadable topic=%s partition=%d offset=%d error=%r",
+                place.topic, place.partition, at, error,
+            )  # fmt: skip
             return None
         if not fetched.buffers:
             return None

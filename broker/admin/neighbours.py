@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import aiohttp
 from yarl import URL
 
-from broker.admin.operation import PREFIX
+from broker.admin.operation import PREFIX, SAFE
 from broker.admin.problems import Problem
 from broker.cluster import Cluster
 from broker.config import BrokerConfig
@@ -29,7 +29,8 @@ FOR_HEADER: Final = "Quire-For"
 """On a request between brokers: `id/incarnation` of the one that must answer."""
 
 _PASS_ON_TIMEOUT_S: Final = 60.0
-_ASK_TIMEOUT_S: Final = 5.0
+_ASK_TIMEOUT_S: Final = 3.0
+"""A broker that hangs must not make every answer of the others hang with it."""
 _BOOKIE_TIMEOUT_S: Final = 1.0
 _PASSED_BACK: Final = ("Content-Type", "Location", "Retry-After", "Quire-Offset")
 
@@ -89,7 +90,7 @@ class Neighbours:
 
     async def ask(
         self, broker: BrokerInfo, path: str, query: Mapping[str, str] | None = None,
-        *, body: Any = None,
+        *, body: Any = None, timeout_s: float = _ASK_TIMEOUT_S,
     ) -> Any:  # fmt: skip
         """GET (with a body: POST) a path below the API's prefix; return the JSON answer.
 
@@ -102,7 +103,7 @@ class Neighbours:
             target,
             headers={"Accept": "application/json", "Content-Type": "application/json"},
             body=b"" if body is None else json.dumps(body).encode(),
-            timeout_s=_ASK_TIMEOUT_S,
+            timeout_s=timeout_s,
         )
         try:
             answer = json.loads(reply.body)
@@ -114,6 +115,8 @@ class Neighbours:
                 str(answer.get("type", "")).rpartition(":")[2],
                 f"broker {broker.id}: {answer.get('detail')}",
                 str(answer.get("hint")),
+                may_have_happened=bool(answer.get("may_have_happened")),
+                retriable=bool(answer.get("retriable")),
             )
         return answer
 
@@ -178,6 +181,7 @@ class Neighbours:
             raise Problem(
                 504, "broker-silent", f"broker {broker.id} at {broker.admin_url} does not answer",
                 "It may have been done all the same: look before you try again.",
+                may_have_happened=method not in SAFE,
             ) from error  # fmt: skip
         except (aiohttp.ClientError, OSError) as error:
             raise _unreachable(broker, f"{broker.admin_url}: {error}") from error

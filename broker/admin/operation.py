@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "/admin/v1"
 JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
+SAFE: Final = ("GET", "HEAD", "OPTIONS")
+"""Methods that change nothing."""
 
 
 class Ask(NamedTuple):
@@ -65,6 +67,8 @@ class Operation:
     takes: Mapping[str, Schema] = field(default_factory=dict)
     """Media type -> schema of the body; empty: there is none."""
     where: Where | None = None
+    is_frequent: bool = False
+    """Not worth a line in the log each time, although it is no GET."""
     problems: tuple[int, ...] = ()
     """Statuses of errors beside those that every operation has."""
 

@@ -20,13 +20,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from aiohttp import web
+from prometheus_client import ProcessCollector
 
 from broker.admin import problems, table
-from broker.admin.guard import Guard
+from broker.admin.guard import Guard, is_loopback
 from broker.admin.lags import Lags
 from broker.admin.neighbours import FOR_HEADER, Neighbours, name_of
 from broker.admin.operation import BYTES, JSON, PREFIX, Answer, Ask, Operation
+from broker.admin.page_files import PageFiles
 from broker.admin.problems import Problem
+from broker.admin.pulse import Pulse
 from broker.admin.schema import Fault, Faults, Schema, read, read_text
 from broker.admin.site import Site
 from broker.app import Broker
@@ -56,6 +59,8 @@ class AdminServer:
         self._guard = Guard(config)
         self._neighbours = Neighbours(config, broker.cluster)
         self._lags = Lags(broker, self._neighbours)
+        self._pulse = Pulse(broker.metrics, broker.services.clock)
+        broker.metrics.add_collector(ProcessCollector(registry=None))
         self._site = Site(
             config=config,
             sources={
@@ -65,6 +70,7 @@ class AdminServer:
             broker=broker,
             neighbours=self._neighbours,
             lags=self._lags,
+            pulse=self._pulse,
         )
         self._runner: web.AppRunner | None = None
         self.url = ""
@@ -81,6 +87,7 @@ class AdminServer:
         tls = _server_tls(config)
         await self._neighbours.start()
         self._lags.start()
+        self._pulse.start()
         self._runner = web.AppRunner(
             self._app(),
             access_log=None,
@@ -98,12 +105,18 @@ class AdminServer:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{shown}:{port}"
         log.info("admin.serving url=%s token=%s", self.url, bool(config.admin_token))
+        if not config.admin_token and not is_loopback(config.admin_host):
+            log.warning(
+                "admin.open host=%s hint=%s", config.admin_host,
+                "whoever reaches this port may change the cluster; set admin_token",
+            )  # fmt: skip
         return port
 
     async def close(self) -> None:
         """Stop listening."""
         if self._runner is not None:
             await self._runner.cleanup()
+        self._pulse.close()
         await self._lags.close()
         await self._neighbours.close()
 
@@ -116,6 +129,9 @@ class AdminServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/openapi.json", self._openapi)
+        page = PageFiles()
+        app.router.add_get("/", page.index)
+        app.router.add_get("/page/{name:.+}", page.file)
         for operation in table.OPERATIONS:
             app.router.add_route(
                 operation.method, PREFIX + operation.path, self._handler(operation)
@@ -175,7 +191,7 @@ class AdminServer:
                 if broker is not None and broker.id != self._config.node_id:
                     return await self._pass_on(broker, request, body)
             answer = await operation.handle(self._site, ask)
-            if operation.method != "GET":
+            if operation.method != "GET" and not operation.is_frequent:
                 log.info(
                     "admin.done operation=%s path=%s status=%d from=%s",
                     operation.name, request.path_qs, answer.status, request.remote,

@@ -21,6 +21,7 @@ from client.ids import BrokerId
 if TYPE_CHECKING:
     from broker.admin.lags import Lags
     from broker.admin.neighbours import Neighbours
+    from broker.admin.pulse import Pulse
     from broker.app import Broker
 
 
@@ -34,6 +35,7 @@ class Site:
     broker: Broker
     neighbours: Neighbours
     lags: Lags
+    pulse: Pulse
 
     @property
     def me(self) -> BrokerId:

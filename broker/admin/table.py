@@ -18,6 +18,7 @@ from broker.admin.resources import (
     groups,
     led,
     partitions,
+    rates,
     records,
     segments,
     topics,
@@ -25,7 +26,7 @@ from broker.admin.resources import (
 from broker.admin.schema import INT_MAX, NAME_CHARS_MAX, Schema, text, whole
 
 _MODULES: Final = (
-    cluster, brokers, led, topics, partitions, segments, records, groups, bookies,
+    cluster, brokers, led, topics, partitions, segments, records, groups, bookies, rates,
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(

@@ -34,6 +34,7 @@ class Append:
         "is_batch",
         "log_append_time_ms",
         "max_timestamp_ms",
+        "sent_s",
         "size",
     )
 
@@ -57,6 +58,8 @@ class Append:
         self.log_append_time_ms = log_append_time_ms
         """Timestamp the broker set, or -1."""
         self.max_timestamp_ms = max_timestamp_ms
+        self.sent_s = 0.0
+        """When it was handed to the ledger."""
         self.completed = False
         self.error: BrokerError | None = None
         self._calls: list[Callable[[Append], None]] = []

@@ -31,6 +31,7 @@ from broker.core.consumer_protocol import PROTOCOL_TYPE
 from broker.core.group_members import Member, Membership
 from broker.core.group_stores import AssignmentStore, EmptyStore, PendingStore, StaticStore
 from broker.core.group_types import (
+    REBALANCING,
     Event,
     GroupConfig,
     GroupEffect,
@@ -237,7 +238,7 @@ class GroupMachine:
         self._sync_deadline_s = None
         first = self.state is EMPTY
         self._enter(PREPARING, now)
-        self._event("group.rebalancing", reason)
+        self._event(REBALANCING, reason)
         timeout_ms = self.members.rebalance_timeout_ms()
         if first:
             delay_ms = self._config.initial_rebalance_delay_ms

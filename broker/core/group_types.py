@@ -268,6 +268,10 @@ class Store(NamedTuple):
     metadata: GroupMetadata
 
 
+REBALANCING: Final = "group.rebalancing"
+"""The event that members have to join again."""
+
+
 class Event(NamedTuple):
     """Something an operator wants to read in the log; carries no protocol meaning."""
 

@@ -93,6 +93,7 @@ class _Fetch:
             self._attempt(may_wait=request.wait_ms_max > 0)
 
     def _attempt(self, *, may_wait: bool) -> None:
+        self._slot.split_s = self._services.metrics.now_s()
         found = FetchRound(self._services, self._request, self._wants, self._call.version)
         if found.needs_reading:
             self._mute()
@@ -172,7 +173,10 @@ class _Fetch:
             at += len(topic.partitions)
         call = self._call
         body, size = wire.build_response(call.version, topics, error_code=error_code)
-        self._services.metrics.fetched_bytes += sum(data.size for data in results)
+        metrics = self._services.metrics
+        for want, data in zip(self._wants, results, strict=False):
+            if data.size:
+                metrics.on_fetched(want.topic, data.size)
         head = response_head(KEY, call.version, call.correlation_id, size)
         self._channel.answer(self._slot, [head, *body])
         if self._muted:

@@ -97,7 +97,7 @@ async def _find(
                 if may_create or lookups <= _LOOKUPS_MAX:
                     topic = await _look_or_create(services, name, may_create)
         except QuireError as error:
-            log.info("topic.not_created name=%r error=%s", name, error)
+            log.info("topic.not_created topic=%r error=%s", name, error)
             code = Code.leader_not_available if isinstance(error, MetadataError) else code_of(error)
             missing.append(_refusal(name, None, code))
             continue

@@ -111,6 +111,7 @@ class _Produce:
         if not self._pending:
             self._answer()
             return
+        self._slot.split_s = self._services.metrics.now_s()
         timeout_ms = min(request.timeout_ms, self._services.config.produce_timeout_max_ms)
         deadline_s = asyncio.get_running_loop().time() + max(timeout_ms, 1) / 1000
         self._ticket = self._services.deadlines.add(deadline_s, self._expire)
@@ -132,9 +133,8 @@ class _Produce:
         ):
             raise UnsupportedCompression("zstd needs version 7 of Produce")
         append = leader.append(records)
-        metrics = self._services.metrics
-        metrics.produced_batches += 1
-        metrics.produced_bytes += len(records)
+        record_count = append.end_offset - append.base_offset
+        self._services.metrics.on_produced(topic, record_count, len(records))
         return leader, append
 
     def _on_done(self, place: int, at: int, leader: Partition, append: Append) -> None:

@@ -12,14 +12,16 @@ from typing import Any, Final
 
 from broker.admin.operation import JSON, Answer, Ask, Operation
 from broker.admin.pages import QUERY, number_after, page
+from broker.admin.problems import Problem
 from broker.admin.schema import Schema, list_of, nullable, page_of, record, ref, text, whole
 from broker.admin.site import Site
-from client.errors import BookieUnavailable, NoNode
+from broker.ledger_sweep import purpose_of
+from client.errors import BookieUnavailable, LedgerError, NoNode
 from client.ids import BookieId, LedgerId
 from client.ledger.bookie_directory import ServiceInfo, parse_service_info
 from client.ledger.under_replication import read_mark
 from client.metadata import paths
-from client.metadata.store import MetadataStore
+from client.metadata.store import MetadataStore, Versioned
 
 WRITABLE: Final = "writable"
 READ_ONLY: Final = "read_only"
@@ -39,6 +41,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                 " copied.",
                 enum=[*STATES],
             ),
+            "registered_ms": nullable(whole("Since when it is in this state.")),
             "address": nullable(text("Where it listens.")),
             "rack": nullable(text("Its failure domain.")),
             "admin_url": nullable(text("Its admin server.")),
@@ -51,6 +54,8 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "A ledger that lacks copies.",
         {
             "ledger_id": whole("The ledger."),
+            "topic": nullable(text("The topic that it was made for; null: not known, or none.")),
+            "partition": nullable(whole("The partition.")),
             "bookies": list_of(text("A bookie."), "Whose copies are missing."),
             "since_ms": nullable(whole("When that was noticed.")),
         },
@@ -90,8 +95,21 @@ async def list_bookies(site: Site, ask: Ask) -> Answer:
     return answer
 
 
+async def describe_bookie(site: Site, ask: Ask) -> Answer:
+    """Describe a bookie."""
+    bookie = BookieId(ask.path["bookie"])
+    state = (await states(site)).get(bookie)
+    if state is None:
+        raise Problem(
+            404, "unknown-bookie", f"there never was a bookie {bookie!r}",
+            "GET /admin/v1/bookies lists the bookies.", field="bookie",
+        )  # fmt: skip
+    return Answer(await _describe(site, bookie, state))
+
+
 async def _describe(site: Site, bookie: BookieId, state: str) -> dict[str, Any]:
-    info = None if state == DOWN else await _service_info(site, bookie, state)
+    node = None if state == DOWN else await _registration(site, bookie, state)
+    info = _service_info(bookie, node)
     url = None
     if info is not None and info.http is not None:
         url = f"http://{info.http.host}:{info.http.port}"
@@ -99,6 +117,7 @@ async def _describe(site: Site, bookie: BookieId, state: str) -> dict[str, Any]:
     return {
         "bookie_id": bookie,
         "state": state,
+        "registered_ms": None if node is None else node.ctime_ms,
         "address": None if info is None else f"{info.address.host}:{info.address.port}",
         "rack": None if info is None else info.rack,
         "admin_url": url,
@@ -107,20 +126,27 @@ async def _describe(site: Site, bookie: BookieId, state: str) -> dict[str, Any]:
     }
 
 
-async def _service_info(site: Site, bookie: BookieId, state: str) -> ServiceInfo | None:
+async def _registration(site: Site, bookie: BookieId, state: str) -> Versioned | None:
     root = site.config.ledger.ledgers_root
     path_of = paths.available_bookie if state == WRITABLE else paths.readonly_bookie
     try:
-        node = await site.broker.store.get(path_of(bookie, root))
-        return parse_service_info(bookie, node.data)
-    except (NoNode, BookieUnavailable):
-        return None  # it went, or changed its state, at this moment; or it says nothing
+        return await site.broker.store.get(path_of(bookie, root))
+    except NoNode:
+        return None  # it went, or changed its state, at this moment
+
+
+def _service_info(bookie: BookieId, node: Versioned | None) -> ServiceInfo | None:
+    try:
+        return None if node is None else parse_service_info(bookie, node.data)
+    except BookieUnavailable:
+        return None  # it says nothing
 
 
 async def list_under_replicated(site: Site, ask: Ask) -> Answer:
     """List the ledgers that lack copies."""
     root = site.config.ledger.ledgers_root
     after, limit = number_after(ask.query), ask.query["limit"]
+    names = {topic.id_text: topic.name for topic in site.broker.cluster.topics.values()}
     found: list[dict[str, Any]] = []
     more = False
     async for ledger_id in marked_ledgers(site.broker.store, root):
@@ -131,14 +157,31 @@ async def list_under_replicated(site: Site, ask: Ask) -> Answer:
             break
         mark = await read_mark(site.broker.store, ledger_id, root=root)
         if mark is not None:
+            topic, partition = await _use(site, ledger_id, names)
             found.append(
                 {
                     "ledger_id": ledger_id,
+                    "topic": topic,
+                    "partition": partition,
                     "bookies": list(mark.bookies),
                     "since_ms": mark.ctime_ms,
                 }
             )
     return Answer({"items": found, "next": str(found[-1]["ledger_id"]) if more else None})
+
+
+async def _use(
+    site: Site, ledger_id: LedgerId, names: Mapping[str, str]
+) -> tuple[str | None, int | None]:
+    """Return (topic, partition) that a ledger was made for, as far as that is known."""
+    try:
+        metadata = await site.broker.ledgers.describe(ledger_id)
+    except LedgerError:
+        return None, None  # deleted meanwhile, or not readable; the mark says enough
+    purpose = purpose_of(metadata.custom_metadata)
+    if purpose is None or purpose.topic_id not in names:
+        return None, None
+    return names[purpose.topic_id], purpose.partition
 
 
 async def marked_ledgers(store: MetadataStore, root: str) -> AsyncIterator[LedgerId]:
@@ -159,6 +202,11 @@ OPERATIONS: Final = (
     Operation(
         name="list_bookies", method="GET", path="/bookies", summary="List the bookies.",
         handle=list_bookies, query=QUERY, gives={JSON: ref("BookiePage")},
+    ),
+    Operation(
+        name="describe_bookie", method="GET", path="/bookies/{bookie}",
+        summary="Describe a bookie.", handle=describe_bookie, gives={JSON: ref("Bookie")},
+        problems=(404,),
     ),
     Operation(
         name="list_under_replicated", method="GET", path="/under-replication",

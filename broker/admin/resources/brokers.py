@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any, Final
 
 from broker.admin.operation import JSON, Answer, Ask, Operation
 from broker.admin.pages import QUERY, page
+from broker.admin.resources import rates
 from broker.admin.schema import (
     Schema,
     list_of,
@@ -25,6 +27,7 @@ from client.config import Resolved, effective
 _LIVE: Final = record(
     "What a broker says of itself at this moment.",
     {
+        "version": text("Version of its program."),
         "started_ms": whole("When its process began to serve."),
         "is_ready": truth("Whether it serves everything it should."),
         "not_ready": list_of(text("A reason."), "Why it is not ready."),
@@ -34,6 +37,7 @@ _LIVE: Final = record(
         "connections": whole("Open client connections."),
         "in_flight_bytes": whole("Request bytes that are not answered yet."),
         "tail_cache_bytes": whole("Recent records kept in memory."),
+        "rates": nullable(ref("Beat")),
     },
 )
 _BROKER: Final = record(
@@ -80,6 +84,7 @@ def describe_here(site: Site) -> dict[str, Any]:
     reasons = broker.unready()
     led = len(broker.partitions)
     return {
+        "version": version("quire"),
         "started_ms": broker.started_ms,
         "is_ready": not reasons,
         "not_ready": reasons[:10],
@@ -89,6 +94,7 @@ def describe_here(site: Site) -> dict[str, Any]:
         "connections": broker.server.connection_count,
         "in_flight_bytes": broker.server.in_flight_bytes,
         "tail_cache_bytes": broker.cache.size,
+        "rates": None if site.pulse.latest is None else rates.show(site.pulse.latest),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.admin.lags import PLACES_MAX, Lag, Place, totals
@@ -24,6 +24,7 @@ from broker.admin.schema import (
     whole,
 )
 from broker.admin.site import Site, at_broker, at_coordinator, at_new_coordinator
+from broker.coordinator import Coordinator
 from broker.core.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
 from broker.core.group_types import (
     NO_GENERATION,
@@ -171,15 +172,17 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 
 async def list_coordinated(site: Site, ask: Ask) -> Answer:
     """List the groups that this broker coordinates."""
+    topic = ask.query.get("topic")
     found: list[GroupDescription] = []
     for coordinator in site.broker.groups.coordinators():
         try:
-            found += coordinator.descriptions()
+            found += _of_topic(coordinator, topic)
         except NotCoordinator:
             continue  # whoever coordinates them now lists them
     lags: dict[str, list[Lag]] = {}
     for row in site.lags.latest:
-        lags.setdefault(row.group, []).append(row.lag)
+        if topic in (None, row.key.topic):
+            lags.setdefault(row.group, []).append(row.lag)
     now_ms = site.lags.now_ms()
     answer = page(
         sorted(found, key=lambda one: one.group_id), ask.query, lambda one: one.group_id,
@@ -190,6 +193,23 @@ async def list_coordinated(site: Site, ask: Ask) -> Answer:
     )  # fmt: skip
     answer.body["silent"] = []
     return answer
+
+
+def _of_topic(coordinator: Coordinator, topic: str | None) -> Iterable[GroupDescription]:
+    """Return the groups that have read a topic, or may read it now. Raises NotCoordinator."""
+    groups = coordinator.descriptions()
+    if topic is None:
+        return groups
+    committed = {
+        name
+        for name, offsets in coordinator.group_offsets()
+        if any(key.topic == topic for key, _ in offsets)
+    }
+    return [
+        group
+        for group in groups
+        if group.group_id in committed or any(topic in _assigned(group, m) for m in group.members)
+    ]
 
 
 async def list_groups(site: Site, ask: Ask) -> Answer:
@@ -384,10 +404,14 @@ async def _find(
     return Offset((await site.neighbours.ask(leader, path, query))["offset"])
 
 
+_LISTED: Final[Mapping[str, Schema]] = {
+    **QUERY,
+    "topic": text("Only groups that read this topic; the lags are those in it.", maxLength=249),
+}
 OPERATIONS: Final = (
     Operation(
         name="list_groups", method="GET", path="/groups", summary="List the consumer groups.",
-        handle=list_groups, query=QUERY, gives={JSON: ref("GroupPage")},
+        handle=list_groups, query=_LISTED, gives={JSON: ref("GroupPage")},
     ),
     Operation(
         name="describe_group", method="GET", path="/groups/{group}",
@@ -409,12 +433,12 @@ OPERATIONS: Final = (
     Operation(
         name="list_coordinated_groups", method="GET", path="/brokers/{broker_id}/groups",
         summary="List the groups that a broker coordinates.", handle=list_coordinated,
-        where=at_broker, query=QUERY, gives={JSON: ref("GroupPage")}, problems=(404,),
+        where=at_broker, query=_LISTED, gives={JSON: ref("GroupPage")}, problems=(404,),
     ),
     Operation(
         name="find_lags", method="POST", path="/brokers/{broker_id}/lags",
         summary="Say how far places are from the ends of the partitions that a broker leads.",
-        handle=find_lags, where=at_broker, takes={JSON: ref("Places")},
+        handle=find_lags, where=at_broker, is_frequent=True, takes={JSON: ref("Places")},
         gives={JSON: ref("PlaceLags")}, problems=(404,),
     ),
 )  # fmt: skip

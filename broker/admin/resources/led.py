@@ -6,7 +6,7 @@ views, one of each broker (`Led.of_topics`, `Led.of_partitions`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from broker.admin.operation import JSON, Answer, Ask, Operation
@@ -81,19 +81,15 @@ def _led(site: Site, topic: str | None) -> Iterator[Partition]:
             yield partition
 
 
-def _topics(partitions: Iterable[Partition]) -> list[dict[str, Any]]:
-    rows: dict[str, dict[str, Any]] = {}
-    for partition in partitions:
-        row = rows.setdefault(
-            partition.topic.name,
-            {"topic": partition.topic.name, "partitions_led": 0, "records": 0, "bytes": 0,
-             "produced": 0},
-        )  # fmt: skip
-        row["partitions_led"] += 1
-        row["records"] += partition.high_watermark - partition.log_start_offset
-        row["bytes"] += partition.size_bytes
-        row["produced"] += partition.high_watermark
-    return [rows[name] for name in sorted(rows)]
+def _sums(topic: str, partitions: Sequence[Partition]) -> dict[str, Any]:
+    produced = sum(partition.high_watermark for partition in partitions)
+    return {
+        "topic": topic,
+        "partitions_led": len(partitions),
+        "records": produced - sum(partition.log_start_offset for partition in partitions),
+        "bytes": sum(partition.size_bytes for partition in partitions),
+        "produced": produced,
+    }
 
 
 def partition_key(topic: str, index: int) -> str:
@@ -104,8 +100,12 @@ def partition_key(topic: str, index: int) -> str:
 async def list_topics(site: Site, ask: Ask) -> Answer:
     """List the topics of which this broker leads something."""
     prefix = ask.query.get("prefix", "")
-    rows = [row for row in _topics(_led(site, None)) if row["topic"].startswith(prefix)]
-    return page(rows, ask.query, lambda row: str(row["topic"]), lambda row: row)
+    led: dict[str, list[Partition]] = {}
+    for partition in _led(site, None):
+        if partition.topic.name.startswith(prefix):
+            led.setdefault(partition.topic.name, []).append(partition)
+    # Summing up takes longest, and only this page's topics need it.
+    return page(sorted(led), ask.query, str, lambda name: _sums(name, led[name]))
 
 
 async def list_partitions(site: Site, ask: Ask) -> Answer:

@@ -47,6 +47,7 @@ from client.wire.kafka.records import headers
 
 _TEXT: Final = "text"
 _BASE64: Final = "base64"
+_ON_THE_WAY_S: Final = 5.0
 _RECORDS_MAX: Final = 1_000
 _PEEK_BYTES: Final = 1 << 20
 _DECODED_BYTES_MAX: Final = 64 << 20
@@ -161,7 +162,11 @@ async def _publish_anywhere(
         leader = site.leader_of(topic, index)
         if leader.id != site.me:
             path = f"/topics/{topic.name}/partitions/{index}/records"
-            answer = await site.neighbours.ask(leader, path, body={"records": rows})
+            # The other one gives up after the same time, and knows better what became of it.
+            timeout_s = site.config.produce_timeout_max_ms / 1000 + _ON_THE_WAY_S
+            answer = await site.neighbours.ask(
+                leader, path, body={"records": rows}, timeout_s=timeout_s
+            )
             return list(answer["records"])
     return await _publish(site, led_here(site, topic, index), decoded)
 
@@ -178,7 +183,9 @@ async def _publish(
 ) -> list[Mapping[str, int]]:
     if partition.topic.internal:
         raise PolicyViolation(f"topic {partition.topic.name!r} belongs to the brokers")
-    append = partition.append(build_batch(decoded))
+    batch = build_batch(decoded)
+    append = partition.append(batch)
+    site.broker.metrics.on_produced(partition.topic.name, len(decoded), len(batch))
     done = asyncio.Event()
     append.on_done(lambda _: done.set())
     try:
@@ -352,6 +359,7 @@ _PUBLISH: Final[Mapping[str, Any]] = {
     "gives": {JSON: ref("Published")},
     "query": {"key": text("With a body of bytes: the record's key.", maxLength=NAME_CHARS_MAX)},
     "problems": (404, 409, 502, 504),
+    "is_frequent": True,
 }
 OPERATIONS: Final = (
     Operation(

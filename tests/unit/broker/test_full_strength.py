@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
 from broker.errors import NotEnoughReplicas
 from broker.full_strength import FullStrength
-from client.errors import NotEnoughBookies
-from client.ids import BookieId
+from client.errors import ConnectionLoss, NotEnoughBookies
+from client.ids import BookieId, LedgerId
 from tests.fakes.brokers import World
 from tests.fakes.ledgers import FakeLedgers
 from tests.fakes.virtual_time import run
@@ -24,6 +25,13 @@ class Partition:
         self.rolls = 0
         self.fails = 0
         self.has_lost_member = False
+        self.ledger_id = LedgerId(0)
+
+    def would_mend(self, marked: Collection[LedgerId]) -> bool:
+        return self.ledger_id in marked
+
+    def would_shed(self, bookie_count: int) -> bool:
+        return self.has_lost_member
 
     def would_grow(self, bookie_count: int) -> bool:
         return min(3, bookie_count) > self.copies
@@ -36,6 +44,11 @@ class Partition:
             raise NotEnoughReplicas("not now")
         self.copies = 3
         self.has_lost_member = False
+        self.ledger_id = LedgerId(self.ledger_id + 100)
+
+
+async def nothing_marked() -> list[LedgerId]:
+    return []
 
 
 def test_partitions_that_would_gain_are_rolled_when_bookies_appear() -> None:
@@ -43,7 +56,7 @@ def test_partitions_that_would_gain_are_rolled_when_bookies_appear() -> None:
         ledgers = FakeLedgers()
         ledgers.bookie_count = 2
         short, full = Partition("short-0", 2), Partition("full-0", 3)
-        strength = FullStrength([short, full], ledgers.client())
+        strength = FullStrength([short, full], ledgers.client(), nothing_marked)
         strength.start()
         await asyncio.sleep(100)
         assert short.rolls == 0, "there is nothing to gain"
@@ -61,7 +74,7 @@ def test_a_failed_roll_is_tried_again_and_holds_up_nobody() -> None:
         ledgers.bookie_count = 2
         first, second = Partition("a-0", 2), Partition("b-0", 2)
         first.fails = 2
-        strength = FullStrength([first, second], ledgers.client())
+        strength = FullStrength([first, second], ledgers.client(), nothing_marked)
         strength.start()
         ledgers.set_bookie_count(3)
         await asyncio.sleep(1)
@@ -81,13 +94,40 @@ def test_a_lost_member_is_waited_for_and_then_done_without() -> None:
         ledgers.bookie_count = 2
         restarting, lost = Partition("a-0", 2), Partition("b-0", 2)
         restarting.has_lost_member = lost.has_lost_member = True
-        strength = FullStrength([restarting, lost], ledgers.client())
+        strength = FullStrength([restarting, lost], ledgers.client(), nothing_marked)
         strength.start()
         await asyncio.sleep(8)
         restarting.has_lost_member = False
         assert lost.rolls == 0
         await asyncio.sleep(15)
         assert (restarting.rolls, lost.rolls) == (0, 1)
+        await strength.close()
+
+    run(scenario())
+
+
+def test_a_marked_ledger_is_ended_so_that_its_copies_can_be_made_up() -> None:
+    """Also when the marks cannot be read for a while."""
+
+    async def scenario() -> None:
+        marked: list[LedgerId] = []
+        is_away = True
+
+        async def marks() -> list[LedgerId]:
+            if is_away:
+                raise ConnectionLoss("/ledgers")
+            return marked
+
+        one, other = Partition("a-0", 3), Partition("b-0", 3)
+        one.ledger_id, other.ledger_id = LedgerId(7), LedgerId(8)
+        strength = FullStrength([one, other], FakeLedgers().client(), marks)
+        strength.start()
+        marked.append(LedgerId(7))
+        await asyncio.sleep(20)
+        assert (one.rolls, other.rolls) == (0, 0)
+        is_away = False
+        await asyncio.sleep(6)
+        assert (one.rolls, other.rolls) == (1, 0)
         await strength.close()
 
     run(scenario())
@@ -110,10 +150,19 @@ def test_a_partition_knows_whether_a_new_ledger_would_be_larger(
         partition = await broker.open(topic)
         assert partition.would_grow(now) is grows
         assert partition.is_under_replicated is (at_open < 3)
+        marked = [partition._write.writer.ledger_id]
+        assert partition.would_mend(marked)
+        assert not partition.would_mend([LedgerId(marked[0] + 1)])
         partition._write.writer.suspended.append(BookieId("b:1"))  # type: ignore[attr-defined]
         assert partition.is_under_replicated
+        assert not partition.would_mend(marked), "a member does not take part yet"
+        assert not partition.would_shed(9)
+        partition._write.writer.lost_members.append(BookieId("b:1"))  # type: ignore[attr-defined]
+        assert partition.would_shed(2)
+        assert not partition.would_shed(1), "too few for an acknowledgement"
         partition.resign("test")
         assert not partition.would_grow(9)
+        assert not partition.would_shed(9)
         await world.close()
 
     run(scenario())

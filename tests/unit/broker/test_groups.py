@@ -199,7 +199,9 @@ def test_state_counts() -> None:
         bench = await (await GroupBench().start()).serving()
         for name in ("a", "b"):
             await bench.commit(1, group_id=name)
+        assert bench.groups.rebalance_count == 0
         await bench.join()
+        assert bench.groups.rebalance_count == 1
         counts = bench.groups.state_counts()
         assert counts[GroupState.EMPTY] == 2
         assert counts[GroupState.COMPLETING] == 1

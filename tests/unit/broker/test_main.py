@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from broker import __main__ as program
+from client.histogram import Histogram
 from client.ids import BookieId
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster, MemoryStore
@@ -20,6 +21,8 @@ from tests.fakes.ledgers import FakeLedgerClient, FakeLedgers
 
 class Store(MemoryStore):
     """A session that is opened by `start`, as ZooKeeper's is."""
+
+    request_seconds = Histogram()
 
     async def start(self) -> None:
         for number in range(3):

@@ -108,7 +108,7 @@ async def test_random_requests_break_nothing_else(cloud: FakeCloud) -> None:
             while not await hostile.is_closed():
                 pass
     assert (await bystander.call(ApiKey.API_VERSIONS, 0)).api_keys
-    assert not broker.metrics.request_errors
+    assert not broker.metrics.request_failures
     await bystander.close()
 
 
@@ -350,7 +350,7 @@ class TestDispatch:
         client = await self.serve(cloud, ApiKey.HEARTBEAT, handle_later if is_async else handle)
         answer = await client.call(ApiKey.HEARTBEAT, 4)
         assert int(answer.error_code) == code
-        assert sum(cloud.brokers[1].metrics.request_errors.values()) == failures
+        assert sum(cloud.brokers[1].metrics.request_failures.values()) == failures
         assert (await client.call(ApiKey.API_VERSIONS, 0)).api_keys
         await client.close()
 

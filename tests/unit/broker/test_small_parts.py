@@ -1,4 +1,4 @@
-"""Deadlines, the read budget, background tasks, metrics, settings and config resources."""
+"""Deadlines, the read budget, background tasks, settings and config resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from broker.config import BrokerConfig
 from broker.config_listing import broker_settings
 from broker.deadlines import Deadlines
 from broker.endpoints import registered_host
-from broker.metrics import Histogram, Metrics
 from broker.read_budget import ReadBudget
 from client.errors import ConfigError
 
@@ -101,41 +100,6 @@ class TestBackground:
         await background.stop(None)
         await asyncio.sleep(0)
         asyncio.get_running_loop().set_exception_handler(None)
-
-
-class TestMetrics:
-    """Counters as Prometheus reads them."""
-
-    def test_histograms_are_cumulative(self) -> None:
-        histogram = Histogram()
-        for seconds in (0.0001, 0.0005, 0.3, 99):
-            histogram.observe(seconds)
-        rows = dict(histogram.cumulative())
-        assert (rows["0.0005"], rows["0.25"], rows["0.5"], rows["+Inf"]) == (2, 2, 3, 4)
-        assert histogram.total == pytest.approx(99.3006)
-
-    def test_the_exposition(self) -> None:
-        metrics = Metrics()
-        metrics.on_request(0, 0.002)
-        metrics.on_request(9999, 0.002)
-        metrics.produced_bytes = 7
-        metrics.produce_errors[6] = 2
-        metrics.add_gauge("quire_x", "X.", lambda: [({"part": "a"}, 1), ({"part": "b"}, 2)])
-        metrics.add_gauge("quire_none", "None.", list)
-        text = metrics.exposition().decode()
-        for line in (
-            'quire_request_seconds_count{api="produce"} 1.0',
-            'quire_request_seconds_count{api="9999"} 1.0',
-            "quire_produced_bytes_total 7.0",
-            'quire_produce_errors_total{code="6"} 2.0',
-            'quire_x{part="b"} 2.0',
-        ):
-            assert line in text
-
-    def test_two_brokers_count_apart(self) -> None:
-        first, second = Metrics(), Metrics()
-        first.received_bytes = 5
-        assert "quire_received_bytes_total 0.0" in second.exposition().decode()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from aiohttp import web
 
 from broker.admin.server import AdminServer
@@ -11,7 +13,7 @@ from client.ids import BookieId, LedgerId
 from client.ledger.under_replication import mark_under_replicated
 from client.metadata import paths
 from client.wire.bookkeeper import protobuf
-from tests.fakes.admin import AdminCloud
+from tests.fakes.admin import AdminCloud, until
 from tests.fakes.broker import FakeCloud
 
 
@@ -38,6 +40,7 @@ async def test_brokers_in_pages() -> None:
         rows = first["items"] + rest["items"]
         assert [row["broker_id"] for row in rows] == [1, 2, 3]
         assert all(row["live"]["is_ready"] for row in rows)
+        assert all(row["live"]["version"] == version("quire") for row in rows)
         assert rest["next"] is None
         assert rows[1]["admin_url"] == cloud.admins[2].url
 
@@ -104,9 +107,12 @@ async def test_bookies_with_state_and_disk() -> None:
         assert [(row["bookie_id"], row["state"]) for row in rows] == [
             ("b0", "writable"), ("b1", "read_only"), ("b2", "down"), ("stray", "writable"),
         ]  # fmt: skip
-        assert rows[0] == {
+        assert rows[2]["registered_ms"] is None
+        assert rows[0]["registered_ms"] >= 0
+        assert rows[0] | {"registered_ms": 5} == {
             "bookie_id": "b0", "state": "writable", "address": "127.0.0.1:4000", "rack": "/r1",
-            "admin_url": f"http://127.0.0.1:{port}", "disk_free_bytes": 5, "disk_total_bytes": 9,
+            "admin_url": f"http://127.0.0.1:{port}", "registered_ms": 5,
+            "disk_free_bytes": 5, "disk_total_bytes": 9,
         }  # fmt: skip
         assert (rows[1]["address"], rows[1]["disk_free_bytes"]) == ("127.0.0.1:4001", None)
         assert rows[2]["address"] is rows[3]["address"] is None
@@ -115,6 +121,9 @@ async def test_bookies_with_state_and_disk() -> None:
         page = await cloud.get("/bookies?limit=2&after=b0", headers=headers)
         assert [row["bookie_id"] for row in page["items"]] == ["b1", "b2"]
         assert page["next"] == "b2"
+        assert await cloud.get("/bookies/b0", headers=headers) == rows[0]
+        problem = await cloud.get("/bookies/b9", headers=headers, status=404)
+        assert problem["type"] == "urn:quire:problem:unknown-bookie"
         cluster = await cloud.get("/cluster", headers=headers)
         assert cluster["bookies"] == {"writable": 2, "read_only": 1, "down": 1}
     await runner.cleanup()
@@ -130,5 +139,28 @@ async def test_ledgers_that_lack_copies_in_pages() -> None:
         first = await cloud.get("/under-replication?limit=3")
         rest = await cloud.get(f"/under-replication?limit=3&after={first['next']}")
         rows = first["items"] + rest["items"]
-        assert rows == [{"ledger_id": one, "bookies": ["b1"], "since_ms": 7} for one in ids]
+        assert rows == [
+            {
+                "ledger_id": one, "topic": None, "partition": None, "bookies": ["b1"],
+                "since_ms": 7,
+            }
+            for one in ids
+        ]  # fmt: skip
         assert rest["next"] is None
+
+
+async def test_a_ledger_that_lacks_copies_is_named_by_its_partition() -> None:
+    async with AdminCloud() as cloud:
+        await cloud.send("PUT", "/topics/t", {"partition_count": 2}, status=201)
+        await cloud.led("t")
+        path = "/topics/t/partitions/1/segments"
+        (segment,) = (await cloud.get(path))["items"]
+        await mark_under_replicated(
+            cloud.cloud.tree.session(), LedgerId(segment["ledger_id"]), [BookieId("b1")]
+        )
+        (row,) = (await cloud.get("/under-replication"))["items"]
+        assert (row["topic"], row["partition"]) == ("t", 1)
+        await cloud.send("DELETE", "/topics/t", status=204)
+        await until(lambda: "t" not in cloud.brokers[1].cluster.topics)
+        rows = (await cloud.get("/under-replication"))["items"]
+        assert all(row["topic"] is None for row in rows)

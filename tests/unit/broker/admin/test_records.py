@@ -159,6 +159,29 @@ async def test_an_append_that_stays_unconfirmed_may_have_happened() -> None:
         client.release()
 
 
+async def test_the_same_is_known_of_an_append_at_another_broker() -> None:
+    async with AdminCloud(2, produce_timeout_max_ms=50) as cloud:
+        await make(cloud, 2)
+        theirs = next(i for i in (0, 1) if cloud.brokers[2].partitions.find("t", i))
+        key = next(f"k{n}" for n in range(10) if partition_of(f"k{n}".encode(), 2) == theirs)
+        client = cloud.cloud.ledgers.clients[1]
+        client.hold_answers = True
+        body = {"records": [{"key": key, "value": "v"}]}
+        problem = await cloud.send("POST", "/topics/t/records", body, status=504)
+        assert problem["detail"].startswith("broker 2: ")
+        assert (problem["may_have_happened"], problem["retriable"]) == (True, True)
+        client.release()
+
+
+async def test_what_is_published_counts_like_anything_else() -> None:
+    async with AdminCloud() as cloud:
+        await make(cloud)
+        await cloud.send("POST", T0, {"records": [{"value": "v"}, {"value": "w"}]})
+        metrics = (await cloud.ask("GET", "/metrics")).body.decode()
+        assert "quire_broker_produced_records_total 2.0" in metrics
+        assert 'quire_topic_produced_records_total{topic="t"} 2.0' in metrics
+
+
 async def test_looking_at_a_part() -> None:
     async with AdminCloud() as cloud:
         await make(cloud)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
+from broker.admin.guard import Guard
+from broker.admin.problems import Problem
 from broker.admin.server import AdminServer
 from client.errors import ConfigError
 from tests.fakes.admin import AdminCloud, until
@@ -31,8 +34,9 @@ async def test_health_readiness_and_metrics() -> None:
     assert await get("/readyz") == (200, "ready\n")
     status, text = await get("/metrics")
     assert status == 200
-    assert "quire_connections 0.0" in text
+    assert "quire_broker_connections 0.0" in text
     assert 'quire_groups{state="Stable"} 0.0' in text
+    assert "process_resident_memory_bytes" in text
     await cloud.close()
     assert await get("/readyz") == (503, "not ready: starting, or stopping\n")
     assert await get("/healthz") == (200, "ok\n")
@@ -91,6 +95,44 @@ async def test_with_a_token_nothing_of_the_api_goes_without_it() -> None:
         assert (await cloud.ask("GET", "/admin/v1/brokers/2", headers=right)).status == 200
         for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
             assert (await cloud.ask("GET", path)).status == 200
+
+
+async def test_the_other_token_is_for_looking_only() -> None:
+    async with AdminCloud(2, admin_token="s3cret", admin_read_token="peep") as cloud:
+        headers = {"Authorization": "Bearer peep"}
+        for path in ("/brokers/1", "/brokers/2", "/cluster"):
+            await cloud.get(path, headers=headers)
+        for method, path in (
+            ("PUT", "/topics/t"), ("DELETE", "/topics/t"), ("POST", "/topics/t/records"),
+            ("PATCH", "/topics/t"), ("PUT", "/brokers/2/unloaded"),
+        ):  # fmt: skip
+            answer = await cloud.ask(method, "/admin/v1" + path, headers=headers, json={})
+            assert (answer.status, answer.body["type"]) == (
+                403, "urn:quire:problem:read-only-token",
+            )  # fmt: skip
+        assert not (await cloud.get("/topics", headers=headers))["items"]
+
+
+def test_no_token_for_looking_is_not_an_empty_one() -> None:
+    guard = Guard(dataclasses.replace(CONFIG, admin_token="s3cret"))
+    request = make_mocked_request("GET", "/", headers={"Authorization": "Bearer "})
+    with pytest.raises(Problem, match="the token is wrong"):
+        guard.check_token(request)
+
+
+def test_a_token_for_looking_needs_one_for_the_rest() -> None:
+    with pytest.raises(ConfigError, match="admin_read_token"):
+        dataclasses.replace(CONFIG, admin_read_token="peep")
+
+
+@pytest.mark.parametrize(("token", "warns"), [("", True), ("s3cret", False)])
+async def test_an_open_port_without_a_token_is_warned_of(
+    token: str, warns: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Tests listen on loopback only; what counts is what the address is taken for.
+    monkeypatch.setattr("broker.admin.server.is_loopback", lambda host: False)
+    async with AdminCloud(admin_token=token):
+        assert ("admin.open" in caplog.text) == warns
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "10.0.0.7"])

@@ -1,0 +1,108 @@
+// All consumer groups with their lag.
+
+import { get } from "../api.js";
+import { h } from "../dom.js";
+import { brokerLink, groupLink } from "../links.js";
+import { showAgain } from "../screen.js";
+import { cutNote, table } from "../tables.js";
+import { count, NOTHING, short, span } from "../words.js";
+
+const LATE_S = 10;
+const VERY_LATE_S = 60;
+const STATES = {
+  Stable: ["good", "stable"],
+  Empty: ["plain", "no members"],
+  PreparingRebalance: ["warn", "rebalancing"],
+  CompletingRebalance: ["warn", "rebalancing"],
+  Assigning: ["warn", "rebalancing"],
+  Reconciling: ["warn", "rebalancing"],
+};
+let filter = "";
+
+async function load() {
+  const { items, silent, next } = await get("/groups?limit=1000");
+  return { items: Object.assign(items, { isCut: next !== null }), silent };
+}
+
+/** "good", "warn" or "bad": how late a group is. */
+export function lagKind(lag_seconds) {
+  if (lag_seconds === null || lag_seconds < LATE_S) return "good";
+  return lag_seconds < VERY_LATE_S ? "warn" : "bad";
+}
+
+export function seconds(lag_seconds) {
+  if (lag_seconds === null) return NOTHING;
+  return lag_seconds === 0 ? "0" : span(lag_seconds * 1000);
+}
+
+export function groupState(state) {
+  const [kind, text] = STATES[state] ?? ["plain", state.toLowerCase()];
+  return h("span", { class: `state ${kind}` }, text);
+}
+
+/** A table of groups, as `/groups` lists them. */
+export function groupTable(name, rows) {
+  return table({
+    name,
+    rows,
+    key: (one) => one.group,
+    columns: [
+      { head: "Group", cell: (one) => groupLink(one.group), by: (one) => one.group },
+      { head: "State", cell: (one) => groupState(one.state) },
+      { head: "Members", kind: "number wide", cell: (one) => count(one.members), by: (one) => one.members },
+      {
+        head: "Records behind",
+        kind: "number",
+        cell: (one) => short(one.lag_records),
+        by: (one) => one.lag_records,
+      },
+      {
+        head: "Time behind",
+        kind: "number",
+        cell: (one) => h("span", { class: lagKind(one.lag_seconds) }, seconds(one.lag_seconds)),
+        by: (one) => one.lag_seconds,
+      },
+      {
+        head: "Coordinator",
+        kind: "wide",
+        cell: (one) => brokerLink(one.coordinator),
+        by: (one) => one.coordinator,
+      },
+    ],
+  });
+}
+
+function show({ items, silent }) {
+  const search = (event) => {
+    filter = event.target.value;
+    showAgain();
+  };
+  const found = items.filter((one) => one.group.includes(filter));
+  const empty = items.length
+    ? "No group is called so."
+    : "No consumer group has come by yet. One appears when a consumer with a group id joins or commits.";
+  return [
+    h(
+      "div",
+      { class: "head", key: "title" },
+      h("h1", {}, "Groups"),
+      h("input", {
+        type: "search",
+        placeholder: "Find a group",
+        "aria-label": "Find a group",
+        value: filter,
+        oninput: search,
+      }),
+    ),
+    silent.length > 0 &&
+      h(
+        "p",
+        { class: "banner bad", key: "silent" },
+        `Groups of broker ${silent.join(", ")} are missing: it cannot be asked.`,
+      ),
+    found.length === 0 ? h("p", { class: "empty", key: "empty" }, empty) : groupTable("groups", found),
+    cutNote(items),
+  ];
+}
+
+export const groups = { name: "groups", title: () => "Groups", load, show };
