@@ -1,0 +1,103 @@
+"""What a workload yields, and what it is measured with: figures, meters, the sizes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+from ops.bench.peers.system import System
+from ops.bench.process_cpu import cpu_s, resident_bytes_max, written_bytes
+
+
+class Figure(NamedTuple):
+    """One number of one round of one system. `measure` ends with its unit."""
+
+    workload: str
+    measure: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is measured. The fields' values here are those of `make bench`."""
+
+    rounds: int = 5
+    warm_up_s: float = 5.0
+    measure_s: float = 15.0
+    produce_values: tuple[int, ...] = (1024, 100)
+    produce_partitions: tuple[int, ...] = (1, 16)
+    outstanding_bytes_max: int = 32 << 20
+    """Of values a producer holds; the Java producer's default (`buffer.memory`)."""
+    rate_shares: tuple[float, ...] = (0.1, 0.5)
+    connections: tuple[int, ...] = (1, 64)
+    catch_up_bytes: int = 5_000_000_000
+    catch_up_groups: tuple[int, ...] = (1, 5)
+    tail_s: float = 10.0
+    """How long the tail reader runs before the catch-up begins."""
+    failover_partitions: tuple[int, ...] = (1, 1_000)
+
+    @classmethod
+    def short(cls) -> Self:
+        """Return the sizes of `make bench-short`: everything runs, nothing is a result."""
+        return cls(
+            rounds=1,
+            warm_up_s=0.3,
+            measure_s=0.7,
+            produce_partitions=(1,),
+            outstanding_bytes_max=256 << 10,
+            rate_shares=(0.1,),
+            connections=(1, 4),
+            catch_up_bytes=4_000_000,
+            catch_up_groups=(1,),
+            tail_s=1.0,
+            failover_partitions=(1,),
+        )
+
+
+@dataclass(slots=True)
+class Run:
+    """What workloads share: the sizes, and the maxima that fixed rates are shares of."""
+
+    scale: Scale
+    maxima_per_s: dict[str, list[float]] = field(default_factory=dict)
+    """Records of 1 KB per second that each system took, by its name; one value per round."""
+
+
+class Spent(NamedTuple):
+    """What a system's processes have used between two moments."""
+
+    cpu_s: float
+    broker_cpu_s: float
+    written_bytes: int
+
+
+class Meter:
+    """Reads what the processes of a system use. Begins when it is made."""
+
+    def __init__(self, system: System) -> None:
+        self._pids = list(system.pids())
+        self._brokers = list(system.broker_pids().values())
+        self._began = self._read()
+
+    def _read(self) -> Spent:
+        return Spent(cpu_s(self._pids), cpu_s(self._brokers), written_bytes(self._pids))
+
+    def spent(self) -> Spent:
+        """Return what was used since the meter was made."""
+        began, now = self._began, self._read()
+        return Spent(
+            now.cpu_s - began.cpu_s,
+            now.broker_cpu_s - began.broker_cpu_s,
+            now.written_bytes - began.written_bytes,
+        )
+
+
+def peak_bytes(system: System) -> int:
+    """Return the sum of the most memory that each process of a system has had resident."""
+    return sum(map(resident_bytes_max, system.pids()))
+
+
+def named(workload: str, values: Mapping[str, float]) -> list[Figure]:
+    """Return figures of one workload from (measure, value) pairs."""
+    return [Figure(workload, measure, value) for measure, value in values.items()]

@@ -1,0 +1,90 @@
+"""How a load process and the program that drives it talk: lines of JSON.
+
+The process writes events to stdout, each an object with a field `event`; the driver writes single
+words to stdin ("go", or a job's own) and reads the events it waits for. Both clocks are
+CLOCK_MONOTONIC, which all processes of a machine share: seconds from one mean the same in the
+other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import select
+import sys
+from types import TracebackType
+from typing import Any, Final, Self
+
+from client.errors import QuireError
+
+_EVENT_TIMEOUT_S: Final = 1_800.0
+_LINE_BYTES_MAX: Final = 64 << 20
+
+
+class LoadFailed(QuireError):
+    """A load process ended, or reported errors: the round is void."""
+
+
+def tell(event: str, **fields: Any) -> None:
+    """In a load process: report an event."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def hear() -> str:
+    """In a load process: wait for the driver's next word; empty when the driver is gone."""
+    return sys.stdin.readline().strip()
+
+
+def heard() -> bool:
+    """In a load process: tell whether the driver has said something, without waiting."""
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+class LoadProcess:
+    """One load process, seen from the driver."""
+
+    def __init__(self, job: str, **arguments: Any) -> None:
+        self._job = job
+        self._arguments = arguments
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ops.bench.load", self._job, json.dumps(self._arguments)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LINE_BYTES_MAX,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        process = self._process
+        if process is not None and process.returncode is None:
+            if kind is not None:
+                process.kill()
+            assert process.stdin is not None
+            process.stdin.close()
+            await process.wait()
+
+    async def event(self, name: str) -> dict[str, Any]:
+        """Wait for an event. Raises LoadFailed when the process ends or says `failed` instead."""
+        assert self._process is not None and self._process.stdout is not None
+        async with asyncio.timeout(_EVENT_TIMEOUT_S):
+            line = await self._process.stdout.readline()
+        if not line:
+            raise LoadFailed(f"the load process ({self._job}) ended before it said {name!r}")
+        event: dict[str, Any] = json.loads(line)
+        if event["event"] != name:
+            raise LoadFailed(f"the load process ({self._job}) said {event} instead of {name!r}")
+        return event
+
+    def say(self, word: str) -> None:
+        """Send a word."""
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(word.encode() + b"\n")

@@ -1,0 +1,168 @@
+"""Apache Kafka as a system under test: KRaft, three nodes that are broker and controller.
+
+The jars are those that `install.sh` fetched. Everything is Kafka's default (with the heap and the
+collector of its own start script), but for what three nodes on one machine need and, in the row
+of equal durability, `log.flush.interval.messages=1`: a replica syncs before it acknowledges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ops import probes
+from ops.bench.peers.system import BROKERS, PeerError, SystemName
+from ops.child import Child
+from ops.java import find_java
+from ops.ports import pick_free_run
+
+LIB: Final = Path(__file__).parent / "java" / "lib"
+HEAP: Final = "-Xmx1G -Xms1G"
+_JVM: Final = (
+    *HEAP.split(),
+    *("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+_HOST: Final = "127.0.0.1"
+_START_TIMEOUT_S: Final = 120.0
+_STOP_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.1
+
+
+def is_installed() -> bool:
+    """Tell whether Kafka's jars are there."""
+    return (LIB / ".pins").exists()
+
+
+def version() -> str | None:
+    """Return the version of the jars; None if they are not there."""
+    jars = sorted(LIB.glob("kafka_2.13-*.jar"))
+    return jars[0].stem.partition("-")[2] if jars else None
+
+
+class KafkaSystem:
+    """Three Kafka nodes."""
+
+    def __init__(self, folder: Path, *, synced: bool) -> None:
+        if not is_installed():
+            raise PeerError(f"Apache Kafka is not in {LIB}: run ops/bench/peers/install.sh")
+        self.about = (
+            SystemName("kafka, synced", "synced by every in-sync replica")
+            if synced
+            else SystemName("kafka, defaults", "in memory of every in-sync replica, no sync")
+        )
+        self._folder = folder
+        self._synced = synced
+        self._ports = pick_free_run(2 * BROKERS)
+        self._nodes: list[Child] = []
+        self.bootstrap_servers = ",".join(f"{_HOST}:{self._kafka_port(i)}" for i in range(BROKERS))
+
+    async def start(self) -> None:
+        """Format the folders of a first start, start the nodes, wait until all are registered."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._nodes = [self._node(i) for i in range(BROKERS)]
+        try:
+            for i in range(BROKERS):
+                if not (self._folder / f"node-{i}" / "meta.properties").exists():
+                    await self._format(i)
+            for node in self._nodes:
+                await node.start()
+            await self._until_ready()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop all nodes at once."""
+        await asyncio.gather(*(node.stop(_STOP_TIMEOUT_S) for node in self._nodes))
+
+    def broker_pids(self) -> Mapping[int, int]:
+        """Return the process id of each node, by its id."""
+        return {i: node.pid for i, node in enumerate(self._nodes)}
+
+    def pids(self) -> Sequence[int]:
+        """Return the nodes: the controllers are inside them."""
+        return [*self.broker_pids().values()]
+
+    def data_folder(self) -> Path:
+        """Return the folder of all nodes."""
+        return self._folder
+
+    def settings(self) -> Mapping[str, str]:
+        """Return what differs from Kafka's defaults."""
+        return {**self._shared_settings(), "JVM": HEAP}
+
+    def _shared_settings(self) -> dict[str, str]:
+        shared = {
+            "default.replication.factor": "3",
+            "min.insync.replicas": "2",
+            "offsets.topic.replication.factor": "3",
+        }
+        return {**shared, "log.flush.interval.messages": "1"} if self._synced else shared
+
+    def _kafka_port(self, i: int) -> int:
+        return self._ports + i
+
+    def _controller_port(self, i: int) -> int:
+        return self._ports + BROKERS + i
+
+    def _settings_file(self, i: int) -> Path:
+        return self._folder / f"node-{i}.properties"
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        return [str(find_java().path), *_JVM, "-cp", f"{LIB}/*", main, *arguments]
+
+    def _node(self, i: int) -> Child:
+        voters = ",".join(f"{n}@{_HOST}:{self._controller_port(n)}" for n in range(BROKERS))
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(i),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{_HOST}:{self._kafka_port(i)},"
+            f"CONTROLLER://{_HOST}:{self._controller_port(i)}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str((self._folder / f"node-{i}").resolve()),
+            **self._shared_settings(),
+        }
+        lines = [f"{key}={value}" for key, value in settings.items()]
+        self._settings_file(i).write_text("\n".join(lines) + "\n")
+        command = self._java("kafka.Kafka", str(self._settings_file(i).resolve()))
+        return Child(f"kafka-{i}", command, log_path=self._folder / f"node-{i}.log")
+
+    async def _format(self, i: int) -> None:
+        identity = self._folder / "cluster.id"
+        if not identity.exists():
+            identity.write_text(base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("="))
+        command = self._java(
+            "kafka.tools.StorageTool",
+            *("format", f"--cluster-id={identity.read_text()}"),
+            *("--config", str(self._settings_file(i).resolve())),
+        )
+        log_path = self._folder / f"format-{i}.log"
+        formatter = Child(f"format-{i}", command, log_path=log_path)
+        await formatter.start()
+        how = await formatter.wait()
+        if how != "exit code 0":
+            last = "\n".join(formatter.last_lines())
+            raise PeerError(
+                f"Kafka's storage could not be formatted ({how}), see {log_path}:\n{last}"
+            )
+
+    async def _until_ready(self) -> None:
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        for i, node in enumerate(self._nodes):
+            while not await probes.kafka_answers(_HOST, self._kafka_port(i)):
+                if not node.running:
+                    last = "\n".join(node.last_lines())
+                    raise PeerError(f"{node.name} ended while it started:\n{last}")
+                if time.monotonic() > deadline_s:
+                    raise PeerError(f"{node.name} did not serve in time: see {node.log_path}")
+                await asyncio.sleep(_POLL_S)

@@ -1,0 +1,77 @@
+"""What Quire promises in figures: the bound of each row that has one.
+
+A target is on the ratio of Quire to a peer, or on Quire's own value. The first rule that fits a
+row holds for it; rows that no rule fits are shown without a target.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+SYNCED: Final = "kafka, synced"
+DEFAULTS: Final = "kafka, defaults"
+ALONE: Final = ""
+"""The peer of rows in which Quire stands alone."""
+
+_OPERATORS: Final[dict[str, Callable[[float, float], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+
+
+class Target(NamedTuple):
+    """A bound, like "ratio >= 2"."""
+
+    on: str
+    """"ratio" or "value"."""
+    operator: str
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.on} {self.operator} {self.bound:g}"
+
+    def met(self, value: float, ratio: float | None) -> bool | None:
+        """Tell whether it is met; None when there is no ratio to judge."""
+        judged = value if self.on == "value" else ratio
+        return None if judged is None else _OPERATORS[self.operator](judged, self.bound)
+
+
+class Rule(NamedTuple):
+    """Which rows a target is for: how the workload begins, the measure, and the peers."""
+
+    workload: str
+    measure: str
+    peers: tuple[str, ...]
+    target: Target
+
+
+EVERY: Final = (SYNCED, DEFAULTS, ALONE)
+RULES: Final = (
+    Rule("produce", "MB/s", (SYNCED,), Target("ratio", ">=", 2)),
+    Rule("produce", "MB/s", (DEFAULTS,), Target("ratio", ">=", 1)),
+    Rule("produce", "CPU s per GB", (SYNCED,), Target("ratio", "<=", 0.5)),
+    # At 100 bytes the records' own framing is a tenth of the payload already.
+    Rule("produce 1024 B", "disk bytes per byte and replica", EVERY, Target("value", "<=", 1.1)),
+    Rule("latency at 50%", "p99 ms", (SYNCED, DEFAULTS), Target("ratio", "<=", 1)),
+    Rule("unbatched requests", "requests per CPU s", (SYNCED,), Target("ratio", ">=", 1)),
+    Rule("unbatched requests", "requests per broker CPU s", EVERY, Target("value", ">=", 10_000)),
+    Rule("catch-up read,", "MB/s", (SYNCED, DEFAULTS), Target("ratio", ">=", 1)),
+    Rule(
+        "catch-up read beside", "tail p99 during / before", EVERY, Target("value", "<=", 2)
+    ),
+    Rule("kill -9 of the leader, 1 partition", "p99 ms", EVERY, Target("value", "<=", 500)),
+    Rule(
+        "kill -9 of the leader, 1,000 partitions", "all served ms", EVERY,
+        Target("value", "<=", 3_000),
+    ),
+)  # fmt: skip
+
+
+def target_of(workload: str, measure: str, peer: str) -> Target | None:
+    """Return the target of a row."""
+    for rule in RULES:
+        if workload.startswith(rule.workload) and measure == rule.measure and peer in rule.peers:
+            return rule.target
+    return None

@@ -1,0 +1,75 @@
+"""Produce at a fixed rate, and how late a consumer has each record: latency end to end."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Awaitable
+from typing import Final
+
+from client.errors import QuireError
+from ops.bench import topics
+from ops.bench.figures import Figure, Run, named
+from ops.bench.load.channel import LoadProcess
+from ops.bench.load.latency import latencies_ms
+from ops.bench.peers.system import System
+from ops.bench.workloads.produce import RATE_VALUE_BYTES
+
+NAME: Final = "fixed-rate"
+UNITS: Final = {"p50": "p50 ms", "p99": "p99 ms", "p99_9": "p99.9 ms"}
+
+
+def slowest_per_s(run: Run) -> float:
+    """Return the maximum of the slowest system: the median of its rounds, one row's best each."""
+    if not run.maxima_per_s:
+        raise QuireError(
+            "fixed rates are shares of what `produce` found: measure it in the same run"
+        )
+    return min(statistics.median(values) for values in run.maxima_per_s.values())
+
+
+async def tail(
+    system: System, topic: str, records_per_s: float, meanwhile: Awaitable[object]
+) -> list[tuple[float, float]]:
+    """Produce at a rate to a topic and read it until `meanwhile` is over.
+
+    Returns (due s, latency ms) of each record.
+    """
+    servers = system.bootstrap_servers
+    async with (
+        LoadProcess("latency", servers=servers, topic=topic) as reader,
+        LoadProcess(
+            "paced",
+            servers=servers,
+            topic=topic,
+            value_bytes=RATE_VALUE_BYTES,
+            records_per_s=records_per_s,
+        ) as writer,
+    ):
+        await reader.event("ready")
+        await writer.event("ready")
+        writer.say("go")
+        await meanwhile
+        writer.say("stop")
+        await writer.event("done")
+        return [(due_s, late) for due_s, late in (await reader.event("arrived"))["arrivals"]]
+
+
+async def measure(system: System, run: Run) -> list[Figure]:
+    """Measure each share of the slowest system's maximum."""
+    scale = run.scale
+    seconds = scale.warm_up_s + scale.measure_s
+    most_per_s = slowest_per_s(run)
+    figures: list[Figure] = []
+    for share in scale.rate_shares:
+        topic = f"fixed-{share:g}"
+        await topics.create(system.bootstrap_servers, topic, 1)
+        per_s = max(1.0, share * most_per_s)
+        arrivals = await tail(system, topic, per_s, asyncio.sleep(seconds))
+        begin_s = min(due_s for due_s, _ in arrivals) + scale.warm_up_s
+        found = latencies_ms(arrivals, begin_s, float("inf"))
+        figures += named(
+            f"latency at {share:.0%} of the slower maximum",
+            {"rate records/s": per_s, **{UNITS[name]: value for name, value in found.items()}},
+        )
+    return figures

@@ -1,0 +1,67 @@
+"""Produce as fast as it goes: what a system takes in, and what a gigabyte of it costs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from ops.bench import topics
+from ops.bench.figures import Figure, Meter, Run, named, peak_bytes
+from ops.bench.load.channel import LoadProcess
+from ops.bench.peers.system import REPLICAS, System
+
+NAME: Final = "produce"
+BATCHES: Final[dict[str, dict[str, Any]]] = {
+    # What the Java producer does unless told otherwise, and what librdkafka does.
+    "16 KiB batches": {"batch.size": 16_384, "linger.ms": 5},
+    "1 MB batches": {"batch.size": 1_000_000, "linger.ms": 5},
+}
+RATE_VALUE_BYTES: Final = 1024
+
+
+def label(value_bytes: int, partitions: int, batches: str) -> str:
+    """Name one row."""
+    plural = "" if partitions == 1 else "s"
+    return f"produce {value_bytes} B, {partitions} partition{plural}, {batches}"
+
+
+async def measure(system: System, run: Run) -> list[Figure]:
+    """Measure every combination of sizes."""
+    scale = run.scale
+    figures: list[Figure] = []
+    combinations = itertools.product(scale.produce_values, scale.produce_partitions, BATCHES)
+    for i, (value_bytes, partitions, batches) in enumerate(combinations):
+        topic = f"produce-{i}"
+        await topics.create(system.bootstrap_servers, topic, partitions)
+        async with LoadProcess(
+            "produce",
+            servers=system.bootstrap_servers,
+            topic=topic,
+            partitions=partitions,
+            value_bytes=value_bytes,
+            settings=BATCHES[batches],
+            outstanding_bytes_max=scale.outstanding_bytes_max,
+            warm_up_s=scale.warm_up_s,
+            measure_s=scale.measure_s,
+        ) as load:
+            await load.event("ready")
+            load.say("go")
+            await load.event("begin")
+            meter = Meter(system)
+            end = await load.event("end")
+            spent = meter.spent()
+            await load.event("done")
+        per_s, size = end["records"] / end["seconds"], end["records"] * value_bytes
+        if (value_bytes, partitions) == (RATE_VALUE_BYTES, 1):
+            run.maxima_per_s.setdefault(system.about.name, []).append(per_s)
+        figures += named(
+            label(value_bytes, partitions, batches),
+            {
+                "MB/s": per_s * value_bytes / 1e6,
+                "records/s": per_s,
+                "CPU s per GB": spent.cpu_s / size * 1e9,
+                "disk bytes per byte and replica": spent.written_bytes / size / REPLICAS,
+                "generator CPU share": end["cpu_s"] / end["seconds"],
+            },
+        )
+    return [*figures, Figure(NAME, "peak memory MB", peak_bytes(system) / 1e6)]
