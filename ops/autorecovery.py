@@ -2,6 +2,12 @@
 
     python -m ops.autorecovery [--zookeeper HOST:PORT] [--config FILE] ...
 
+With `--admin-port` it answers over HTTP:
+
+    GET /heartbeat   "OK" while the process runs its loop
+    GET /readyz      200 once it looks for work, 503 before
+    GET /metrics     Prometheus text
+
 SIGTERM and SIGINT stop it. Exit code 0 after that, 2 when it could not start (one sentence says
 why), 1 when a part of it ended that should not.
 """
@@ -12,22 +18,30 @@ import asyncio
 import logging
 import os
 import random
-import signal
 import socket
 import sys
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import uvloop
+from aiohttp import web
+from prometheus_client import ProcessCollector
 
+from client import logs
 from client.config import check_ranges, load_program, setting
 from client.errors import ConfigError, LedgerError, MetadataError
+from client.exposition import CONTENT_TYPE, Exposition
 from client.ids import BookieId
 from client.ledger.autorecovery.config import AutoRecoveryConfig
+from client.ledger.autorecovery.metrics import PROGRAM_TABLE
 from client.ledger.autorecovery.service import running
 from client.ledger.standalone import WallClock
+from client.logs import LogFormat, LogLevel
 from client.metadata.paths import LEDGERS_ROOT
 from client.metadata.zookeeper import ZooKeeperStore
+from client.process_metrics import LoopLag, provide_metadata_requests, provide_process
+from client.stop_signal import on_stop_signal
 
 log = logging.getLogger("autorecovery")
 
@@ -44,19 +58,63 @@ class AutoRecoveryProgram:
     session_timeout_ms: int = setting(
         10_000, "ZooKeeper session timeout: how long others wait for a dead node.", at_least=1000
     )
+    admin_host: str = setting("127.0.0.1", "Address of the HTTP server for probes and metrics.")
+    admin_port: int | None = setting(
+        None, "Port of that server, 0 for a free one; without it there is none."
+    )
+    log_format: LogFormat = setting(
+        "text", "How log lines look: text for people, json for programs."
+    )
+    log_level: LogLevel = setting(
+        "info", "What is logged: info is every change of state, debug far more."
+    )
     recovery: AutoRecoveryConfig = field(default_factory=AutoRecoveryConfig)
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if self.admin_port is not None and not 0 <= self.admin_port <= 65535:
+            raise ConfigError(f"admin_port must be between 0 and 65535, not {self.admin_port}")
+
+
+class AdminServer:
+    """Probes and metrics over HTTP. `start` once, `close` once."""
+
+    def __init__(self, metrics: Exposition) -> None:
+        self.is_ready = False
+        self._metrics = metrics
+        app = web.Application()
+        app.router.add_get("/heartbeat", self._heartbeat)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._exposition)
+        self._runner = web.AppRunner(app, access_log=None)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and return the port. Raises OSError if it is taken."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        return int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Close the server and its connections."""
+        await self._runner.cleanup()
+
+    async def _heartbeat(self, _request: web.Request) -> web.Response:
+        return web.Response(text="OK\n")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        if self.is_ready:
+            return web.Response(text="ready\n")
+        return web.Response(status=503, text="not ready: starting, or without ZooKeeper\n")
+
+    async def _exposition(self, _request: web.Request) -> web.Response:
+        body = self._metrics.exposition()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 
 def main() -> int:
     """Run until told to stop; return the exit code."""
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    style = logs.asked_style(sys.argv[1:], os.environ.get("QUIRE_AUTORECOVERY_LOG_FORMAT"))
+    logs.start("autorecovery", style=style)
     try:
         resolved = load_program(
             AutoRecoveryProgram,
@@ -65,20 +123,29 @@ def main() -> int:
             argv=sys.argv[1:],
         )
         return uvloop.run(_run(resolved.config))
-    except (ConfigError, MetadataError, LedgerError) as error:
-        log.error("autorecovery.cannot_start %s", error or repr(error))
+    except (ConfigError, MetadataError, LedgerError, OSError) as error:
+        log.error("autorecovery.cannot_start reason=%s", error or repr(error))
     return 2
 
 
 async def _run(config: AutoRecoveryProgram) -> int:
     loop = asyncio.get_running_loop()
-    told_to_stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told_to_stop.set)
+    told_to_stop = on_stop_signal(loop)
     me = BookieId(config.name or f"{socket.gethostname()}-{os.getpid()}")
+    logs.start("autorecovery", node=me, style=config.log_format, level=config.log_level)
     store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
-    await store.start()
+    metrics = Exposition(PROGRAM_TABLE)
+    provide_process(metrics, "autorecovery", store)
+    provide_metadata_requests(metrics, store.request_seconds)
+    metrics.add_collector(ProcessCollector(registry=None))
+    loop_lag = LoopLag(metrics, time.perf_counter)
+    admin = AdminServer(metrics)
+    if config.admin_port is not None:
+        port = await admin.start(config.admin_host, config.admin_port)
+        log.info("autorecovery.admin host=%s port=%d", config.admin_host, port)
     try:
+        await store.start()
+        loop_lag.start()
         async with running(
             store,
             me=me,
@@ -86,16 +153,21 @@ async def _run(config: AutoRecoveryProgram) -> int:
             rng=random.SystemRandom(),
             config=config.recovery,
             root=config.ledgers_root,
+            now_s=time.perf_counter,
         ) as node:
-            log.info("autorecovery.running name=%s", me)
+            node.show_in(metrics)
+            admin.is_ready = True
+            log.info("autorecovery.running node=%s", me)
             stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
             failing: asyncio.Future[Any] = loop.create_task(node.failed())
             await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
             if failing.done():
-                log.error("autorecovery.failed", exc_info=failing.exception())
+                log.error("autorecovery.ended", exc_info=failing.exception())
                 return 1
             failing.cancel()
     finally:
+        loop_lag.close()
+        await admin.close()
         await store.close()
     return 0
 

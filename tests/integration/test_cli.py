@@ -2,96 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from client.ledger.standalone import connect
 from ops.cli.main import COMMANDS, quire
 from ops.ports import pick_free
-from tests.integration.cluster import ROOT, LocalCluster
+from tests.integration.cluster import LocalCluster, wait_until
+from tests.integration.shell import Shell
 
-NOT_HERE = {"up", "demo"}
-"""Commands that start a cluster of their own; they have tests of their own."""
+NOT_HERE = {"up", "demo", "demo spark", "restart", "metadata restore"}
+"""Commands that start, restart or make a whole cluster; they have tests of their own."""
 
-FOR_DEAD_BOOKIES = {"bookie", "bookie decommission", "bookie recover"}
-"""Commands that need a bookie which is gone; tests/unit/ops/cli/test_autorecovery.py has one."""
-
-
-class Shell:
-    """Runs command lines as a person would, with `quire` on the PATH."""
-
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
-        self.folder = folder
-        script = folder / "bin" / "quire"
-        script.parent.mkdir()
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ops.cli.main "$@"\n')
-        script.chmod(0o755)
-        self.environ = {
-            **os.environ,
-            "PATH": f"{script.parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            **environ,
-        }
-
-    def run(self, line: str, text: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["/bin/bash", "-o", "pipefail", "-c", line],
-            cwd=self.folder,
-            env=self.environ,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def ok(self, line: str, text: str = "") -> str:
-        done = self.run(line, text)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def fails(self, line: str, text: str = "") -> str:
-        """Run a line that must fail with one sentence; return the sentence."""
-        done = self.run(line, text)
-        assert done.returncode == 1, f"{line}\n{done.stdout}\n{done.stderr}"
-        sentence = done.stderr.strip().splitlines()[-1]
-        assert sentence.startswith("quire: ")
-        assert "Traceback" not in done.stderr
-        return sentence
-
-    @contextmanager
-    def start(self, line: str) -> Iterator[subprocess.Popen[str]]:
-        with subprocess.Popen(
-            ["/bin/bash", "-c", f"exec {line}"],
-            cwd=self.folder,
-            env=self.environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # In the background Ctrl-C may be ignored for us, but never for a person's command.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        ) as process:
-            try:
-                yield process
-            finally:
-                process.kill()  # a failed test does not wait for it
-
-
-@pytest.fixture
-def shell(cluster: LocalCluster, tmp_path: Path) -> Shell:
-    return Shell(
-        tmp_path,
-        {"QUIRE_BOOTSTRAP": cluster.bootstrap_servers, "QUIRE_ZOOKEEPER": cluster.zookeeper},
-    )
+FOR_DEAD_BOOKIES = {"bookie decommission", "bookie recover", "bookie inspect"}
+"""Commands that need a bookie which is gone; tests/unit/ops/cli/test_autorecovery.py has one, and
+tests/unit/ops/cli/test_bookie_inspect.py."""
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -118,10 +51,10 @@ def examples(name: str) -> list[str]:
 @pytest.mark.parametrize("name", ALL)
 def test_every_command_has_help_with_an_example(name: str, tmp_path: Path) -> None:
     shell = Shell(tmp_path, {"COLUMNS": "80"})
-    text = shell.ok(f"quire {name} --help")
+    text = shell.quick(f"quire {name} --help")
     assert text.startswith(f"Usage: quire {name} ")
     assert all(len(line) <= 80 for line in text.splitlines())
-    if name not in NOT_HERE:
+    if name not in {"up", "demo"}:
         assert examples(name), "the help shows no example"
 
 
@@ -132,7 +65,7 @@ def test_the_table_of_commands_is_complete(tmp_path: Path) -> None:
         assert row.help in text
 
 
-def test_the_examples_of_all_help_texts_work(shell: Shell) -> None:
+def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster) -> None:
     (shell.folder / "passwd.txt").write_text("".join(f"user{n}:secret{n}\n" for n in range(12)))
     order = [
         "topic create",
@@ -141,10 +74,50 @@ def test_the_examples_of_all_help_texts_work(shell: Shell) -> None:
         "topic list",
         "topic describe",
         "topic",
+        "topic alter",
+        "topic config",
+        "topic partitions",
+        "topic segments",
+        "topic move-leader",
+        "topic roll",
+        "record",
+        "record publish",
+        "record peek",
+        "record fetch",
+        "record find",
+        "topic trim",
+        "group reset",
+        "group describe",
+        "group list",
+        "group",
+        "group delete",
+        "cluster",
+        "cluster describe",
+        "broker",
+        "broker list",
+        "broker describe",
+        "broker config",
+        "broker unload",
+        "broker load",
+        "cluster wait",
+        "completion",
+        "metadata",
+        "metadata init",
+        "metadata backup",
+        "doctor",
+        "top",
         "ledger",
         "ledger list",
         "ledger describe",
+        "ledger read",
+        "ledger recover",
+        "ledger delete",
         "topic delete",
+        "bookie",
+        "bookie list",
+        "bookie info",
+        "bookie gc",
+        "bookie readonly",
         "autorecovery disable",
         "autorecovery enable",
         "autorecovery trigger",
@@ -152,7 +125,9 @@ def test_the_examples_of_all_help_texts_work(shell: Shell) -> None:
         "autorecovery",
     ]
     assert {name for name in ALL if name not in NOT_HERE | FOR_DEAD_BOOKIES} == set(order)
+    shell.run("quire topic delete orders --yes")  # the cluster is shared
     shell.ok("quire topic create orders --partitions 3")
+    shell.ok("quire record publish orders 'two pears' --partition 0")
     for name in order:
         for example in examples(name):
             example = example.replace("greetings", "cli-greetings")
@@ -160,16 +135,36 @@ def test_the_examples_of_all_help_texts_work(shell: Shell) -> None:
                 example += " --if-not-exists"
             if "quire consume" in example:
                 example += " --timeout 5"
-            if "quire topic delete" in example:
+            if "quire topic delete" in example or "quire group delete" in example:
                 example += " --yes"
-            if "quire ledger describe" in example:
-                example = f"quire ledger describe {_some_ledger(shell, 'orders')}"
-            shell.ok(example)
+            example = example.replace("| source", "| cat")  # fish's word
+            if example == "quire top":
+                example += " --once"
+            if "quire ledger delete" in example:
+                example = example.replace(" 7", f" {_lonely_ledger(cluster)}")
+            elif example.startswith("quire ledger"):
+                example = example.replace(" 7", f" {_some_ledger(shell, 'orders')}")
+            example = example.replace("127.0.0.1:3181", str(cluster.about["bookies"][0]["id"]))
+            shell.quick(example)
 
 
 def _some_ledger(shell: Shell, topic: str) -> int:
     ledgers = json.loads(shell.ok(f"quire ledger list --topic {topic} --json"))
     return int(ledgers[0]["ledger"])
+
+
+def _lonely_ledger(cluster: LocalCluster) -> int:
+    """Make a ledger that belongs to no topic."""
+
+    async def make() -> int:
+        async with connect(cluster.zookeeper) as ledgers:
+            writer = await ledgers.create()
+            await writer.append(b"nobody's")
+            await writer.append(bytes(100))
+            await writer.close()
+            return writer.ledger_id
+
+    return asyncio.run(make())
 
 
 def test_topics_from_birth_to_death(shell: Shell) -> None:
@@ -235,7 +230,93 @@ def test_ledgers(shell: Shell) -> None:
     assert set(described["bookies"].values()) == {"up"}
     text = shell.ok(f"quire ledger describe {ledger_id}")
     assert f"topic {name}, partition 0, segment 1 of 1" in text
-    assert "there is no ledger" in shell.fails("quire ledger describe 999999").lower()
+    for command in ("describe", "read", "recover", "delete --yes"):
+        sentence = shell.fails(f"quire ledger {command} 999999999")
+        assert "there is no ledger 999999999: `quire ledger list" in sentence.lower()
+    assert f"a part of topic {name}, partition 0" in shell.fails(
+        f"quire ledger delete {ledger_id} --yes"
+    )
+    # Its writer goes on in another ledger.
+    recovered = json.loads(shell.ok(f"quire ledger recover {ledger_id} --json"))
+    assert recovered["was_closed"] is False
+    assert recovered["last_entry"] >= 1
+    assert json.loads(shell.ok(f"quire ledger recover {ledger_id} --json"))["was_closed"] is True
+    first = shell.ok(f"quire ledger read {ledger_id}").splitlines()
+    assert first[0].split() == ["ENTRY", "CONFIRMED", "BEFORE", "BYTES", "CONTENT"]
+    assert "internal, the log ends at offset 0" in first[1]
+    assert "offsets 0 to 0, 1 record" in first[2]
+    shell.ok(f"quire produce {name}", "y\n")
+    assert shell.ok(f"quire consume {name} --from-beginning --max 2").splitlines() == ["x", "y"]
+
+
+def test_a_ledger_of_nobody_is_listed_read_and_deleted(shell: Shell, cluster: LocalCluster) -> None:
+    ledger_id = _lonely_ledger(cluster)
+    listed = json.loads(shell.ok("quire ledger list --all --json"))
+    assert {"ledger": ledger_id, "topic": None} in listed
+    assert ledger_id not in [
+        each["ledger"] for each in json.loads(shell.ok("quire ledger list --json"))
+    ]
+    lines = shell.ok(f"quire ledger read {ledger_id} --json").splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert [base64.b64decode(each["payload"]) for each in entries] == [b"nobody's", bytes(100)]
+    assert "nobody's" in shell.ok(f"quire ledger read {ledger_id} --to 0")
+    assert shell.fails(f"quire ledger read {ledger_id} --from 2") == (
+        f"quire: Ledger {ledger_id} ends at entry 1."
+    )
+    done = shell.run(f"quire ledger delete {ledger_id}", "n\n")
+    assert done.returncode == 1
+    assert json.loads(shell.ok(f"quire ledger delete {ledger_id} --yes --json"))["deleted"]
+    assert "there is no ledger" in shell.fails(f"quire ledger describe {ledger_id}").lower()
+
+
+def test_bookies(shell: Shell, cluster: LocalCluster) -> None:
+    ids = [each["id"] for each in cluster.about["bookies"]]
+    listed = json.loads(shell.ok("quire bookie list --json"))
+    assert [each["bookie"] for each in listed] == sorted(ids)
+    assert {each["state"] for each in listed} == {"up"}
+    assert all(0 < each["free_bytes"] < each["total_bytes"] for each in listed)
+    text = shell.ok("quire bookie list")
+    assert all(name in text for name in ids)
+    about = json.loads(shell.ok(f"quire bookie info {ids[1]} --json"))
+    assert about["details"]["running"] is True
+    assert about["details"]["reasons"] == []
+    assert shell.fails("quire bookie info ghost:1") == (
+        "quire: There is no bookie ghost:1: `quire bookie list` shows those there are."
+    )
+    rounds = about["details"]["gc"]["minorCompactionCounter"]
+    shell.ok(f"quire bookie gc {ids[1]} --minor")
+
+    def has_collected() -> bool:
+        told = json.loads(shell.ok(f"quire bookie info {ids[1]} --json"))["details"]["gc"]
+        return bool(told["minorCompactionCounter"] > rounds)
+
+    wait_until(has_collected, "a round of garbage collection")
+    running = cluster.data / "bookie-0"
+    assert "is in use by a running bookie: stop it first" in shell.fails(
+        f"quire bookie inspect {running}"
+    )
+
+
+def test_a_bookie_is_made_read_only_and_takes_entries_again(start_cluster, tmp_path: Path) -> None:
+    alone = start_cluster(bookies=1, brokers=1)
+    shell = Shell(tmp_path, {"QUIRE_ZOOKEEPER": alone.zookeeper})
+    bookie = alone.about["bookies"][0]["id"]
+    answer = json.loads(shell.ok(f"quire bookie readonly {bookie} --json"))
+    assert answer == {
+        "bookie": bookie,
+        "readOnly": True,
+        "reasons": ["an operator made it so"],
+    }
+
+    def state() -> str:
+        return str(json.loads(shell.ok("quire bookie list --json"))[0]["state"])
+
+    wait_until(lambda: state() == "read-only", "the registration to move")
+    assert "read-only because  an operator made it so" in shell.ok(f"quire bookie info {bookie}")
+    shell.ok(f"quire bookie readonly {bookie} --off")
+    wait_until(lambda: state() == "up", "the registration to move back")
+    alone.stop()
+    assert bookie in shell.ok(f"quire bookie inspect {alone.data / 'bookie-0'}")
 
 
 def test_errors_are_one_sentence_that_says_what_to_do(shell: Shell) -> None:

@@ -30,6 +30,7 @@ def run(cluster: LocalCluster, tmp_path: Path) -> Runner:
 
     def run(language: str, text: str) -> str:
         text = text.replace("127.0.0.1:9092", cluster.bootstrap_servers)
+        text = text.replace("127.0.0.1:9640", f"127.0.0.1:{cluster.about['brokers'][0]['admin']}")
         text = text.replace(".venv/bin/quire", f"{sys.executable} -m ops.cli.main")
         command = ["sh", "-euc", text] if language == "sh" else [sys.executable, "-c", text]
         done = subprocess.run(
@@ -55,6 +56,8 @@ def test_first_steps(run: Runner) -> None:
         "0 1 None b'hello from kcat'",
         "0 2 b'python' b'hello from Python'",
     ]
+    stored = '{"records": [{"partition": 0, "offset": 3}]}'
+    assert run("sh", block("sh", "curl")) == stored + "hello from curl"
 
 
 def test_every_command_it_names_exists() -> None:

@@ -26,11 +26,16 @@ def test_a_bookie_reads_its_file(tmp_path: Path) -> None:
     file = tmp_path / "bookie-0.toml"
     data_dir = tmp_path / "bookie-0"
     write_toml(
-        file, bookie_settings(port=3181, admin_port=9740, data_dir=data_dir, zookeeper=["a:1"])
+        file,
+        bookie_settings(
+            port=3181, admin_port=9740, data_dir=data_dir, zookeeper=["a:1"], auto_recovery=True
+        ),
     )
     config = load(BookieConfig, toml_path=file, env_prefix="QUIRE_BOOKIE_", environ={})
     assert (config.host, config.port, config.admin_port) == ("127.0.0.1", 3181, 9740)
     assert (config.data_dir, config.zookeeper) == (data_dir, ("a:1",))
+    assert config.auto_recovery
+    assert config.recovery.lost_bookie_delay_ms > 6_000, "longer than a restart takes"
 
 
 def test_a_single_bookie_means_single_copies(tmp_path: Path) -> None:

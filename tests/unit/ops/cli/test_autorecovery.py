@@ -15,7 +15,7 @@ from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.memory import MemoryCluster
 from client.metadata.store import MetadataStore
-from ops.cli import autorecovery, bookie
+from ops.cli import autorecovery, bookie, bookie_departure
 from ops.cli.main import quire
 from tests.fakes.clock import rng
 
@@ -34,7 +34,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
         yield store
         await store.close()
 
-    for module in (autorecovery, bookie):
+    for module in (autorecovery, bookie, bookie_departure):
         monkeypatch.setattr(module, "open_store", open_store)
 
     def invoke(*words: str) -> Result:

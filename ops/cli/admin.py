@@ -1,0 +1,111 @@
+"""How commands reach the admin API: the options that say where it is, and who asks.
+
+This file is the only home of those options, and of the completion of names that a shell asks for.
+Every command that uses the options takes `access`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from client.errors import QuireError
+from ops.admin_api import ADMIN_URL, Access, AdminApi
+from ops.cli.console import run
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+_COMPLETE_TIMEOUT_S: Final = 2.0
+
+_OPTIONS = (
+    click.option(
+        "--admin",
+        "admin_urls",
+        metavar="URL[,...]",
+        envvar="QUIRE_ADMIN",
+        default=ADMIN_URL,
+        show_default=True,
+        show_envvar=True,
+        help="Where brokers have their admin API; one that answers is enough.",
+    ),
+    click.option(
+        "--admin-token",
+        metavar="TOKEN",
+        envvar="QUIRE_ADMIN_TOKEN",
+        default="",
+        show_envvar=True,
+        help="The brokers' admin_token, if they want one.",
+    ),
+    click.option(
+        "--admin-ca",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        envvar="QUIRE_ADMIN_CA",
+        default=None,
+        show_envvar=True,
+        help="PEM file with the authority of their certificates, if this machine lacks it.",
+    ),
+)
+
+
+def admin_options(command: Command) -> Command:
+    """Add the options to a command, which gets an `Access` as `access`."""
+
+    @functools.wraps(command)
+    def with_access(
+        *args: Any, admin_urls: str, admin_token: str, admin_ca: Path | None, **rest: Any
+    ) -> Any:
+        urls = tuple(url.strip() for url in admin_urls.split(",") if url.strip())
+        return command(*args, access=Access(urls, admin_token, admin_ca), **rest)
+
+    decorated: Any = with_access
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]  # the same command, with options
+
+
+def with_api(access: Access, work: Callable[[AdminApi], Coroutine[Any, Any, None]]) -> None:
+    """Run a command's coroutine with a connected admin API."""
+
+    async def connected() -> None:
+        async with AdminApi(access) as api:
+            await work(api)
+
+    run(connected())
+
+
+def complete_from(path: str, field: str) -> Complete:
+    """Return a completion of names that the admin API lists; of nothing when none answers."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        given: str = ctx.params.get("admin_urls") or ADMIN_URL
+        access = Access(
+            tuple(given.split(",")),
+            ctx.params.get("admin_token") or "",
+            ctx.params.get("admin_ca"),
+            _COMPLETE_TIMEOUT_S,
+            patience_s=0,
+        )
+
+        async def names() -> list[str]:
+            async with AdminApi(access) as api:
+                return [str(row[field]) for row in await api.list(path)]
+
+        try:
+            return [name for name in asyncio.run(names()) if name.startswith(incomplete)]
+        except QuireError:
+            return []  # a shell that waits for words must not get sentences
+
+    return complete
+
+
+complete_topics: Final = complete_from("/topics", "topic")
+complete_groups: Final = complete_from("/groups", "group")
+complete_brokers: Final = complete_from("/brokers", "broker_id")
+complete_bookies: Final = complete_from("/bookies", "bookie_id")

@@ -1,0 +1,94 @@
+"""`quire bookie decommission`, `recover`: let bookies go for good."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import click
+
+from client.errors import QuireError
+from client.ids import BookieId
+from client.ledger.autorecovery.config import AutoRecoveryConfig
+from client.ledger.autorecovery.departure import Departure
+from client.ledger.autorecovery.mending import Mender
+from client.ledger.autorecovery.tree import ReplicationTree
+from client.metadata import paths
+from ops.cli.console import count, json_option, print_json, run, say
+from ops.cli.store import open_ledgers, open_store, zookeeper_option
+
+_ME = BookieId("quire-cli")
+_POLL_S = 2.0
+
+
+class _Work(NamedTuple):
+    departure: Departure
+    mender: Mender
+
+
+@asynccontextmanager
+async def _departure(hosts: str, bookie_id: str) -> AsyncIterator[_Work]:
+    root = paths.LEDGERS_ROOT
+    async with open_store(hosts) as store, open_ledgers(store) as client:
+        tree = ReplicationTree(store, _ME, root)
+        departure = Departure(store, tree, client, BookieId(bookie_id), root)
+        yield _Work(departure, Mender(client, batch_entries=AutoRecoveryConfig().batch_entries))
+
+
+@click.command()
+@click.argument("bookie_id", metavar="ID")
+@json_option
+@zookeeper_option
+def decommission(bookie_id: str, as_json: bool, hosts: str) -> None:
+    """Wait until auto recovery copied all that bookie ID held, then forget it.
+
+    Stop the bookie first. Interrupting is safe; the same command goes on later. Its id must not
+    be used again.
+
+    \b
+    Example:
+      quire bookie decommission 10.0.0.7:3181
+    """
+    told: list[int] = []
+
+    def on_waiting(left: int) -> None:
+        if told[-1:] != [left]:
+            say(f"{count(left, 'ledger')} still on bookie {bookie_id}.")
+            told.append(left)
+
+    async def work() -> None:
+        async with _departure(hosts, bookie_id) as (departure, _):
+            await departure.decommission(_POLL_S, on_waiting)
+        if as_json:
+            print_json({"bookie": bookie_id, "decommissioned": True})
+        say(f"Bookie {bookie_id} holds nothing that counts and is forgotten.")
+
+    run(work())
+
+
+@click.command()
+@click.argument("bookie_id", metavar="ID")
+@json_option
+@zookeeper_option
+def recover(bookie_id: str, as_json: bool, hosts: str) -> None:
+    """Copy all that the stopped bookie ID held, here and now, without auto recovery.
+
+    Open ledgers with copies on it are closed, so their writers have to start new ones.
+
+    \b
+    Example:
+      quire bookie recover 10.0.0.7:3181
+    """
+
+    async def work() -> None:
+        async with _departure(hosts, bookie_id) as (departure, mender):
+            repaired, lacking = await departure.recover(mender)
+        if as_json:
+            print_json({"bookie": bookie_id, "repaired": list(repaired), "lacking": list(lacking)})
+        say(f"{count(len(repaired), 'ledger')} at full replication again.")
+        if lacking:
+            listed = ", ".join(map(str, lacking))
+            raise QuireError(f"{count(len(lacking), 'ledger')} could not be repaired: {listed}")
+
+    run(work())

@@ -1,0 +1,106 @@
+"""`quire doctor`: finds the usual mistakes and says what to do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from bookie.config import BookieConfig
+from broker.config import BrokerConfig
+from client.config import load
+from client.metadata import paths
+from ops.admin_api import Access, AdminApi
+from ops.cli.admin import admin_options, with_api
+from ops.cli.console import EXIT_FAILED, count, json_option, print_json, say
+from ops.cli.store import zookeeper_option
+from ops.doctor.examine import examine_cluster, examine_machine, examine_zookeeper
+from ops.doctor.findings import Finding, Level
+
+_SIGNS = {Level.FINE: "ok", Level.WARNING: "WARNING", Level.TROUBLE: "TROUBLE"}
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--broker-config",
+    type=_FILE,
+    metavar="FILE",
+    help="Also check this machine for the broker with these settings.",
+)
+@click.option(
+    "--bookie-config",
+    type=_FILE,
+    metavar="FILE",
+    help="Also check this machine, and its disks, for the bookie with these settings.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Show also what is fine.")
+@json_option
+@zookeeper_option
+@admin_options
+def doctor(
+    broker_config: Path | None,
+    bookie_config: Path | None,
+    show_all: bool,
+    as_json: bool,
+    hosts: str,
+    access: Access,
+) -> None:
+    """Find the usual mistakes: on this machine, in ZooKeeper and in the cluster.
+
+    Changes nothing. The exit code is 1 if something does not, or will not, work; warnings alone
+    leave it 0. With settings files, ZooKeeper is asked where they say.
+
+    \b
+    Examples:
+      quire doctor
+      quire doctor --all
+    """
+    broker = None
+    if broker_config is not None:
+        broker = load(BrokerConfig, toml_path=broker_config, env_prefix="QUIRE_BROKER_")
+    bookie = None
+    if bookie_config is not None:
+        bookie = load(BookieConfig, toml_path=bookie_config, env_prefix="QUIRE_BOOKIE_")
+    root = paths.LEDGERS_ROOT
+    if broker is not None:
+        hosts, root = ",".join(broker.zookeeper), broker.ledger.ledgers_root
+    if bookie is not None:
+        hosts, root = ",".join(bookie.zookeeper), bookie.ledgers_root
+    found = list(examine_machine(broker, bookie))
+
+    async def work(api: AdminApi) -> None:
+        found.extend([one async for one in examine_zookeeper(hosts, root, bookie)])
+        found.extend([one async for one in examine_cluster(api)])
+
+    with_api(access._replace(patience_s=0), work)
+    _show(found, as_json=as_json, show_all=show_all)
+    if any(one.level is Level.TROUBLE for one in found):
+        sys.exit(EXIT_FAILED)
+
+
+def _show(found: list[Finding], *, as_json: bool, show_all: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "check": one.check,
+                    "level": one.level.value,
+                    "what": one.what,
+                    "advice": one.advice,
+                }
+                for one in found
+            ]
+        )
+        return
+    for one in found:
+        if show_all or one.level is not Level.FINE:
+            print(f"{_SIGNS[one.level]:8} {one.check}: {one.what}")
+            if one.advice:
+                print(f"{'':8} {one.advice}")
+    levels = [one.level for one in found]
+    say(
+        f"{count(len(found), 'finding')}: {levels.count(Level.FINE)} fine,"
+        f" {levels.count(Level.WARNING)} to look at, {levels.count(Level.TROUBLE)} in the way."
+    )

@@ -1,0 +1,63 @@
+"""How commands reach a cluster through its ZooKeeper servers: the option, and the sentence when
+nobody answers. This file is the only home of both."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import click
+
+from client.errors import MetadataError, NoNode, QuireError
+from client.ledger.client import LedgerClient
+from client.ledger.standalone import WallClock
+from client.metadata.store import MetadataStore
+from client.metadata.zookeeper import ZooKeeperStore
+
+_ZOOKEEPER = "localhost:2181"
+_START_TIMEOUT_MS = 5_000
+
+zookeeper_option = click.option(
+    "--zookeeper",
+    "hosts",
+    metavar="HOST:PORT[,...]",
+    envvar="QUIRE_ZOOKEEPER",
+    default=_ZOOKEEPER,
+    show_default=True,
+    show_envvar=True,
+    help="Where the ZooKeeper servers are.",
+)
+
+
+@asynccontextmanager
+async def open_store(hosts: str) -> AsyncIterator[MetadataStore]:
+    """Give access to a cluster's metadata. Raises QuireError, which says what to do."""
+    store = ZooKeeperStore(hosts, start_timeout_ms=_START_TIMEOUT_MS)
+    try:
+        try:
+            await store.start()
+        except MetadataError as error:
+            raise QuireError(
+                f"{error}. Start a cluster with `quire up`, or give the address with "
+                "--zookeeper HOST:PORT"
+            ) from error
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def open_ledgers(store: MetadataStore) -> AsyncIterator[LedgerClient]:
+    """Give access to a cluster's ledgers. Raises QuireError when there is no cluster."""
+    client = LedgerClient(store, rng=random.SystemRandom(), clock=WallClock())
+    try:
+        await client.start()
+    except NoNode as error:
+        raise QuireError(
+            "there is no cluster in this ZooKeeper: start one with `quire up`"
+        ) from error
+    try:
+        yield client
+    finally:
+        await client.close()

@@ -1,0 +1,272 @@
+"""What `quire topic` does through the admin API: what Kafka's own protocol has no words for.
+
+`topic.py` adds these commands to its group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ops.admin_api import Access, AdminApi
+from ops.cli.admin import admin_options, complete_brokers, complete_topics, with_api
+from ops.cli.console import count, json_option, print_json, print_table, say
+
+_name_argument = click.argument("name", shell_complete=complete_topics)
+_partition_argument = click.argument("partition", type=click.IntRange(min=0))
+
+
+@click.command()
+@_name_argument
+@click.option(
+    "--partitions",
+    "partition_count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The new number of partitions, larger than now. Keys move to others by that.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting under its Kafka name. Repeat as needed.",
+)
+@click.option(
+    "--unset",
+    "defaults",
+    multiple=True,
+    metavar="KEY",
+    help="Give a setting its default again. Repeat as needed.",
+)
+@admin_options
+def alter(
+    name: str,
+    partition_count: int | None,
+    settings: tuple[str, ...],
+    defaults: tuple[str, ...],
+    access: Access,
+) -> None:
+    """Add partitions to the topic NAME, or change its settings.
+
+    \b
+    Example:
+      quire topic alter orders --partitions 4 --set retention.ms=3600000
+    """
+    body: dict[str, Any] = {}
+    if partition_count is not None:
+        body["partition_count"] = partition_count
+    changed: dict[str, str | None] = dict(_setting(text) for text in settings)
+    changed |= dict.fromkeys(defaults)
+    if changed:
+        body["settings"] = changed
+    if not body:
+        raise click.UsageError("nothing to change: give --partitions, --set or --unset")
+
+    async def work(api: AdminApi) -> None:
+        about = await api.send("PATCH", f"/topics/{name}", body)
+        say(f"Topic {name} has {count(about['partition_count'], 'partition')} now.")
+
+    with_api(access, work)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+    return key, value
+
+
+@click.command()
+@_name_argument
+@click.option("--changed", is_flag=True, help="Only what was set for this topic.")
+@json_option
+@admin_options
+def config(name: str, changed: bool, as_json: bool, access: Access) -> None:
+    """Show every setting of the topic NAME, and whether it has an effect.
+
+    \b
+    Example:
+      quire topic config orders
+    """
+
+    async def work(api: AdminApi) -> None:
+        settings = (await api.get(f"/topics/{name}/config"))["settings"]
+        found = [row for row in settings if not changed or row["source"] == "topic"]
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            ["SETTING", "VALUE", "SOURCE", "EFFECT"],
+            [
+                [row["name"], row["value"], row["source"], "yes" if row["has_effect"] else "no"]
+                for row in found
+            ],
+        )
+
+    with_api(access, work)
+
+
+@click.command()
+@_name_argument
+@json_option
+@admin_options
+def partitions(name: str, as_json: bool, access: Access) -> None:
+    """List the partitions of the topic NAME: who leads them, since which epoch, and how far.
+
+    \b
+    Example:
+      quire topic partitions orders
+    """
+
+    async def work(api: AdminApi) -> None:
+        found = await api.list(f"/topics/{name}/partitions")
+        if as_json:
+            print_json(found)
+            return
+        fields = (
+            "partition", "state", "leader", "pinned_to", "leader_epoch", "log_start_offset",
+            "high_watermark", "bytes",
+        )  # fmt: skip
+        titles = ["PARTITION", "STATE", "LEADER", "PINNED TO", "EPOCH", "START", "END", "BYTES"]
+        print_table(titles, [[row[field] for field in fields] for row in found])
+
+    with_api(access, work)
+
+
+@click.command()
+@_name_argument
+@_partition_argument
+@json_option
+@admin_options
+def segments(name: str, partition: int, as_json: bool, access: Access) -> None:
+    """List the segments of a PARTITION of the topic NAME: its ledgers and their bookies.
+
+    \b
+    Example:
+      quire topic segments orders 0
+    """
+
+    async def work(api: AdminApi) -> None:
+        found = await api.list(f"/topics/{name}/partitions/{partition}/segments")
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            ["LEDGER", "STATE", "FIRST", "LAST", "BYTES", "EPOCH", "BOOKIES"],
+            [
+                [
+                    row["ledger_id"],
+                    row["state"],
+                    row["base_offset"],
+                    row["last_offset"],
+                    row["bytes"],
+                    row["leader_epoch"],
+                    _bookies(row),
+                ]
+                for row in found
+            ],
+        )
+
+    with_api(access, work)
+
+
+def _bookies(segment: dict[str, Any]) -> str:
+    names = [name for part in segment["fragments"] for name in part["bookies"]]
+    return " ".join(dict.fromkeys(names))
+
+
+@click.command(name="move-leader")
+@_name_argument
+@_partition_argument
+@click.option(
+    "--to",
+    "broker_id",
+    type=click.IntRange(min=0),
+    metavar="ID",
+    help="A live broker; the partition stays there while it lives.",
+    shell_complete=complete_brokers,
+)
+@click.option("--anywhere", is_flag=True, help="Let the cluster choose again.")
+@admin_options
+def move_leader(
+    name: str, partition: int, broker_id: int | None, anywhere: bool, access: Access
+) -> None:
+    """Move the leadership of a PARTITION of the topic NAME to another broker.
+
+    No data moves: the ledgers stay on their bookies.
+
+    \b
+    Examples:
+      quire topic move-leader orders 0 --to 1
+      quire topic move-leader orders 0 --anywhere
+    """
+    if (broker_id is None) != anywhere:
+        raise click.UsageError("give either --to or --anywhere")
+    path = f"/topics/{name}/partitions/{partition}/leader"
+
+    async def work(api: AdminApi) -> None:
+        if anywhere:
+            await api.send("DELETE", path)
+            say(f"The cluster chooses who leads {name}-{partition}.")
+        else:
+            await api.send("PUT", path, {"broker_id": broker_id})
+            say(f"{name}-{partition} moves to broker {broker_id}.")
+
+    with_api(access, work)
+
+
+@click.command()
+@_name_argument
+@click.argument("partition", type=click.IntRange(min=0), required=False)
+@admin_options
+def roll(name: str, partition: int | None, access: Access) -> None:
+    """Continue the topic NAME, or one PARTITION of it, in new ledgers.
+
+    The present ones are closed; writes go on meanwhile.
+
+    \b
+    Example:
+      quire topic roll orders 0
+    """
+
+    async def work(api: AdminApi) -> None:
+        about = await api.get(f"/topics/{name}")
+        chosen = range(about["partition_count"]) if partition is None else [partition]
+        for index in chosen:
+            await api.send("POST", f"/topics/{name}/partitions/{index}/roll")
+        say(f"Topic {name} goes on in {count(len(chosen), 'new ledger')}.")
+
+    with_api(access, work)
+
+
+@click.command()
+@_name_argument
+@_partition_argument
+@click.option(
+    "--before",
+    "offset",
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    required=True,
+    help="Drop the records below it.",
+)
+@admin_options
+def trim(name: str, partition: int, offset: int, access: Access) -> None:
+    """Drop the oldest records of a PARTITION of the topic NAME, for good.
+
+    \b
+    Example:
+      quire topic trim orders 0 --before 1
+    """
+
+    async def work(api: AdminApi) -> None:
+        path = f"/topics/{name}/partitions/{partition}/trim"
+        await api.send("POST", path, {"before_offset": offset})
+        say(f"{name}-{partition} begins at offset {offset} now.")
+
+    with_api(access, work)
+
+
+COMMANDS = (alter, config, partitions, segments, move_leader, roll, trim)

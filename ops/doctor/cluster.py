@@ -1,0 +1,131 @@
+"""Checks of a running cluster, by what its nodes say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ops.doctor.findings import Finding, fine, trouble, warning
+
+SKEW_S_MAX: Final = 2.0
+"""Clocks are compared by HTTP dates, which have whole seconds."""
+
+
+def check_bookies(
+    bookies: Sequence[Mapping[str, Any]], topics: Sequence[Mapping[str, Any]]
+) -> list[Finding]:
+    """There must be enough bookies for what topics promise; rows of the admin API."""
+    writable = sum(row["state"] == "writable" for row in bookies)
+    found = [
+        warning(
+            "bookies",
+            f"bookie {row['bookie_id']} is {row['state'].replace('_', '-')}",
+            "Look into its log; `quire bookie decommission` if it is gone for good."
+            if row["state"] == "down"
+            else "Look at its disk: `quire bookie info`.",
+        )
+        for row in bookies
+        if row["state"] != "writable"
+    ]
+    blocked = [row["topic"] for row in topics if row["min_insync_replicas"] > writable]
+    short = [row["topic"] for row in topics if row["replication_factor"] > writable]
+    advice = "Start more bookies."
+    if blocked:
+        found.append(
+            trouble(
+                "bookies",
+                f"{writable} writable bookies are fewer than the ack quorum of"
+                f" {_some(blocked)}: nothing can be written there",
+                advice,
+            )
+        )
+    elif short:
+        found.append(
+            warning(
+                "bookies",
+                f"{writable} writable bookies are fewer than the write quorum of {_some(short)}:"
+                " new ledgers have fewer copies",
+                advice,
+            )
+        )
+    else:
+        found.append(fine("bookies", f"{writable} writable bookies are enough for every topic"))
+    return found
+
+
+def check_versions(versions: Mapping[str, str]) -> Finding:
+    """By node: the version it runs."""
+    by_version: dict[str, list[str]] = {}
+    for node, version in versions.items():
+        by_version.setdefault(version, []).append(node)
+    if len(by_version) <= 1:
+        return fine("versions", f"every node runs {next(iter(by_version), 'an unknown version')}")
+    shown = "; ".join(f"{version}: {', '.join(nodes)}" for version, nodes in by_version.items())
+    return warning(
+        "versions",
+        f"nodes run different versions: {shown}",
+        "Fine during an upgrade; otherwise complete it (ops/HANDBOOK.md, Upgrades).",
+    )
+
+
+def check_clocks(skews_s: Mapping[str, float]) -> Finding:
+    """By node: how far its clock is ahead of ours."""
+    off = {node: skew for node, skew in skews_s.items() if abs(skew) > SKEW_S_MAX}
+    if not off:
+        return fine("clocks", "the nodes' clocks agree with this one")
+    shown = ", ".join(f"{node} by {skew:+.0f} s" for node, skew in off.items())
+    return warning(
+        "clocks",
+        f"clocks differ from this one: {shown}",
+        "Run a time service (chrony) everywhere: retention, timestamps and lag in seconds are"
+        " by the clock. No promise depends on it.",
+    )
+
+
+def check_reachable(broker: Mapping[str, Any], answers: bool) -> Finding:
+    """A live broker must answer where it sends clients, from here too."""
+    at = f"{broker['host']}:{broker['port']}"
+    if answers:
+        return fine("reachable", f"broker {broker['broker_id']} answers at {at}")
+    return trouble(
+        "reachable",
+        f"broker {broker['broker_id']} sends clients to {at}, where nobody answers from here",
+        "Correct its advertised_host and advertised_port, or open the port in between.",
+    )
+
+
+def check_brokers(brokers: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Rows of the admin API."""
+    found = []
+    loopback = [row for row in brokers if row["host"] in ("127.0.0.1", "localhost", "::1")]
+    others = len(brokers) - len(loopback)
+    if loopback and others:
+        names = ", ".join(str(row["broker_id"]) for row in loopback)
+        found.append(
+            trouble(
+                "advertised",
+                f"brokers {names} send clients to loopback, others of the cluster do not",
+                "Set their advertised_host to what leads to them from other machines.",
+            )
+        )
+    for row in brokers:
+        name, live = f"broker {row['broker_id']}", row["live"]
+        if live is None:
+            found.append(
+                trouble("brokers", f"{name} cannot be asked: {row['silence']}", "See its log.")
+            )
+        elif not live["is_ready"]:
+            reasons = "; ".join(live["not_ready"][:3])
+            found.append(trouble("brokers", f"{name} is not ready: {reasons}", "See its log."))
+        elif row["is_unloaded"]:
+            found.append(
+                warning("brokers", f"{name} is unloaded", f"`quire broker load {name[7:]}`")
+            )
+        else:
+            found.append(fine("brokers", f"{name} is ready"))
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more topics"

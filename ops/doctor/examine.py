@@ -1,0 +1,188 @@
+"""Gathers the facts for `quire doctor` and puts the checks in order.
+
+Nothing here changes anything, but for a file of 80 KiB that measures the disk and is gone at once.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from bookie.config import BookieConfig
+from broker.config import BrokerConfig
+from client.errors import MetadataError, QuireError
+from client.metadata.zookeeper import ZooKeeperStore
+from ops import ports
+from ops.admin_api import AdminApi
+from ops.doctor import cluster, disk, machine, metadata
+from ops.doctor.findings import Finding, trouble, warning
+from ops.java import find_java
+from ops.probes import kafka_answers
+
+_NODE_TIMEOUT_S: Final = 3.0
+_STORE_TIMEOUT_MS: Final = 5_000
+
+
+def examine_machine(broker: BrokerConfig | None, bookie: BookieConfig | None) -> Iterator[Finding]:
+    """Check this machine for the nodes with these settings."""
+    yield machine.check_java(find_java)
+    yield machine.check_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    if broker is not None:
+        yield _port(broker.port, "the broker")
+        if broker.admin_port > 0:
+            yield _port(broker.admin_port, "the broker's admin server")
+        yield from machine.check_advertised(broker, _resolve, _is_own)
+        yield machine.check_session("broker", broker.session_timeout_ms)
+    if bookie is not None:
+        yield _port(bookie.port, "the bookie")
+        if bookie.admin_port:
+            yield _port(bookie.admin_port, "the bookie's admin server")
+        yield machine.check_session("bookie", bookie.session_timeout_ms)
+        for directory in bookie.data_dirs():
+            yield from _directory(directory.absolute(), bookie)
+
+
+def _port(port: int, purpose: str) -> Finding:
+    is_free = ports.is_free(port) if port else True
+    return machine.check_port(
+        port, purpose, is_free=is_free, owner=None if is_free else ports.listener(port)
+    )
+
+
+def _resolve(host: str) -> set[str]:
+    return {str(row[4][0]) for row in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+
+
+def _is_own(address: str) -> bool:
+    """Whether one can listen on an address, which is how a machine knows its own."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def _directory(path: Path, config: BookieConfig) -> Iterator[Finding]:
+    there = next(each for each in (path, *path.parents) if each.exists())
+    usage = shutil.disk_usage(there)
+    yield disk.check_space(
+        path,
+        total=usage.total,
+        free=usage.free,
+        free_min=config.free_bytes_min,
+        full_at=config.disk_usage_threshold,
+        warn_at=config.disk_usage_warn_threshold,
+    )
+    yield disk.check_file_system(there, Path("/proc/mounts").read_text())
+    try:
+        yield disk.check_syncs(path, disk.measure_syncs(there))
+    except OSError as error:
+        yield trouble(
+            "disk-sync",
+            f"cannot write to {there}: {error.strerror}",
+            "Give the bookie's user the directory, on a disk that can be written.",
+        )
+
+
+async def examine_zookeeper(
+    hosts: str, ledgers_root: str, bookie: BookieConfig | None
+) -> AsyncIterator[Finding]:
+    """Check each server of the ensemble, then the trees in it."""
+    servers, _, _ = hosts.partition("/")
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        answer = await metadata.ask_server(host, int(port)) if port.isdigit() else None
+        yield metadata.check_server(server, answer)
+    try:
+        store = ZooKeeperStore(hosts, start_timeout_ms=_STORE_TIMEOUT_MS)
+        await store.start()
+    except QuireError as error:
+        yield trouble("metadata", str(error), "Nothing else can be said without ZooKeeper.")
+        return
+    try:
+        for finding in await metadata.check_trees(store, ledgers_root):
+            yield finding
+        if bookie is not None:
+            for finding in await metadata.check_cookie(store, bookie):
+                yield finding
+    except MetadataError as error:
+        yield trouble("metadata", f"ZooKeeper went away: {error}", "Run this again.")
+    finally:
+        await store.close()
+
+
+async def examine_cluster(api: AdminApi) -> AsyncIterator[Finding]:
+    """Check the running nodes."""
+    try:
+        brokers = await api.list("/brokers")
+        bookies = await api.list("/bookies")
+        topics = await api.list("/topics", internal=True)
+    except QuireError as error:
+        yield warning("brokers", str(error), "Start the cluster, or say where it is (--admin).")
+        return
+    for finding in cluster.check_brokers(brokers):
+        yield finding
+    for row in brokers:
+        yield cluster.check_reachable(row, await kafka_answers(row["host"], row["port"]))
+    for finding in cluster.check_bookies(bookies, topics):
+        yield finding
+    nodes = {f"broker {row['broker_id']}": row["admin_url"] for row in brokers}
+    nodes |= {f"bookie {row['bookie_id']}": row["admin_url"] for row in bookies}
+    versions: dict[str, str] = {}
+    skews: dict[str, float] = {}
+    async with aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=_NODE_TIMEOUT_S)
+    ) as session:
+        for node, url in nodes.items():
+            if url is not None:
+                await _ask_node(session, node, url, versions, skews)
+    yield cluster.check_versions(versions)
+    yield cluster.check_clocks(skews)
+
+
+async def _ask_node(
+    session: aiohttp.ClientSession,
+    node: str,
+    url: str,
+    versions: dict[str, str],
+    skews: dict[str, float],
+) -> None:
+    """Note a node's version and clock; a node that this machine cannot ask is left out."""
+    try:
+        async with session.get(f"{url}/metrics", ssl=False) as answer:
+            text = await answer.text() if answer.status == HTTPStatus.OK else ""
+            date = answer.headers.get("Date")
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return
+    version = version_in(text)
+    if version is not None:
+        versions[node] = version
+    if date is not None:
+        told = parsedate_to_datetime(date)
+        # Its seconds were cut off: on average half a second is missing.
+        skews[node] = (told - datetime.fromtimestamp(time.time(), UTC)).total_seconds() + 0.5
+
+
+def version_in(exposition: str) -> str | None:
+    """Return the version that a node's metrics name; None: they do not, or cannot be read."""
+    families: Any = text_string_to_metric_families(exposition)
+    try:
+        for family in families:
+            if family.name == "quire_info":
+                return next((str(row.labels["version"]) for row in family.samples), None)
+    except (ValueError, KeyError):
+        return None
+    return None

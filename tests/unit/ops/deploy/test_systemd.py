@@ -1,0 +1,120 @@
+"""The systemd units: read by systemd where there is one, and held to what we promise anyway."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from client.stop_signal import STOP_S_MAX
+from tests.unit.ops.deploy.files import DEPLOY, PROGRAMS
+
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+
+KNOWN = {
+    "Description",
+    "After",
+    "Wants",
+    "StartLimitIntervalSec",
+    "Type",
+    "User",
+    "Group",
+    "EnvironmentFile",
+    "ExecStart",
+    "Restart",
+    "RestartSec",
+    "KillSignal",
+    "TimeoutStopSec",
+    "LimitNOFILE",
+    "LimitCORE",
+    "OOMScoreAdjust",
+    "StateDirectory",
+    "StateDirectoryMode",
+    "NoNewPrivileges",
+    "CapabilityBoundingSet",
+    "AmbientCapabilities",
+    "ProtectSystem",
+    "ProtectHome",
+    "PrivateTmp",
+    "PrivateDevices",
+    "ProtectProc",
+    "ProtectClock",
+    "ProtectHostname",
+    "ProtectKernelLogs",
+    "ProtectKernelModules",
+    "ProtectKernelTunables",
+    "ProtectControlGroups",
+    "RestrictNamespaces",
+    "RestrictRealtime",
+    "RestrictSUIDSGID",
+    "RestrictAddressFamilies",
+    "LockPersonality",
+    "SystemCallArchitectures",
+    "SystemCallFilter",
+    "SystemCallErrorNumber",
+    "UMask",
+    "ReadWritePaths",
+    "WantedBy",
+}
+"""Directives that `systemd-analyze verify` of systemd 252 takes."""
+
+
+def directives(path: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in path.read_text().splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def test_every_program_has_a_unit() -> None:
+    started = {shlex.split(directives(path)["ExecStart"][0])[2] for path in UNITS}
+    assert started == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_units_start_what_exists_and_are_fenced_in(path: Path) -> None:
+    found = directives(path)
+    _, dash_m, program, config, file = shlex.split(found["ExecStart"][0])
+    assert (dash_m, config) == ("-m", "--config")
+    assert program in PROGRAMS
+    assert file.startswith("/etc/quire/")
+    assert found["Restart"] == ["always"]
+    assert int(found["LimitNOFILE"][0]) >= 65_536
+    assert int(found["TimeoutStopSec"][0]) > STOP_S_MAX
+    for name, value in {
+        "NoNewPrivileges": "yes",
+        "ProtectSystem": "strict",
+        "PrivateDevices": "yes",
+        "CapabilityBoundingSet": "",
+        "SystemCallFilter": "@system-service",
+        "User": "quire",
+    }.items():
+        assert found[name] == [value]
+    if program == "bookie":
+        assert found["ReadWritePaths"] == ["/var/lib/quire"]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_systemd_understands_every_line(path: Path, tmp_path: Path) -> None:
+    """Without systemd, as in most containers, the names are held to those it was seen to read."""
+    assert directives(path).keys() <= KNOWN
+    checker = shutil.which("systemd-analyze")
+    if checker is None:
+        return
+    unit = tmp_path / path.name
+    text = path.read_text().replace("/opt/quire/bin/python3", "/bin/true")
+    unit.write_text(text)
+    if path.name.endswith("@.service"):
+        unit = unit.rename(tmp_path / path.name.replace("@.", "@1."))
+    done = subprocess.run(
+        [checker, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    complaints = [
+        line for line in done.stderr.splitlines() if str(unit) in line or unit.name in line
+    ]
+    assert complaints == []
