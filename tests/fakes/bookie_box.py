@@ -45,6 +45,7 @@ PENDING_BYTES_MAX = 1 << 20
 LIMITS = StorageLimits(
     cache_bytes_max=0,
     checkpoint_bytes=1 << 20,
+    checkpoint_records=1 << 20,
     checkpoint_interval_s=60.0,
     disk_full_retry_s=0.0,
 )

@@ -96,8 +96,10 @@ class Outcomes:
         self.writer = writer
         self.told: list[tuple[EntryId, LedgerError | None]] = []
 
-    def add(self, payload: bytes = b"payload") -> EntryId:
-        return self.writer.add([payload], lambda *outcome: self.told.append(outcome))
+    def add(self, payload: bytes = b"payload", entry_id: EntryId | None = None) -> EntryId:
+        return self.writer.add(
+            [payload], lambda *outcome: self.told.append(outcome), entry_id=entry_id
+        )
 
     @property
     def confirmed(self) -> list[EntryId]:

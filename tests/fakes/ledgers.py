@@ -26,6 +26,7 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from client.ledger.core.schedule import Schedule
 from client.ledger.core.sizing import fitting
+from client.ledger.stats import LedgerStats
 from client.wire.bookkeeper.entry import DigestType, Entry
 
 
@@ -115,6 +116,7 @@ class FakeLedgerClient:
     def __init__(self, service: FakeLedgers, name: str) -> None:
         self.service = service
         self.name = name
+        self.stats = LedgerStats()
         self.writers: list[FakeWriter] = []
         self.hold_arrivals = False
         self.hold_answers = False

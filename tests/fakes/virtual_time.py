@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -22,8 +23,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._now_s
 
     def _run_once(self) -> None:
-        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
-            self._now_s = max(self._now_s, self._scheduled[0].when())  # type: ignore[attr-defined]
+        timers: list[Any] = self._scheduled  # type: ignore[attr-defined]
+        # As the loop itself does, but before the jump: it would wait for the timer behind them.
+        while timers and timers[0].cancelled():
+            self._timer_cancelled_count -= 1
+            heapq.heappop(timers)._scheduled = False
+        if not self._ready and timers:  # type: ignore[attr-defined]
+            self._now_s = max(self._now_s, timers[0].when())
         super()._run_once()  # type: ignore[misc]
 
 

@@ -1,14 +1,15 @@
 """Runs schedules by seed, prints progress, and says how to replay what fails.
 
-    python -m tests.simulation --seeds 0..20000 --world ledger --jobs 2
-    python -m tests.simulation --count 20000 --jobs 2           as many seeds, from the clock
-    python -m tests.simulation --minutes 60 --jobs 2            as long, seeds from the clock
-    python -m tests.simulation --seeds 4711 --log               every event of one schedule
-    python -m tests.simulation --seeds 0..200 --digests         one digest per seed, nothing else
-    python -m tests.simulation --seeds 0..9999 --mutant NAME    with a planted defect
+    python -m tests.simulation --world ledger --seeds 0..20000 --jobs 2
+    python -m tests.simulation --world cluster --count 1500     as many seeds, from the clock
+    python -m tests.simulation --minutes 60 --jobs 2            as long, both worlds in turn
+    python -m tests.simulation --world ledger --seeds 4711 --log       every event of a schedule
+    python -m tests.simulation --world ledger --seeds 0..200 --digests one digest per seed
+    python -m tests.simulation --world ledger --seeds 0..9999 --mutant NAME  a planted defect
 
-Each failing schedule is run twice; one that does not fail the same way again is reported as a
-defect of the simulator.
+Worlds: `ledger` is bookies and ledger clients, `cluster` all of it up to Kafka clients. Each
+failing schedule is run twice; one that does not fail the same way again is reported as a defect
+of the simulator.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from tests.simulation import batch
+from tests.simulation import batch, results_page
 from tests.simulation.result import Result, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CHUNK = 25
+_CHUNKS = {"ledger": 25, "cluster": 5}
+"""Seeds of one job, by world: about as much work in each."""
 _TASKS_PER_CHILD = 4
 
 
@@ -35,7 +37,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--world", choices=sorted(batch.WORLDS), default="ledger")
+    parser.add_argument("--world", choices=sorted(batch.WORLDS), help="default: both in turn")
     parser.add_argument("--seeds", default="", help="A..B (B excluded) or one seed")
     parser.add_argument("--count", type=int, default=0, help="how many seeds")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this long")
@@ -43,6 +45,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--mutant", default="", help="plant this defect first")
     parser.add_argument("--log", action="store_true", help="print every event")
     parser.add_argument("--digests", action="store_true", help="print one digest per seed")
+    parser.add_argument("--record", default="", help="add a row of this name to RESULTS.md")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at a violation")
     return parser.parse_args(arguments)
 
@@ -56,19 +59,24 @@ def _seeds(options: argparse.Namespace) -> range:
 
 
 def _chunks(options: argparse.Namespace) -> Iterator[batch.Job]:
+    worlds = [options.world] if options.world else sorted(batch.WORLDS)
     seeds = _seeds(options)
-    chunk = max(1, min(_CHUNK, len(seeds) // max(1, options.jobs)))
+    left = dict.fromkeys(worlds, seeds)
     deadline = time.monotonic() + options.minutes * 60 if options.minutes else None
-    for start in range(seeds.start, seeds.stop, chunk):
-        if deadline is not None and time.monotonic() >= deadline:
-            return
-        yield batch.Job(
-            world=options.world,
-            seeds=range(start, min(start + chunk, seeds.stop)),
-            mutant=options.mutant,
-            log=options.log,
-            collect=options.jobs <= 1,
-        )
+    while any(left.values()):
+        for world in worlds:
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+            chunk = max(1, min(_CHUNKS[world], len(seeds) // max(1, options.jobs)))
+            now, left[world] = left[world][:chunk], left[world][chunk:]
+            if now:
+                yield batch.Job(
+                    world=world,
+                    seeds=now,
+                    mutant=options.mutant,
+                    log=options.log,
+                    collect=options.jobs <= 1,
+                )
 
 
 def _results(options: argparse.Namespace) -> Iterator[Result]:
@@ -78,7 +86,7 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
             yield from batch.run(job)
         return
     with multiprocessing.get_context("fork").Pool(
-        options.jobs, maxtasksperchild=_TASKS_PER_CHILD
+        options.jobs, batch.keep_quiet, maxtasksperchild=_TASKS_PER_CHILD
     ) as pool:
         pending = []
         for job in jobs:
@@ -89,6 +97,41 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
             yield from answer.get()
 
 
+class Totals:
+    """What the schedules of one world came to."""
+
+    def __init__(self) -> None:
+        self.schedules = 0
+        self.violations = 0
+        self.cpu_s = 0.0
+        self.virtual_s = 0.0
+        self.healed_s = 0.0
+        self.steps = 0
+        self.faults: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+
+    def add(self, result: Result) -> None:
+        """Take one result in."""
+        self.schedules += 1
+        self.violations += bool(result.violation)
+        self.cpu_s += result.cpu_s
+        self.virtual_s += result.virtual_s
+        self.healed_s = max(self.healed_s, result.healed_s)
+        self.steps += result.steps
+        add_counts(self.faults, result.faults)
+        add_counts(self.counts, result.counts)
+
+    def __str__(self) -> str:
+        cpu_s = max(self.cpu_s, 1e-9)
+        return (
+            f"{self.schedules} schedules, {self.violations} violations,"
+            f" {self.cpu_s:.0f} CPU seconds, {self.schedules / cpu_s:.0f} schedules and"
+            f" {self.steps / cpu_s / 1000:.0f} k events per CPU second,"
+            f" {self.virtual_s:.0f} s simulated ({self.virtual_s / cpu_s:.0f} x real time),"
+            f" well again after at most {self.healed_s:.1f} s"
+        )
+
+
 class Report:
     """Totals of a run and its progress line."""
 
@@ -96,24 +139,14 @@ class Report:
         self._options = options
         self._start_s = time.monotonic()
         self._said_s = self._start_s
-        self.schedules = 0
+        self._totals: dict[str, Totals] = {}
         self.violations: list[Result] = []
-        self._cpu_s = 0.0
-        self._virtual_s = 0.0
-        self._steps = 0
-        self._faults: dict[str, int] = {}
-        self._counts: dict[str, int] = {}
 
     def add(self, result: Result) -> None:
         """Take one result in; print what must be printed at once."""
-        self.schedules += 1
-        self._cpu_s += result.cpu_s
-        self._virtual_s += result.virtual_s
-        self._steps += result.steps
-        add_counts(self._faults, result.faults)
-        add_counts(self._counts, result.counts)
+        self._totals.setdefault(result.world, Totals()).add(result)
         if self._options.digests:
-            print(result.seed, f"{result.digest:08x}", result.steps)
+            print(result.world, result.seed, f"{result.digest:08x}", result.steps)
         if result.log is not None:
             print("\n".join(result.log))
         if result.violation:
@@ -121,42 +154,56 @@ class Report:
             self._say_violation(result)
         if time.monotonic() - self._said_s > 10 and not self._options.digests:
             self._said_s = time.monotonic()
-            print(f"  ... {self._line()}", flush=True)
+            for world, totals in sorted(self._totals.items()):
+                print(f"  ... {self._wall_s():.0f} s, {world}: {totals}", flush=True)
 
     def _say_violation(self, result: Result) -> None:
         again = batch.run(
             batch.Job(
-                world=self._options.world,
+                world=result.world,
                 mutant=self._options.mutant,
                 seeds=range(result.seed, result.seed + 1),
             )
         )[0]
         mutant = f" --mutant {self._options.mutant!r}" if self._options.mutant else ""
-        print(f"VIOLATION seed {result.seed}: {result.violation}")
+        print(f"VIOLATION in {result.world} seed {result.seed}: {result.violation}")
         print(result.detail)
         if again.violation != result.violation:
             print(f"  NOT REPRODUCED: the second run said {again.violation!r}")
         print(
-            f"  replay: python -m tests.simulation --world {self._options.world}"
+            f"  replay: python -m tests.simulation --world {result.world}"
             f" --seeds {result.seed} --log{mutant}",
             flush=True,
         )
 
-    def _line(self) -> str:
-        wall_s = time.monotonic() - self._start_s
-        return (
-            f"{self.schedules} schedules, {len(self.violations)} violations,"
-            f" {self.schedules / max(self._cpu_s, 1e-9):.0f} schedules per CPU second,"
-            f" {self._steps / max(self._cpu_s, 1e-9) / 1000:.0f} k events per CPU second,"
-            f" {self._virtual_s / max(self._cpu_s, 1e-9):.0f} x real time, {wall_s:.0f} s"
-        )
+    def _wall_s(self) -> float:
+        return time.monotonic() - self._start_s
+
+    def record(self, name: str) -> None:
+        """Write the totals into RESULTS.md."""
+        rows = [
+            (
+                name,
+                world,
+                time.strftime("%Y-%m-%d"),
+                totals.schedules,
+                totals.violations,
+                f"{totals.cpu_s:.0f}",
+                f"{totals.virtual_s:.0f}",
+                totals.steps,
+                sum(totals.faults.values()),
+            )
+            for world, totals in self._totals.items()
+        ]
+        results_page.record("Runs", rows, key_cells=2)
 
     def say_totals(self) -> None:
         """Print the summary."""
-        print(self._line())
-        for title, table in (("faults", self._faults), ("events", self._counts)):
-            words = ", ".join(f"{name} {count}" for name, count in sorted(table.items()))
-            print(f"  {title}: {words}")
+        for world, totals in sorted(self._totals.items()):
+            print(f"{world}: {totals}, {self._wall_s():.0f} s in all")
+            for title, table in (("faults", totals.faults), ("events", totals.counts)):
+                words = ", ".join(f"{name} {count}" for name, count in sorted(table.items()))
+                print(f"  {title}: {words}")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -169,6 +216,8 @@ def main(arguments: list[str] | None = None) -> int:
             break
     if not options.digests:
         report.say_totals()
+    if options.record:
+        report.record(options.record)
     return 1 if report.violations else 0
 
 

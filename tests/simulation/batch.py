@@ -15,7 +15,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation import ledger_world, mutants
+from tests.simulation import cluster_world, ledger_world, mutants
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WORLDS: dict[str, Callable[..., Result]] = {
     "ledger": ledger_world.run_schedule,
+    "cluster": cluster_world.run_schedule,
 }
 _COLLECT_EVERY = 20
 
@@ -41,11 +42,18 @@ class Job:
     """Free memory between schedules; needless in a process that soon ends."""
 
 
+def keep_quiet() -> None:
+    """Silence what dead coroutines say when they are collected, for the rest of this process."""
+    sys.unraisablehook = lambda _: None
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+
+
 def run(job: Job) -> list[Result]:
     """Run the schedules of a job in order and return what each came to."""
     run_schedule = WORLDS[job.world]
     results = []
-    hook = sys.unraisablehook
+    hook, disabled = sys.unraisablehook, logging.root.manager.disable
     sys.unraisablehook = lambda _: None
     logging.disable(logging.NOTSET if job.log else logging.CRITICAL)
     gc.disable()
@@ -56,17 +64,18 @@ def run(job: Job) -> list[Result]:
             for number, seed in enumerate(job.seeds):
                 start_s = time.process_time()
                 result = run_schedule(seed, log=job.log)
+                result.world = job.world
                 result.cpu_s = time.process_time() - start_s
                 results.append(result)
                 if result.violation and job.stop_at_violation:
                     break
                 if job.collect and number % _COLLECT_EVERY == _COLLECT_EVERY - 1:
                     gc.collect()
+            if job.collect:
+                gc.collect()
     finally:
         gc.unfreeze()
         gc.enable()
-        if job.collect:
-            gc.collect()
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
         sys.unraisablehook = hook
     return results

@@ -21,7 +21,7 @@ from tests.simulation.volume import Volume
 if TYPE_CHECKING:
     import random
 
-    from tests.simulation.ledger_world import LedgerWorld
+    from tests.simulation.machines import Machines
     from tests.simulation.swarm import LedgerSwarm
 
 BOOKIE_PORT = 3181
@@ -44,23 +44,57 @@ def bookie_config(options: LedgerSwarm) -> BookieConfig:
         disk_full_retry_ms=options.bookie.disk_full_retry_ms,
         checkpoint_bytes=options.bookie.checkpoint_bytes,
         checkpoint_interval_ms=options.bookie.checkpoint_interval_ms,
+        more_data_dirs=tuple(
+            Path(f"/simulated{number}") for number in range(1, options.bookie.directories)
+        ),
+        disk_check_interval_ms=options.bookie.disk_check_interval_ms,
+        gc_wait_ms=options.bookie.gc_wait_ms,
+        gc_overreplicated_wait_ms=options.bookie.gc_overreplicated_wait_ms,
+        minor_compaction_interval_ms=options.bookie.compaction_interval_ms,
+        major_compaction_interval_ms=5 * options.bookie.compaction_interval_ms,
     )
+
+
+class _Drive:
+    """One data directory, on a disk of its own, and its index."""
+
+    def __init__(self, machine: BookieHost, path: str, number: int) -> None:
+        name = str(number or "")
+        self._machine = machine
+        self._path = path
+        self.volume = Volume(machine._rng(f"volume{name}"))
+        self.index = IndexStore(machine._rng(f"index{name}"))
+        oracle = machine._world.oracle
+        self.volume.on_durable = lambda file, writes: oracle.on_durable(
+            machine.bookie_id, file, writes
+        )
+
+    def directory(self) -> Directory:
+        """Return it as a process opens it."""
+        disk = SimDisk(
+            self.volume,
+            self._machine.times,
+            free_bytes_min=FREE_BYTES_MIN,
+            preallocate_bytes=self._machine.config.log_preallocate_bytes,
+        )
+        return Directory(
+            self._path, disk, lambda wipe: SimIndex(self.index, self.volume, wipe=wipe)
+        )
 
 
 class BookieHost:
     """One machine with a disk and a bookie that its supervisor starts again whenever it ends."""
 
-    def __init__(self, world: LedgerWorld, host: Host, config: BookieConfig) -> None:
+    def __init__(self, world: Machines, host: Host, config: BookieConfig) -> None:
         options = world.options
         self._world = world
         self.host = host
         self.bookie_id = f"{host.name}:{BOOKIE_PORT}"
-        self.volume = Volume(self._rng("volume"))
         self.times = DiskTimes(self._rng("disk"), options.disk)
-        self._index = IndexStore(self._rng("index"))
-        self.volume.on_durable = lambda file, writes: world.oracle.on_durable(
-            self.bookie_id, file, writes
-        )
+        self._drives = [
+            _Drive(self, str(path), number) for number, path in enumerate(config.data_dirs())
+        ]
+        self._bookie: Bookie | None = None
         # Checking every range again for every host would take longer than the host's life.
         self.config = copy.copy(config)
         object.__setattr__(self.config, "advertised_host", host.name)
@@ -68,59 +102,59 @@ class BookieHost:
     def _rng(self, what: str) -> random.Random:
         return self._world.fork_rng(f"{what} {self.host.name}")
 
+    @property
+    def volume(self) -> Volume:
+        """The disk that suffers when one does."""
+        return self._drives[-1].volume
+
     def power_lost(self) -> None:
         """Lose what was not durable."""
-        self.volume.stops_in = -1
-        self.volume.power_lost()
-        self._index.power_lost()
+        for drive in self._drives:
+            drive.volume.stops_in = -1
+            drive.volume.power_lost()
+            drive.index.power_lost()
 
     def damage_index(self) -> None:
         """Make the index impossible to open."""
-        self._index.corrupt = True
+        self._drives[-1].index.corrupt = True
+
+    @property
+    def has_failed_directory(self) -> bool:
+        """Whether a directory failed: the others go on, and an operator must restart the bookie."""
+        shelves = None if self._bookie is None else self._bookie._shelves
+        return shelves is not None and any(shelf.storage.is_failed for shelf in shelves.shelves)
 
     def wipe(self) -> None:
-        """Put an empty disk in."""
-        self.volume.wipe()
-        self._index.wipe()
+        """Put empty disks in."""
+        for drive in self._drives:
+            drive.volume.wipe()
+            drive.index.wipe()
         self._world.oracle.wiped(self.bookie_id)
-
-    def _open_index(self, wipe: bool) -> SimIndex:
-        return SimIndex(self._index, self.volume, wipe=wipe)
 
     async def main(self) -> None:
         """Run one bookie process until its disk fails or it cannot start."""
         world = self._world
         loop = asyncio.get_running_loop()
-        disk = SimDisk(
-            self.volume,
-            self.times,
-            free_bytes_min=FREE_BYTES_MIN,
-            preallocate_bytes=self.config.log_preallocate_bytes,
-        )
+        store = world.store.session()
         bookie = Bookie(
             self.config,
-            store=world.store.session(),
-            directories=[Directory(str(self.config.data_dir), disk, self._open_index)],
+            store=store,
+            directories=[drive.directory() for drive in self._drives],
             clock=SimClock(world.loop, self.host),
             rng=self._rng(f"bookie {self.host.starts}"),
             loop=loop,
         )
+        self._bookie = bookie
         try:
             await bookie.start()
+            beside = world.beside_bookie(self.host, store)
+            if beside is not None:
+                loop.create_task(beside)  # noqa: RUF006  (the process keeps its tasks)
             await asyncio.wait([bookie.failed])
             reason: object = bookie.failed.exception()
         except (ConfigError, StorageError, MetadataError, OSError) as error:
             reason = error
         world.oracle.note("%s ends: %r", self.host.name, reason)
         world.oracle.count(f"bookie ended by {type(reason).__name__}")
-        self._restart_later(_REFUSED_S if isinstance(reason, ConfigError) else _RESTART_S)
-
-    def _restart_later(self, delay_s: float) -> None:
-        """The supervisor of the machine: not part of the process that ends."""
-        world, host = self._world, self.host
-
-        def restart() -> None:
-            if host.powered and not host.running:
-                world.boot(host)
-
-        world.loop.kernel_at(world.loop.time() + delay_s, restart)
+        delay_s = _REFUSED_S if isinstance(reason, ConfigError) else _RESTART_S
+        world.restart_later(self.host, delay_s)

@@ -27,6 +27,10 @@ FREE_BYTES_MIN = 20_000
 """What simulated bookies keep back for fences, index and checkpoints."""
 
 
+_LIST_WEIGHT = 6
+"""Lists of ledgers change seldom, and each change is a moment of its own."""
+
+
 class World(Protocol):
     """What the nemesis needs to know about a cluster."""
 
@@ -45,6 +49,10 @@ class World(Protocol):
 
     def volume(self, host: Host) -> Volume | None:
         """Return a host's disk."""
+        ...
+
+    def bookie_id(self, host: Host) -> str:
+        """Return the name of the bookie on a host."""
         ...
 
     def power_lost(self, host: Host) -> None:
@@ -103,7 +111,8 @@ class Nemesis:
         loop = self._world.loop
 
         def spring(what: str, who: str) -> None:
-            if random_() < probability and not self._over:
+            often = _LIST_WEIGHT if what == "list changed" else 1
+            if random_() < probability * often and not self._over:
                 loop.kernel_at(loop.time() + random_() * 0.002, lambda: self._ambush(what, who))
 
         self._world.oracle.on_hot = spring
@@ -263,24 +272,29 @@ class Nemesis:
     def _everybody(self) -> list[Host]:
         return [*self._world.bookies, *self._world.clients]
 
-    def _cut(self, source: Host, target: Host) -> None:
+    def _cut(self, source: Host, target: Host, mean_s: float = 0.0) -> None:
         self._note("cut %s -> %s", source.name, target.name)
         self._world.net.cut(source, target)
         self._world.store.links_changed()
-        self._later(self._mean_s(0.05, 0.5, 2.0), lambda: self._mend(source, target))
+        mean_s = mean_s or self._mean_s(0.05, 0.5, 2.0)
+        self._later(mean_s, lambda: self._mend(source, target))
 
     def _mend(self, source: Host, target: Host) -> None:
         self._note("mend %s -> %s", source.name, target.name)
         self._world.net.heal(source, target)
         self._world.store.links_changed()
 
+    def _pair(self) -> tuple[Host, Host]:
+        """Draw two hosts that talk to each other."""
+        return self._any(self._world.clients), self._any(self._world.bookies)
+
     def _cut_two_way(self) -> None:
-        source, target = self._any(self._world.clients), self._any(self._world.bookies)
+        source, target = self._pair()
         self._cut(source, target)
         self._cut(target, source)
 
     def _cut_one_way(self) -> None:
-        pair = [self._any(self._world.clients), self._any(self._world.bookies)]
+        pair = list(self._pair())
         self._rng.shuffle(pair)
         self._cut(pair[0], pair[1])
 
@@ -429,6 +443,7 @@ class Nemesis:
         at = self._rng.randrange(size)
         self._note("rotten byte in %s of %s at %d", file.name, host.name, at)
         file.rot(at, 1 << self._rng.randrange(8))
+        self._world.oracle.bookie(self._world.bookie_id(host)).rotten = True
         if self._rng.random() < 0.5 and host.running:
             self._kill(host)
         return True

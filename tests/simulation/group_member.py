@@ -122,8 +122,18 @@ class Member:
     """One consumer process; `run` never returns."""
 
     def __init__(
-        self, name: str, hosts: list[str], history: History, rng: random.Random, *, static: bool
+        self,
+        name: str,
+        hosts: list[str],
+        history: History,
+        rng: random.Random,
+        *,
+        static: bool,
+        partitions: int = PARTITIONS,
+        session_timeout_ms: int = 6_000,
     ) -> None:
+        self._partitions = partitions
+        self._session_timeout_ms = session_timeout_ms
         self._name = name
         self._instance = name if static else None
         self._hosts = hosts
@@ -204,8 +214,9 @@ class Member:
 
     async def _join(self) -> None:
         joined = await self._call(
-            ApiKey.JOIN_GROUP, 9, timeout_s=20.0, group_id=GROUP, session_timeout=6_000,
-            rebalance_timeout=8_000, member_id=self._member_id,
+            ApiKey.JOIN_GROUP, 9, timeout_s=20.0, group_id=GROUP,
+            session_timeout=self._session_timeout_ms,
+            rebalance_timeout=self._session_timeout_ms + 2_000, member_id=self._member_id,
             group_instance_id=self._instance, protocol_type="consumer",
             protocols=[{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t"}],
         )  # fmt: skip
@@ -222,7 +233,7 @@ class Member:
         if shares and not joined.skip_assignment:
             names = list(shares)
             self._rng.shuffle(names)
-            for partition in range(PARTITIONS):
+            for partition in range(self._partitions):
                 shares[names[partition % len(names)]].append(partition)
         synced = await self._call(
             ApiKey.SYNC_GROUP, 5, timeout_s=20.0, **self._me(), protocol_type="consumer",

@@ -36,8 +36,6 @@ class LedgerClients:
         self._roles: dict[str, str] = {}
         self.known: list[int] = []
         """Ids of the ledgers that were created, in order."""
-        self.doing = "nothing"
-        """What the judge is at."""
         self._adds_left: dict[str, int] = {}
         self._bursts: list[tuple[Process, _Burst]] = []
         timeout_ms = int(world.options.request_timeout_s * 1000)
@@ -142,6 +140,9 @@ class LedgerClients:
                 reader = await self._recover_one(client, ledger_id, host.name)
                 if reader is not None and rng.random() < 0.5:
                     await self._read_all(reader, host.name)
+                if reader is not None and rng.random() < self._world.options.deletes_p:
+                    await client.delete(reader.ledger_id)
+                    self._world.oracle.count("ledgers deleted")
             except QuireError as error:
                 self._world.oracle.note("%s cannot recover %d: %r", host.name, ledger_id, error)
 
@@ -201,21 +202,21 @@ class LedgerClients:
         client = await self._client(host)
         oracle = self._world.oracle
         for process, burst in self._bursts:
-            self.doing = f"waiting for adds to {burst.writer.ledger_id} of {process.name}"
+            self._world.doing = f"waiting for adds to {burst.writer.ledger_id} of {process.name}"
             while process.alive and burst.in_flight:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         for ledger_id in list(self.known):
             while not oracle.ledger(ledger_id).deleted:
-                self.doing = f"recovering {ledger_id}"
+                self._world.doing = f"recovering {ledger_id}"
                 try:
                     reader = await self._recover_one(client, ledger_id, "judge")
-                    self.doing = f"reading {ledger_id}"
+                    self._world.doing = f"reading {ledger_id}"
                     if reader is not None:
                         await self._read_all(reader, "judge")
                         break
                 except QuireError as error:
                     oracle.note("judge at %d: %r", ledger_id, error)
-                    self.doing = f"{self.doing}: {error!r}"
+                    self._world.doing = f"{self._world.doing}: {error!r}"
                     await asyncio.sleep(0.3)
         if not done.done():
             done.set_result(None)

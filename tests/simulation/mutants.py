@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.simulation import mutants_bookie, mutants_client
+from tests.simulation import mutants_bookie, mutants_broker, mutants_client, mutants_recovery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +23,8 @@ class Mutant(NamedTuple):
     what: str
     """The mistake in a sentence."""
     plant: Callable[[Patch], None]
+    world: str
+    """Whose schedules find it."""
 
 
 class Patch:
@@ -49,8 +51,8 @@ class Patch:
 
 
 PLANTS: dict[str, Mutant] = {
-    name: Mutant((plant.__doc__ or "").strip(), plant)
-    for module in (mutants_client, mutants_bookie)
+    name: Mutant((plant.__doc__ or "").strip(), plant, module.WORLD)
+    for module in (mutants_client, mutants_bookie, mutants_broker, mutants_recovery)
     for name, plant in module.PLANTS.items()
 }
 

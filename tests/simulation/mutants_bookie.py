@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bookie import bookie, cookie, entry_reader, indexer, replay, storage
+from bookie import bookie, cookie, entry_reader, indexer, replay, rewriter, storage
+from bookie.cluster_ledgers import ClusterLedgers
 from bookie.core import log_format, log_scan
 from bookie.core.entry_cache import EntryCache
 from bookie.core.group_commit import GroupCommit
@@ -14,6 +15,9 @@ from bookie.errors import DiskFailed, StorageError
 from bookie.registration import Registration
 from bookie.replay import init_log
 from bookie.storage import Storage
+from client.errors import MetadataError, NoNode
+from client.ledger.core import metadata_codec
+from client.metadata import paths
 from client.wire.bookkeeper.messages import Status
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ def ack_before_sync(patch: Any) -> None:
 
     def start(self: Storage) -> None:
         original(self)
-        group = self._commit.in_flight
+        group = self.commit.in_flight
         if group is not None:
             waiters, group.waiters = group.waiters, []
             for on_done in waiters:
@@ -218,6 +222,49 @@ def never_registers_again(patch: Any) -> None:
     patch(Registration, "_on_session", lambda self, state: None)
 
 
+def gc_trusts_failures(patch: Any) -> None:
+    """Garbage collection takes a directory that it could not list for an empty one."""
+
+    async def absent_from(self: ClusterLedgers, directory: str, ledger_ids: Any) -> Any:
+        try:
+            names = set(await self._store.children(directory))
+        except MetadataError:
+            names = set()
+        return [
+            one
+            for one in ledger_ids
+            if paths.ledger(one, self._root).rpartition("/")[2] not in names
+        ]
+
+    patch(ClusterLedgers, "_absent_from", absent_from)
+
+
+def gc_looks_at_last_fragment(patch: Any) -> None:
+    """Garbage collection drops a ledger whose last fragment is elsewhere."""
+
+    async def is_over_replicated(self: ClusterLedgers, ledger_id: Any) -> bool:
+        try:
+            node = await self._store.get(paths.ledger(ledger_id, self._root))
+        except NoNode:
+            return False
+        metadata = metadata_codec.decode(node.data)
+        return metadata.is_closed and self._bookie_id not in metadata.last_fragment.ensemble
+
+    patch(ClusterLedgers, "is_over_replicated", is_over_replicated)
+
+
+def gc_drops_living(patch: Any) -> None:
+    """Log files of which little is alive are given back without copying that little."""
+
+    def plan(files: Any, **limits: Any) -> Any:
+        found = original(files, **limits)
+        given = [file.number for group in found.rewrite for file in group]
+        return found._replace(give_back=(*found.give_back, *given), rewrite=())
+
+    original = patch(rewriter, "plan", plan)
+
+
+WORLD = "ledger"
 PLANTS: dict[str, Callable[[Any], None]] = {
     name.replace("_", "-"): value
     for name, value in list(globals().items())

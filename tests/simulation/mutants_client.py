@@ -346,6 +346,7 @@ def forget_queue_after_change(patch: Any) -> None:
     original = patch(Adds, "on_ensemble", on_ensemble)
 
 
+WORLD = "ledger"
 PLANTS: dict[str, Callable[[Any], None]] = {
     name.replace("_", "-"): value
     for name, value in list(globals().items())

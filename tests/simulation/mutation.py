@@ -2,6 +2,7 @@
 
     python -m tests.simulation.mutation --jobs 2                 the whole table
     python -m tests.simulation.mutation --only reads-do-not-fence
+    python -m tests.simulation.mutation --record                 the table of RESULTS.md, too
 
 Prints one line per mutant: the schedule that found it, the CPU time it took, the invariant. Exit
 code 1 if one stays hidden.
@@ -15,7 +16,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from tests.simulation import batch
+from tests.simulation import batch, results_page
 from tests.simulation.mutants import PLANTS, planted
 
 _CHUNK = 20
@@ -53,7 +54,7 @@ def hunt(task: Task) -> Finding:
     while done < task.schedules_max:
         first = task.first_seed + done
         job = batch.Job(
-            world="ledger",
+            world=PLANTS[task.name].world,
             seeds=range(first, first + _CHUNK),
             mutant=task.name,
             stop_at_violation=True,
@@ -66,6 +67,26 @@ def hunt(task: Task) -> Finding:
     return Finding(task.name, done, time.process_time() - start_s, "", -1)
 
 
+def _record(finding: Finding) -> None:
+    mutant = PLANTS[finding.name]
+    what = finding.violation.partition(":")[0]
+    results_page.record(
+        "Mutants",
+        [
+            (
+                finding.name,
+                mutant.world,
+                " ".join(mutant.what.split()),
+                finding.schedules,
+                f"{finding.cpu_s:.1f}",
+                finding.seed,
+                what if len(what) < 40 else what.partition(" ")[0],
+            )
+        ],
+        keep=PLANTS,
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Hunt all mutants, or those named."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutation")
@@ -73,14 +94,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=list(PLANTS))
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--schedules-max", type=int, default=40_000)
+    parser.add_argument("--record", action="store_true", help="write the table of RESULTS.md")
     options = parser.parse_args(arguments)
     tasks = [Task(name, options.first_seed, options.schedules_max) for name in options.only]
     hidden = 0
     print(f"{'mutant':28} {'schedules':>9} {'CPU s':>7}  found by")
-    with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
+    with multiprocessing.get_context("fork").Pool(
+        options.jobs, batch.keep_quiet, maxtasksperchild=1
+    ) as pool:
         for finding in pool.imap_unordered(hunt, tasks):
             hidden += not finding.violation
             what = finding.violation[:90] or finding.problem or "NOT FOUND"
+            if finding.violation and options.record:
+                _record(finding)
             print(
                 f"{finding.name:28} {finding.schedules:9} {finding.cpu_s:7.1f}  {what}", flush=True
             )

@@ -31,6 +31,7 @@ from client.ids import EntryId
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata, LedgerState
 from tests.simulation.loop import SimLoop, Violation
+from tests.simulation.trace import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,12 +86,17 @@ class BookieBook:
     def __init__(self, name: str) -> None:
         self.name = name
         self.durable: set[tuple[int, int]] = set()
+        self.awaited: dict[tuple[int, int], bytes] = {}
+        """Entries that arrived and are not durable, and what their bytes on the disk hold."""
         self.stored: dict[int, dict[int, int]] = {}
         """Entries whose add was answered OK, by ledger, and when (in received requests)."""
         self.fenced_at: dict[int, int] = {}
         """When a fence was first answered, by ledger (position among received requests)."""
         self.pending: dict[tuple[int, int], list[Pending]] = {}
         self.wiped = False
+        self.rotten = False
+        """A byte of its log rotted: what it calls the last entry may be an earlier one. That is
+        harmless, recovery then asks for more; a denial would not be."""
 
     def wipe(self) -> None:
         """The disk is gone and with it all promises."""
@@ -113,6 +119,7 @@ class LedgerOracle:
         self.on_hot: Callable[[str, str], None] = lambda what, who: None
         """Told of moments at which a fault hurts most: what happens, and to which bookie."""
         self._received = 0
+        self.trace = Trace(self.fail)
 
     def hot(self, what: str, who: str = "") -> None:
         """A moment at which a fault would hurt."""
@@ -171,6 +178,7 @@ class LedgerOracle:
             self.fail("R8", f"ledger {ledger_id}: {entry_id} acked after {book.acked}")
         if book.failed_at is not None and book.failed_at <= entry_id:
             self.fail("R8", f"ledger {ledger_id}: {entry_id} acked after {book.failed_at} failed")
+        self.trace.ledger(ledger_id, "acknowledged", entry_id)
         book.acked = entry_id
         closed_at = book.closed_at
         if closed_at is not None and entry_id > closed_at:
@@ -233,28 +241,23 @@ class LedgerOracle:
 
         def watched_create(path: str, data: bytes, **options: object) -> object:
             result = create(path, data, **options)  # type: ignore[arg-type]
-            self._metadata_made(path, data)
+            self.node_made(path, data)
             return result
 
         def watched_create_all(nodes: list[tuple[str, bytes]], **options: object) -> object:
             result = create_all(nodes, **options)  # type: ignore[arg-type]
             for path, data in nodes:
-                self._metadata_made(path, data)
+                self.node_made(path, data)
             return result
 
         def watched_set(path: str, data: bytes, version: int) -> object:
             result = change(path, data, version)
-            ledger_id = ledger_of(path)
-            if ledger_id is not None:
-                self._metadata_changed(self.ledger(ledger_id), metadata_codec.decode(data))
+            self.node_changed(path, data)
             return result
 
         def watched_delete(path: str, version: int) -> object:
             result = delete(path, version)
-            ledger_id = ledger_of(path)
-            if ledger_id is not None:
-                self.note("deleted %d", ledger_id)
-                self.ledger(ledger_id).deleted = True
+            self.node_deleted(path)
             return result
 
         tree.create = watched_create  # type: ignore[method-assign, assignment]
@@ -262,13 +265,28 @@ class LedgerOracle:
         tree.set = watched_set  # type: ignore[method-assign, assignment]
         tree.delete = watched_delete  # type: ignore[method-assign, assignment]
 
-    def _metadata_made(self, path: str, data: bytes) -> None:
+    def node_changed(self, path: str, data: bytes) -> None:
+        """A node of the store has a new value."""
+        ledger_id = ledger_of(path)
+        if ledger_id is not None:
+            self._metadata_changed(self.ledger(ledger_id), metadata_codec.decode(data))
+
+    def node_deleted(self, path: str) -> None:
+        """A node of the store is gone."""
+        ledger_id = ledger_of(path)
+        if ledger_id is not None:
+            self.note("deleted %d", ledger_id)
+            self.ledger(ledger_id).deleted = True
+
+    def node_made(self, path: str, data: bytes) -> None:
+        """A node of the store is new."""
         ledger_id = ledger_of(path)
         if ledger_id is None:
             return
         book = self.ledger(ledger_id)
         book.metadata = metadata_codec.decode(data)
         self.note("created %d %s", ledger_id, book.metadata.fragments)
+        self.trace.made(ledger_id, book.metadata)
         if book.metadata.state is not LedgerState.OPEN or len(book.metadata.fragments) != 1:
             self.fail("L1", f"ledger {ledger_id} was born {book.metadata}")
 
@@ -283,6 +301,7 @@ class LedgerOracle:
             new.fragments,
         )
         self.hot("metadata changed")
+        self.trace.changed(book.ledger_id, new)
         self._check_transition(book, old, new)
         self._check_fragments(book, old, new)
         if new.state is LedgerState.CLOSED and old.state is not LedgerState.CLOSED:
@@ -299,7 +318,7 @@ class LedgerOracle:
         quorums = (old.ensemble_size, old.write_quorum, old.ack_quorum)
         if quorums != (new.ensemble_size, new.write_quorum, new.ack_quorum):
             self.fail("L1", f"{where} changed its quorums")
-        if new.state is LedgerState.IN_RECOVERY and old.fragments != new.fragments:
+        if new.state is LedgerState.IN_RECOVERY and old.last_fragment != new.last_fragment:
             self.fail("R6", f"{where}: fragments published while in recovery: {new.fragments}")
 
     def _check_fragments(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
@@ -309,13 +328,30 @@ class LedgerOracle:
             self.fail("L6", f"{where}: fragments start at {firsts}")
         if any(len(set(f.ensemble)) != new.ensemble_size for f in new.fragments):
             self.fail("L6", f"{where}: an ensemble does not hold E distinct bookies")
-        if old.state is LedgerState.CLOSED or old.fragments == new.fragments:
+        if old.fragments == new.fragments:
             return
-        kept = old.fragments[:-1]
-        if new.fragments[: len(kept)] != kept:
+        kept = [fragment.first_entry for fragment in old.fragments[:-1]]
+        if old.state is LedgerState.CLOSED:
+            kept = [fragment.first_entry for fragment in old.fragments]
+        if firsts[: len(kept)] != kept or (old.state is LedgerState.CLOSED and firsts != kept):
             self.fail("L6", f"{where}: {old.fragments} became {new.fragments}")
+        self._check_copied(book, old, new)
+        if old.state is LedgerState.CLOSED or old.last_fragment == new.last_fragment:
+            return
         if new.state is LedgerState.OPEN and firsts[-1] <= book.acked:
             self.fail("R7", f"{where}: new fragment at {firsts[-1]}, but {book.acked} is acked")
+
+    def _check_copied(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
+        """Auto recovery gave finished fragments other members: they must hold the entries."""
+        last = new.last_entry if new.state is LedgerState.CLOSED else book.acked
+        ends = [f.first_entry for f in new.fragments[1:]] + [last + 1]
+        for was, now, end in zip(old.fragments, new.fragments, ends, strict=False):
+            is_growing = now is new.fragments[-1] and old.state is not LedgerState.CLOSED
+            if was.first_entry != now.first_entry or was == now or is_growing:
+                continue
+            self.count("fragments repaired")
+            for entry_id in range(now.first_entry, end):
+                self._check_durable(book, entry_id, "L4")
 
     def _check_closed(self, book: LedgerBook, new: LedgerMetadata) -> None:
         where, last = f"ledger {book.ledger_id}", new.last_entry
@@ -343,27 +379,30 @@ class LedgerOracle:
 
     def on_durable(self, bookie: str, file: SimFile, writes: list[Write]) -> None:
         """A sync made writes durable."""
-        del file
-        durable = self.bookie(bookie).durable
+        if not file.name.startswith("log/"):
+            return
+        book = self.bookie(bookie)
         run = bytearray()
         end = -1
         for offset, data in writes:
             if data is None:
                 continue
             if offset != end:
-                self._note_marks(durable, run)
+                self.find_entries(book, run)
                 run = bytearray()
             run += data
             end = offset + len(data)
-        self._note_marks(durable, run)
+        self.find_entries(book, run)
 
-    def _note_marks(self, durable: set[tuple[int, int]], run: bytearray) -> None:
+    def find_entries(self, book: BookieBook, run: bytearray) -> None:
+        """Note which entries are in bytes that are durable now."""
         for match in _MARK.finditer(run):
-            durable.add((int(match[1]), int(match[2])))
+            book.durable.add((int(match[1]), int(match[2])))
 
     def wiped(self, bookie: str) -> None:
         """A bookie lost its disk."""
         self.bookie(bookie).wipe()
+        self.trace.disk_lost(bookie)
 
     # ---------------------------------------------------------------- the wire
 
@@ -381,6 +420,7 @@ class LedgerOracle:
             add.peer,
         )
         if not add.recovery:
+            self.trace.ledger(add.ledger, "add_arrived", bookie, add.entry)
             book.lac_sent = max(book.lac_sent, add.lac)
             pending = self.bookie(bookie).pending.setdefault((add.ledger, add.entry), [])
             pending.append(add)
@@ -419,7 +459,16 @@ class LedgerOracle:
                     f"{bookie} took add {add.ledger}/{add.entry}, although a"
                     f" fencing read that came later was told it is not there",
                 )
-        if (add.ledger, add.entry) not in book.durable:
+        durable = (add.ledger, add.entry) in book.durable
+        self.trace.ledger(
+            add.ledger,
+            "add_answered",
+            bookie,
+            add.entry,
+            recovery=add.recovery,
+            durable=durable,
+        )
+        if not durable:
             self.fail("R8", f"{bookie} answered add {add.ledger}/{add.entry} before a sync")
 
     def read_received(self, bookie: str, read: Pending) -> None:
@@ -429,6 +478,7 @@ class LedgerOracle:
             read.lac = max(self.bookie(bookie).stored.get(read.ledger, ()), default=-1)
         elif read.fence:
             self._check_fenced_first(self.ledger(read.ledger), read)
+            self.trace.ledger(read.ledger, "asked", bookie, read.entry, read.peer)
         self.note(
             "%s gets %s %d/%d from %s",
             bookie,
@@ -452,10 +502,11 @@ class LedgerOracle:
         )
         if read.fence and code in (OK, NO_LEDGER, NO_ENTRY):
             book.fenced_at.setdefault(read.ledger, self._received)
+            self.trace.ledger(read.ledger, "fence_answered", bookie)
             self.hot("fence answered", bookie)
         if code == OK:
             self._check_served(book, read, bytes(entry))
-        elif code in (NO_LEDGER, NO_ENTRY) and not self.ledger(read.ledger).deleted:
+        elif code in (NO_LEDGER, NO_ENTRY) and not self._may_have_dropped(book, read.ledger):
             self._check_negative(book, read)
 
     def fence_heard(self, bookie: str, read: Pending, code: int) -> None:
@@ -492,14 +543,28 @@ class LedgerOracle:
             self.fail("R4", f"{book.name} served {number} for {read.ledger}/{read.entry}")
         elif number >= len(sent) or not entry.endswith(sent[number]):
             self.fail("R4", f"{book.name} served wrong bytes for {read.ledger}/{number}")
-        elif read.entry < 0 and number < read.lac:
+        elif read.entry < 0 and number < read.lac and not book.rotten:
             self.fail(
                 "R5",
                 f"{book.name} called {number} the last entry of {read.ledger}, it"
                 f" had taken {read.lac}",
             )
 
+    def _may_have_dropped(self, book: BookieBook, ledger_id: int) -> bool:
+        """Whether a bookie may forget a ledger: it is deleted, or closed and elsewhere (R12)."""
+        ledger = self.ledger(ledger_id)
+        if ledger.deleted:
+            return True
+        metadata = ledger.metadata
+        return (
+            metadata is not None
+            and metadata.state is LedgerState.CLOSED
+            and not any(book.name in fragment.ensemble for fragment in metadata.fragments)
+        )
+
     def _check_negative(self, book: BookieBook, read: Pending) -> None:
+        if read.fence and read.entry >= 0:
+            self.trace.ledger(read.ledger, "denied", book.name, read.entry, read.peer)
         stored = book.stored.get(read.ledger, {})
         wanted = stored if read.entry < 0 else stored.keys() & {read.entry}
         if any(stored[entry] < read.arrived for entry in wanted):

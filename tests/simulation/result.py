@@ -10,11 +10,14 @@ class Result:
     """Outcome and figures of one schedule."""
 
     seed: int
+    world: str = ""
     violation: str = ""
     """Empty if every invariant held."""
     detail: str = ""
     """Options and traceback of a violation."""
     virtual_s: float = 0.0
+    healed_s: float = 0.0
+    """How long it took after the last fault until all was well."""
     cpu_s: float = 0.0
     steps: int = 0
     segments: int = 0

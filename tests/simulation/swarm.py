@@ -83,6 +83,11 @@ class BookieOptions:
     disk_full_retry_ms: int = 1000
     checkpoint_bytes: int = 128 << 20
     checkpoint_interval_ms: int = 60_000
+    directories: int = 1
+    gc_wait_ms: int = 600_000
+    gc_overreplicated_wait_ms: int = 86_400_000
+    compaction_interval_ms: int = 3_600_000
+    disk_check_interval_ms: int = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +106,8 @@ class LedgerSwarm:
     payload_bytes: int
     in_flight: int
     """How many adds a writer keeps in flight."""
+    deletes_p: float
+    """Probability that who recovered a ledger deletes it."""
     recovery_window: int
     """How many entries a recovery reads ahead of what it has written back."""
     think_s: float
@@ -120,6 +127,8 @@ class LedgerSwarm:
     bookie: BookieOptions
     store: StoreOptions
     step_cost_s: float
+    self_checks: bool
+    """Whether cores check their own invariants after every input."""
     hostile: bool
 
     def describe(self) -> str:
@@ -149,7 +158,7 @@ def draw(seed: int) -> LedgerSwarm:
     heavy tails. They cost a third of the others and find what depends on who comes first.
     """
     rng = random.Random(f"ledger swarm {seed}")
-    drawn = _draw_any(seed, rng)
+    drawn = draw_any(seed, rng)
     return _as_race(drawn, rng) if rng.random() < 2 / 3 else drawn
 
 
@@ -179,7 +188,8 @@ def _as_race(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
     )
 
 
-def _draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
+def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
+    """Draw every option by itself."""
     quorums = rng.choice(_QUORUMS)
     bookies = max(quorums[0] + rng.choice((0, 1, 1, 2)), 3)
     tail_s = rng.choice((0.02, 0.1, 0.5))
@@ -194,6 +204,7 @@ def _draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
         adds=rng.choice((5, 15, 30, 60)),
         payload_bytes=rng.choice((0, 16, 100, 100, 1000, 5000)),
         in_flight=rng.choice((1, 3, 10, 30)),
+        deletes_p=rng.choice((0.0, 0.0, 0.2)),
         recovery_window=rng.choice((1, 1, 2, 5, 30)),
         think_s=rng.choice((0.0, 0.002, 0.02, 0.1)),
         fault_phase_s=rng.choice((0.5, 1.5, 4.0)),
@@ -219,13 +230,18 @@ def _draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
             tail_s=tail_s,
         ),
         bookie=BookieOptions(
-            requests_in_flight_max=rng.choice((1, 10, 10_000, 10_000)),
+            requests_in_flight_max=rng.choice((40, 10_000)),
             pending_bytes_max=rng.choice((1024, 32 << 20, 32 << 20)),
             cache_bytes_max=rng.choice((0, 1000, 64 << 20)),
             log_preallocate_bytes=rng.choice((0, 2000, 20_000)),
             disk_full_retry_ms=rng.choice((50, 1000)),
             checkpoint_bytes=rng.choice((1024, 20_000, 128 << 20)),
             checkpoint_interval_ms=rng.choice((50, 500, 60_000)),
+            directories=rng.choice((1, 1, 2)),
+            gc_wait_ms=rng.choice((50, 300, 600_000)),
+            gc_overreplicated_wait_ms=rng.choice((300, 86_400_000)),
+            compaction_interval_ms=rng.choice((100, 3_600_000)),
+            disk_check_interval_ms=rng.choice((100, 10_000)),
         ),
         store=StoreOptions(
             session_timeout_s=rng.choice((0.5, 2.0)),
@@ -236,6 +252,7 @@ def _draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
             lose_reply_p=rng.choice((0.0, 0.0, 0.05)),
         ),
         step_cost_s=rng.choice((0.000005, 0.00002, 0.0001)),
+        self_checks=rng.random() < 0.25,
         hostile=rng.random() < 0.1,
     )
 

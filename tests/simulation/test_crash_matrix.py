@@ -40,6 +40,7 @@ NOW_MS = 1_700_000_000_000
 LIMITS = StorageLimits(
     cache_bytes_max=0,
     checkpoint_bytes=600,
+    checkpoint_records=1000,
     checkpoint_interval_s=1000.0,
     disk_full_retry_s=0.01,
 )

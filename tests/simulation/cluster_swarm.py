@@ -1,0 +1,142 @@
+"""What one whole-cluster schedule is like: every option drawn from its seed.
+
+Network, disks, bookies and metadata store are drawn as for ledger schedules (`swarm.py`); here
+is what comes on top: brokers, clients, topics, and which faults strike them.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from tests.simulation import swarm
+from tests.simulation.swarm import LedgerSwarm
+
+FAULTS = (
+    *swarm.FAULTS,
+    "kill broker",
+    "pause broker",
+    "close broker",
+    "cut broker from store",
+    "expire broker",
+    "roll everything",
+    "pause in a roll",
+    "wrong guess",
+)
+"""Classes of `faults.py` and of `cluster_faults.py`; "client" is any host without a disk."""
+
+_OFTEN = (
+    "kill broker",
+    "pause broker",
+    "cut broker from store",
+    "expire broker",
+    "pause in a roll",
+    "wrong guess",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSwarm:
+    """Options of one whole-cluster schedule."""
+
+    common: LedgerSwarm
+    brokers: int
+    partitions: int
+    quorums: tuple[int, int, int]
+    """(ensemble size, replication factor, min.insync.replicas)"""
+    segment_bytes: int
+    snapshot_interval_bytes: int
+    producers: int
+    batches: int
+    """How many batches each producer sends to each partition before healing."""
+    batch_records_max: int
+    payload_bytes: int
+    in_flight: int
+    think_s: float
+    readers: int
+    members: int
+    """Consumers of a group."""
+    member_session_ms: int
+    trims: bool
+    auto_recovery: bool
+    broker_session_s: float
+    tail_cache_bytes: int
+
+    def describe(self) -> str:
+        """Return the options, one per line."""
+        own = [f"  {f.name} = {getattr(self, f.name)}" for f in fields(self)[1:]]
+        return "\n".join([*own, self.common.describe()])
+
+
+def draw(seed: int) -> ClusterSwarm:
+    """Draw the options of a whole-cluster schedule."""
+    rng = random.Random(f"cluster swarm {seed}")
+    quorums = rng.choice(((3, 3, 2), (3, 3, 2), (3, 3, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2)))
+    auto_recovery = rng.random() < 0.4
+    bookies = quorums[0] + (1 if auto_recovery else rng.choice((0, 0, 1)))
+    calm = rng.random() < 0.05
+    session_s = rng.choice((1.0, 2.0))
+    common = swarm.draw_any(seed, rng)
+    common = replace(
+        common,
+        bookies=bookies,
+        quorums=quorums,
+        writers=0,
+        recoverers=0,
+        readers=0,
+        fault_phase_s=rng.choice((3.0, 6.0) if auto_recovery else (1.0, 2.0, 4.0)),
+        fault_every_s=0.0 if calm else rng.choice((0.15, 0.4, 1.0)),
+        ambush_p=0.0 if calm else rng.choice((0.0, 0.003, 0.02, 0.05)),
+        faults=_draw_faults(rng, auto_recovery=auto_recovery),
+        request_timeout_s=rng.choice((0.3, 1.0, 2.0)),
+        net=replace(
+            common.net,
+            latency_s=rng.choice((0.0002, 0.001)),
+            tail_p=rng.choice((0.0, 0.0, 0.02, 0.1)),
+            split_p=rng.choice((0.0, 0.05, 0.2)),
+            window_bytes=rng.choice((20_000, 262_144, 262_144)),
+        ),
+        disk=replace(common.disk, sync_s=rng.choice((0.0002, 0.001, 0.003))),
+        bookie=replace(
+            common.bookie,
+            requests_in_flight_max=rng.choice((40, 10_000)),
+            log_file_bytes_max=rng.choice((8 << 10, 64 << 10)),
+        ),
+        store=replace(common.store, session_timeout_s=session_s),
+        self_checks=rng.random() < 0.1,
+        hostile=rng.random() < 0.1,
+    )
+    return ClusterSwarm(
+        common=common,
+        brokers=rng.choice((2, 2, 3)),
+        partitions=rng.choice((1, 1, 2)),
+        quorums=quorums,
+        segment_bytes=rng.choice((900, 1500, 3000, 1 << 20)),
+        snapshot_interval_bytes=rng.choice((300, 2000, 1 << 22)),
+        producers=rng.choice((1, 1, 2)),
+        batches=rng.choice((5, 10, 20)),
+        batch_records_max=rng.choice((1, 1, 3)),
+        payload_bytes=rng.choice((0, 50, 50, 200)),
+        in_flight=rng.choice((1, 2, 5)),
+        think_s=rng.choice((0.0, 0.01, 0.05, 0.2)),
+        readers=rng.choice((0, 1, 1, 2)),
+        members=rng.choice((0, 0, 0, 2)),
+        member_session_ms=rng.choice((800, 6_000)),
+        trims=rng.random() < 0.3,
+        auto_recovery=auto_recovery,
+        broker_session_s=session_s,
+        tail_cache_bytes=rng.choice((0, 2000, 1 << 20)),
+    )
+
+
+def _draw_faults(rng: random.Random, *, auto_recovery: bool) -> dict[str, int]:
+    weights: dict[str, Any] = {name: rng.choice((1, 1, 3)) for name in FAULTS if rng.random() < 0.3}
+    for name in _OFTEN:
+        if rng.random() < 0.5:
+            weights[name] = rng.choice((3, 10))
+    if auto_recovery:
+        weights["lose a bookie"] = 3
+    if weights:
+        weights.setdefault("heal", 3)
+    return weights

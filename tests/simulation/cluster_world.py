@@ -1,0 +1,274 @@
+"""One schedule of a whole cluster: bookies, auto recovery, brokers and Kafka clients under faults.
+
+Bookies, ledger client, auto recovery and brokers are the production code, unmodified, each
+process with a metadata session, connections and randomness of its own; clients speak the Kafka
+protocol to them over the simulated network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING
+
+from broker.app import Broker
+from broker.config import BrokerConfig
+from broker.core.log_limits import LogLimits
+from broker.ledger_access import LedgerAccess
+from client.config import setting
+from client.errors import MetadataError, QuireError
+from client.ids import BookieId, BrokerId
+from client.ledger.autorecovery.config import AutoRecoveryConfig
+from client.ledger.autorecovery.service import AutoRecovery
+from client.ledger.client import LedgerClient
+from client.ledger.config import LedgerClientConfig
+from client.metadata import paths
+from tests.simulation import cluster_swarm, machines
+from tests.simulation.cluster_faults import ClusterNemesis
+from tests.simulation.cluster_oracle import ClusterOracle, PartitionBook
+from tests.simulation.hosts import Host, SimClock
+from tests.simulation.kafka_clients import TOPIC, KafkaClients
+from tests.simulation.kafka_link import PORT
+from tests.simulation.ledger_tap import TappedLedgers
+from tests.simulation.machines import Machines
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from client.metadata.store import MetadataStore
+    from tests.simulation.cluster_swarm import ClusterSwarm
+    from tests.simulation.result import Result
+
+_RESTART_S = 0.3
+_PASSWORD = b"sesame"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VariedConfig(BrokerConfig):
+    """A broker's settings, with sizes that no setting of a broker tells."""
+
+    snapshot_interval_bytes: int = setting(1 << 22, "See LogLimits.", at_least=1)
+
+    def log_limits(self) -> LogLimits:
+        """Return the limits of partition logs: small ones, so that small logs meet them."""
+        return LogLimits(
+            snapshot_interval_bytes=self.snapshot_interval_bytes,
+            index_interval_bytes=500,
+            search_span_entries=2,
+            read_entries_max=8,
+            readers_max=2,
+        )
+
+
+class ClusterWorld(Machines):
+    """The cluster of one whole-cluster schedule."""
+
+    oracle: ClusterOracle
+
+    def __init__(self, plan: ClusterSwarm, *, log: bool) -> None:
+        super().__init__(plan.common, ClusterOracle, log=log)
+        self.plan = plan
+        self.brokers = [self.net.add_host(f"broker{n}") for n in range(plan.brokers)]
+        self._running: dict[str, Broker] = {}
+        self.work = KafkaClients(self)
+        kafka: list[Host] = []
+        for role, count in (
+            ("admin", 1),
+            ("producer", plan.producers),
+            ("reader", plan.readers),
+            ("member", plan.members),
+        ):
+            for number in range(count):
+                host = self.net.add_host(f"{role}{number}")
+                kafka.append(host)
+                self.work.assign(host, role)
+        self.clients = [*self.brokers, *kafka]
+        timeout_ms = int(self.options.request_timeout_s * 1000)
+        self._ledger_config = LedgerClientConfig(
+            request_timeout_ms=timeout_ms,
+            connect_timeout_ms=timeout_ms,
+            reconnect_delay_min_ms=10,
+            reconnect_delay_max_ms=100,
+            metadata_retry_delay_ms=20,
+            recovery_window_entries=self.options.recovery_window,
+            quarantine_interval_ms=500,
+            quarantine_ms=1000,
+            **self.options.client,
+        )
+        ensemble_size, copies, acks = plan.quorums
+        self.oracle.ack_quorum_min = acks
+        self._broker_config = VariedConfig(
+            snapshot_interval_bytes=plan.snapshot_interval_bytes,
+            admin_port=-1,
+            listen_host="0.0.0.0",
+            port=PORT,
+            session_timeout_ms=int(plan.broker_session_s * 1000),
+            offsets_topic_partitions=1,
+            default_replication_factor=copies,
+            default_min_insync_replicas=acks,
+            default_ensemble_size=ensemble_size,
+            group_initial_rebalance_delay_ms=100,
+            group_session_timeout_min_ms=500,
+            group_log_copy_bytes=3_000,
+            tail_cache_bytes_max=plan.tail_cache_bytes,
+            shutdown_timeout_ms=1000,
+        )
+        self._recovery_config = AutoRecoveryConfig(
+            poll_ms=500,
+            open_ledger_grace_ms=2_000,
+            retry_min_ms=300,
+            retry_max_ms=2_000,
+            batch_entries=2,
+        )
+
+    def partition(self, index: int) -> PartitionBook:
+        """Return the oracle's book of a partition of the topic."""
+        return self.oracle.partition(TOPIC, index)
+
+    def check_fresh(self, host: str, index: int, asked_s: float) -> None:
+        """A broker answered a read; see whether it could still believe that it leads."""
+        broker = self._running[host]
+        partition = broker.partitions.find(TOPIC, index)
+        if partition is not None:
+            self.oracle.served(
+                self.partition(index),
+                host,
+                partition.leader_epoch,
+                asked_s,
+                self.plan.broker_session_s,
+            )
+
+    # ---------------------------------------------------------------- processes
+
+    def main_of(self, host: Host) -> Coroutine[Any, Any, None]:
+        """Return the main of the next process of a host that is no bookie."""
+        return self._broker(host) if host in self.brokers else self.work.main_of(host)
+
+    async def _broker(self, host: Host) -> None:
+        """Run one broker until it is closed or cannot start."""
+        store = self.store.session()
+        rng = self.fork_rng(f"{host.name} {host.starts}")
+        clock = SimClock(self.loop, host)
+        client = LedgerClient(store, rng=rng, clock=clock, config=self._ledger_config)
+        try:
+            await client.start()
+            ledgers = LedgerAccess(client, _PASSWORD)
+            broker = Broker(
+                dataclasses.replace(
+                    self._broker_config, node_id=self._node_id(host), advertised_host=host.name
+                ),
+                store=store,
+                ledgers=TappedLedgers(ledgers, self.oracle, f"{host.name}#{host.starts}"),
+                clock=clock,
+                rng=rng,
+            )
+            self._running[host.name] = broker
+            await broker.start()
+            await self.loop.create_future()
+        except (QuireError, OSError) as error:
+            self.oracle.note("%s ends: %r", host.name, error)
+            self.oracle.count(f"broker ended by {type(error).__name__}")
+            self.restart_later(host, _RESTART_S)
+
+    def close_broker(self, host: Host) -> None:
+        """Stop the broker on a host in peace; its supervisor starts another."""
+        broker, process = self._running.get(host.name), host.process
+        if broker is None or process is None:
+            return
+
+        async def close() -> None:
+            with contextlib.suppress(QuireError):
+                await broker.close()
+            self.loop.kill(process)
+            self.restart_later(host, _RESTART_S)
+
+        process.context.run(self.loop.create_task, close())
+
+    def leading(self) -> list[Host]:
+        """Return the hosts of brokers that lead a partition of the topic, or think so."""
+        return [
+            host
+            for host in self.brokers
+            if host.running
+            and host.name in self._running
+            and any(each.topic.name == TOPIC for each in self._running[host.name].partitions)
+        ]
+
+    def forget_broker(self, host: Host) -> None:
+        """Delete the registration of the broker on a host, as a peer does that thinks it dead."""
+
+        async def delete() -> None:
+            with contextlib.suppress(MetadataError):
+                await self.admin.delete(paths.broker(self._node_id(host)))
+
+        self.loop.create_task(delete())
+
+    def _node_id(self, host: Host) -> BrokerId:
+        return BrokerId(self.brokers.index(host) + 1)
+
+    def roll(self, host: Host) -> None:
+        """Let the broker on a host roll the partitions that it leads."""
+        broker, process = self._running.get(host.name), host.process
+        if broker is None or process is None or not process.alive or process.paused:
+            return
+        for partition in list(broker.partitions):
+            process.context.run(partition._changes.roll_soon)
+
+    async def _beside(self, host: Host, store: MetadataStore) -> None:
+        """Auto recovery in a bookie's process, started again when a part of it fails."""
+        clock = SimClock(self.loop, host)
+        rng = self.fork_rng(f"recovery {host.name} {host.starts}")
+        me = BookieId(self.bookie_id(host))
+        config = dataclasses.replace(self._ledger_config, wire_version="both")
+        while True:
+            client = LedgerClient(store, rng=rng, clock=clock, config=config)
+            node = AutoRecovery(
+                store, client, me=me, clock=clock, rng=rng, config=self._recovery_config
+            )
+            try:
+                await client.start()
+                await node.start()
+                await node.failed()
+            except QuireError as error:
+                self.oracle.note("auto recovery of %s: %r", host.name, error)
+            await node.stop()
+            await client.close()
+            await asyncio.sleep(1.0)
+
+    def beside_bookie(self, host: Host, store: MetadataStore) -> Coroutine[Any, Any, None] | None:
+        """Return auto recovery, if this schedule has it."""
+        return self._beside(host, store) if self.plan.auto_recovery else None
+
+    # ---------------------------------------------------------------- the schedule
+
+    def make_nemesis(self) -> ClusterNemesis:
+        """Return what makes the faults."""
+        return ClusterNemesis(self, self.fork_rng("nemesis"), self.options.faults)
+
+    async def until_ready(self) -> None:
+        """Wait until something is acknowledged, so that faults find something to break."""
+        for _ in range(600):
+            if "batches acknowledged" in self.oracle.counts:
+                return
+            await asyncio.sleep(0.02)
+
+    def judge(self, host: Host, done: asyncio.Future[None]) -> Coroutine[Any, Any, None]:
+        """See that everything is there and goes on."""
+        return self.work.judge(host, done)
+
+    def judge_logs(self) -> None:
+        """Check every partition's whole log, the internal topic's too."""
+        for book in self.oracle.partitions.values():
+            self.oracle.judge_log(book)
+
+    def late(self, text: str) -> None:
+        """The bound of the healed phase is over."""
+        self.oracle.fail("T16", text)
+
+
+def run_schedule(seed: int, *, log: bool = False) -> Result:
+    """Run one whole-cluster schedule and return what it came to."""
+    plan = cluster_swarm.draw(seed)
+    return machines.run(ClusterWorld(plan, log=log), plan)

@@ -1,0 +1,255 @@
+"""A Kafka client connection for simulated clients, with layouts of its own.
+
+It encodes and decodes the few requests that schedules need by fixed layouts, so that it shares
+no mistake with the broker's own codecs and costs little. All versions are ones without tagged
+fields.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import NamedTuple
+
+PORT = 9092
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+CREATE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 19, 21, 22
+EARLIEST, LATEST = -2, -1
+
+_VERSIONS = {
+    PRODUCE: 7,
+    FETCH: 11,
+    LIST_OFFSETS: 4,
+    METADATA: 7,
+    CREATE_TOPICS: 3,
+    DELETE_RECORDS: 1,
+    INIT_PRODUCER_ID: 1,
+}
+_CLIENT_ID = b"\x00\x03sim"
+
+
+class Refused(Exception):
+    """An error code that a broker answered."""
+
+    def __init__(self, code: int, what: str) -> None:
+        super().__init__(f"{what}: error {code}")
+        self.code = code
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, as one broker sees it."""
+
+    host: str
+    epoch: int
+
+
+class Fetched(NamedTuple):
+    """A fetch's answer for one partition."""
+
+    code: int
+    high_watermark: int
+    log_start: int
+    records: bytes
+
+
+class _Answer:
+    """Reads fields from an answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def take(self, layout: str) -> tuple[int, ...]:
+        packed = ">" + layout
+        values = struct.unpack_from(packed, self._body, self._at)
+        self._at += struct.calcsize(packed)
+        return values
+
+    def one(self, layout: str) -> int:
+        return self.take(layout)[0]
+
+    def bytes(self, size: int) -> bytes:
+        size = max(size, 0)
+        data = self._body[self._at : self._at + size]
+        assert len(data) == size
+        self._at += size
+        return data
+
+    def text(self) -> str:
+        """A string; null is empty."""
+        return self.bytes(self.one("h")).decode()
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+class KafkaLink:
+    """One connection. Answers come in the order of requests."""
+
+    def __init__(
+        self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.host = host
+        self._reader = reader
+        self._writer = writer
+        self._number = 0
+        self._heard = 0
+
+    @classmethod
+    async def connect(cls, host: str, timeout_s: float) -> KafkaLink:
+        """Connect to a broker. Raises OSError, TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            return cls(host, *await asyncio.open_connection(host, PORT))
+
+    def close(self) -> None:
+        """Close without waiting."""
+        self._writer.close()
+
+    def send(self, key: int, body: bytes) -> None:
+        """Send a request without waiting for its answer."""
+        self._number += 1
+        head = struct.pack(">hhi", key, _VERSIONS[key], self._number) + _CLIENT_ID
+        self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+
+    async def receive(self, timeout_s: float) -> _Answer:
+        """Read the next answer. Raises OSError, IncompleteReadError, TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+            body = await self._reader.readexactly(size)
+        self._heard += 1
+        assert int.from_bytes(body[:4], "big") == self._heard, "answers out of order"
+        return _Answer(body[4:])
+
+    async def call(self, key: int, body: bytes, timeout_s: float) -> _Answer:
+        """Send a request and read its answer."""
+        self.send(key, body)
+        return await self.receive(timeout_s)
+
+    # ---------------------------------------------------------------- requests
+
+    async def leaders(self, topic: str, timeout_s: float) -> dict[int, Leader]:
+        """Ask who leads each partition of a topic; those without a leader are left out."""
+        answer = await self.call(METADATA, struct.pack(">i", 1) + _text(topic) + b"\0", timeout_s)
+        answer.take("i")
+        hosts: dict[int, str] = {}
+        for _ in range(answer.one("i")):
+            node = answer.one("i")
+            hosts[node] = answer.text()
+            answer.take("i")
+            answer.text()
+        answer.text()
+        answer.take("i")
+        found: dict[int, Leader] = {}
+        for _ in range(answer.one("i")):
+            answer.take("h")
+            answer.text()
+            answer.take("b")
+            for _ in range(answer.one("i")):
+                _, index, leader, epoch = answer.take("hiii")
+                for _ in range(3):
+                    answer.take(f"{answer.one('i')}i")
+                if leader in hosts:
+                    found[index] = Leader(hosts[leader], epoch)
+        return found
+
+    def send_produce(self, topic: str, index: int, batch: bytes, timeout_ms: int) -> None:
+        """Send a batch with acks=all."""
+        self.send(
+            PRODUCE,
+            struct.pack(">hhii", -1, -1, timeout_ms, 1)
+            + _text(topic)
+            + struct.pack(">iii", 1, index, len(batch))
+            + batch,
+        )
+
+    async def produced(self, timeout_s: float) -> tuple[int, int]:
+        """Read the answer to the oldest batch: (error code, base offset)."""
+        answer = await self.receive(timeout_s)
+        assert answer.one("i") == 1
+        answer.text()
+        _, _, code, base, _, _ = answer.take("iihqqq")
+        return code, base
+
+    async def fetch(
+        self, topic: str, index: int, offset: int, epoch: int, *, max_bytes: int, timeout_s: float
+    ) -> Fetched:
+        """Fetch from one partition."""
+        answer = await self.call(
+            FETCH,
+            struct.pack(">iiiibiii", -1, 300, 1, max_bytes, 0, 0, -1, 1)
+            + _text(topic)
+            + struct.pack(">iiiqqi", 1, index, epoch, offset, -1, max_bytes)
+            + struct.pack(">ih", 0, 0),
+            timeout_s,
+        )
+        _, code, _ = answer.take("ihi")
+        if code:
+            raise Refused(code, "fetch")
+        assert answer.one("i") == 1
+        answer.text()
+        _, _, code, high, _, start = answer.take("iihqqq")
+        answer.take(f"{2 * max(0, answer.one('i'))}q")
+        answer.take("i")
+        return Fetched(code, high, start, answer.bytes(answer.one("i")))
+
+    async def offset(
+        self, topic: str, index: int, timestamp: int, epoch: int, timeout_s: float
+    ) -> int:
+        """List one offset by timestamp. Raises Refused."""
+        answer = await self.call(
+            LIST_OFFSETS,
+            struct.pack(">ibi", -1, 0, 1)
+            + _text(topic)
+            + struct.pack(">iiiq", 1, index, epoch, timestamp),
+            timeout_s,
+        )
+        answer.take("ii")
+        answer.text()
+        _, _, code, _, offset, _ = answer.take("iihqqi")
+        if code:
+            raise Refused(code, "list offsets")
+        return offset
+
+    async def init_producer(self, timeout_s: float) -> int:
+        """Get a producer id. Raises Refused."""
+        answer = await self.call(INIT_PRODUCER_ID, struct.pack(">hi", -1, 1000), timeout_s)
+        _, code, producer_id, _ = answer.take("ihqh")
+        if code:
+            raise Refused(code, "init producer")
+        return producer_id
+
+    async def create_topic(
+        self, topic: str, partitions: int, copies: int, configs: dict[str, str], timeout_s: float
+    ) -> None:
+        """Create a topic. Raises Refused."""
+        rows = b"".join(_text(key) + _text(value) for key, value in configs.items())
+        answer = await self.call(
+            CREATE_TOPICS,
+            struct.pack(">i", 1)
+            + _text(topic)
+            + struct.pack(">ihii", partitions, copies, 0, len(configs))
+            + rows
+            + struct.pack(">i?", 2000, False),
+            timeout_s,
+        )
+        answer.take("ii")
+        answer.text()
+        code = answer.one("h")
+        if code:
+            raise Refused(code, "create topic")
+
+    async def delete_records(self, topic: str, index: int, offset: int, timeout_s: float) -> int:
+        """Delete what is below an offset; return the new log start. Raises Refused."""
+        answer = await self.call(
+            DELETE_RECORDS,
+            struct.pack(">i", 1) + _text(topic) + struct.pack(">iiqi", 1, index, offset, 2000),
+            timeout_s,
+        )
+        answer.take("ii")
+        answer.text()
+        _, _, low, code = answer.take("iiqh")
+        if code:
+            raise Refused(code, "delete records")
+        return low

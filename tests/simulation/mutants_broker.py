@@ -1,0 +1,312 @@
+"""Planted defects of brokers: takeovers, rolls, trims, duplicates, groups; see `mutants.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker import opening, segment_changes
+from broker.coordinator import Coordinator, GroupShard, Phase
+from broker.core import producer_state, takeover
+from broker.core.append_queue import AppendQueue
+from broker.core.offsets import LogOffsets
+from broker.core.producer_state import ProducerState
+from broker.core.replay import LedgerReplay
+from broker.core.segments import SegmentList
+from broker.core.takeover import Takeover
+from broker.group_log import GroupLog
+from broker.opening import Opening
+from broker.owner_node import OwnerNode
+from broker.partition import Partition
+from broker.segment_changes import SegmentChanges
+from broker.segment_node import SegmentNode
+from broker.write_path import WritePath
+from client.errors import ConnectionLoss, NoNode, VersionConflict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def recover_only_the_last(patch: Any) -> None:
+    """A takeover fences and recovers the last ledger only."""
+    patch(takeover, "RECOVER_LEDGERS", 1)
+
+
+def open_instead_of_recover(patch: Any) -> None:
+    """A takeover opens ledgers without fencing their writer."""
+
+    async def recover(self: Opening, ledger_id: Any) -> Any:
+        self._readers[ledger_id] = await self._services.ledgers.open(ledger_id)
+        return self._takeover.on_recovered(ledger_id)
+
+    patch(Opening, "_recover", recover)
+
+
+def serve_before_cas(patch: Any) -> None:
+    """A leader serves before its compare-and-set was answered."""
+
+    async def commit(self: Opening, segments: Any, expected_version: int) -> Any:
+        async def later() -> None:
+            try:
+                await self._node.set(segments, expected_version)
+            except (ConnectionLoss, NoNode, VersionConflict):
+                return
+
+        asyncio.get_running_loop().create_task(later())
+        return self._takeover.on_committed(expected_version + 1)
+
+    patch(Opening, "_commit", commit)
+
+
+def list_any_version(patch: Any) -> None:
+    """The segment list is set without comparing versions."""
+
+    async def set_(self: SegmentNode, segments: Any, expected_version: int) -> int:
+        del expected_version
+        return await self._store.set(self.path, segments.encode(), -1)
+
+    patch(SegmentNode, "set", set_)
+
+
+def unknown_commit_is_lost(patch: Any) -> None:
+    """A takeover whose answer got lost deletes its ledger."""
+
+    def unknown(self: Takeover) -> Any:
+        return self._discard("lost")
+
+    patch(Takeover, "on_commit_unknown", unknown)
+
+
+def unknown_commit_is_done(patch: Any) -> None:
+    """A takeover whose answer got lost takes it for success."""
+    patch(Takeover, "on_commit_unknown", lambda self: self._serve(self._version + 1))
+
+
+def epoch_stays(patch: Any) -> None:
+    """A takeover does not raise the leader epoch."""
+
+    def opened(self: SegmentList, ledger_id: Any, **facts: Any) -> SegmentList:
+        grown = original(self, ledger_id, **facts)
+        if self.leader_epoch < 0:
+            return grown
+        *before, last = grown.segments
+        same = self.leader_epoch
+        last = last._replace(leader_epoch=same)
+        return grown._replace(leader_epoch=same, segments=(*before, last))
+
+    original = patch(SegmentList, "opened", opened)
+
+
+def dedupe_not_rebuilt(patch: Any) -> None:
+    """A new leader begins without the producers' sequences."""
+
+    def opened(self: Opening, step: Any) -> Any:
+        return original(self, step)._replace(producers=self._new_producers())
+
+    original = patch(Opening, "_opened", opened)
+
+
+def dedupe_from_snapshot_only(patch: Any) -> None:
+    """A new leader knows sequences up to the last snapshot, not the batches after it."""
+
+    def finish(self: LedgerReplay) -> Any:
+        accept, ProducerState.accept = ProducerState.accept, lambda *_: None  # type: ignore[method-assign, assignment]
+        try:
+            return original(self)
+        finally:
+            ProducerState.accept = accept  # type: ignore[method-assign]
+
+    original = patch(LedgerReplay, "finish", finish)
+
+
+def sequences_unchecked(patch: Any) -> None:
+    """Nobody looks at sequence numbers."""
+    patch(ProducerState, "find_duplicate", lambda self, header: None)
+
+
+def window_of_one(patch: Any) -> None:
+    """Only a producer's very last batch is known as a duplicate."""
+    patch(producer_state, "WINDOW_BATCHES", 1)
+
+
+def duplicate_answered_at_once(patch: Any) -> None:
+    """A duplicate of a batch on its way is answered as stored."""
+
+    def repeat(self: WritePath, known: Any) -> Any:
+        find, self._queue.find = self._queue.find, lambda _: None  # type: ignore[method-assign]
+        try:
+            return original(self, known)
+        finally:
+            self._queue.find = find  # type: ignore[method-assign]
+
+    original = patch(WritePath, "repeat", repeat)
+
+
+def no_drain_at_roll(patch: Any) -> None:
+    """A roll switches to the next ledger before the previous one has confirmed everything."""
+
+    async def drained(self: WritePath) -> None:
+        del self
+
+    def release(self: AppendQueue) -> Any:
+        self._holding = False
+        released = list(self._held)
+        self._pending.extend(self._held)
+        self._held.clear()
+        return released
+
+    patch(WritePath, "drained", drained)
+    patch(AppendQueue, "release", release)
+
+
+def previous_stays_open(patch: Any) -> None:
+    """A roll does not close the previous ledger."""
+
+    async def seal(self: SegmentChanges, previous: Any, facts: Any) -> None:
+        del previous
+        self.segments = self.segments.sealed(facts)
+        await self._change(self.segments)
+
+    patch(SegmentChanges, "_seal", seal)
+
+
+def lost_is_success(patch: Any) -> None:
+    """What is unconfirmed when a leadership ends is answered as stored."""
+
+    def end(self: WritePath, error: Any) -> None:
+        for append in self._queue.drain():
+            append.complete()
+        original(self, error)
+
+    original = patch(WritePath, "end", end)
+
+
+def unconfirmed_shown(patch: Any) -> None:
+    """The high watermark is the log end: consumers are told of what no quorum has."""
+
+    def accepted(self: LogOffsets, end: Any) -> None:
+        original(self, end)
+        self.high_watermark = end
+
+    original = patch(LogOffsets, "on_accepted", accepted)
+    patch(LogOffsets, "on_confirmed", lambda self, end: None)
+
+
+def resign_never(patch: Any) -> None:
+    """A failed add does not end the leadership."""
+    patch(Partition, "_on_failed", lambda self, error: None)
+
+
+def delete_before_listing(patch: Any) -> None:
+    """A trim deletes ledgers before the list lets them go."""
+
+    async def trim(self: SegmentChanges, count: int, log_start: Any) -> None:
+        for item in self.segments.segments[:count]:
+            await self._delete(item.ledger_id)
+        await original(self, count, log_start)
+
+    original = patch(SegmentChanges, "_trim", trim)
+
+
+def trim_too_far(patch: Any) -> None:
+    """A trim drops the segment that holds the new log start, too."""
+
+    async def trim(self: SegmentChanges, count: int, log_start: Any) -> None:
+        further = min(count + 1, len(self.segments.segments) - 1)
+        await original(self, further, log_start)
+
+    original = patch(SegmentChanges, "_trim", trim)
+
+
+def no_first_snapshot(patch: Any) -> None:
+    """A ledger begins without a snapshot."""
+
+    def write(self: WritePath) -> None:
+        if self.active.entry_count:
+            original(self)
+
+    original = patch(WritePath, "write_snapshot", write)
+
+
+def gap_ignored_at_end(patch: Any) -> None:
+    """A takeover takes the list's word for where the last ledger ends."""
+
+    def derive(self: Takeover) -> Any:
+        for segment in reversed(self._list.segments):
+            if segment.base_offset is not None:
+                return segment.base_offset
+        return self._list.log_start_offset
+
+    patch(Takeover, "_derive_end", derive)
+
+
+def deposed_unnoticed(patch: Any) -> None:
+    """A leader does not look at its owner node while it leads."""
+
+    async def is_ours(self: OwnerNode, on_change: Any) -> bool:
+        del self, on_change
+        return True
+
+    patch(OwnerNode, "is_ours", is_ours)
+
+
+def roll_unlisted(patch: Any) -> None:
+    """A roll switches to its next ledger before it is listed."""
+
+    async def list_next(self: SegmentChanges) -> Any:
+        self._require_leading()
+        epoch = self.segments.leader_epoch
+        writer = await segment_changes.create_ledger(
+            self._services, self._topic, self._index, epoch
+        )
+        now_ms = self._services.clock.now_ms()
+        self.segments = self.segments.rolled(writer.ledger_id, now_ms)
+        return writer
+
+    patch(SegmentChanges, "_list_next_ledger", list_next)
+
+
+def commit_answered_early(patch: Any) -> None:
+    """A group's offsets are answered as committed before the log has them."""
+
+    def append(self: GroupLog, records: Any, now_ms: int, on_durable: Any) -> None:
+        original(self, records, now_ms, lambda: None)
+        on_durable()
+
+    original = patch(GroupLog, "append", append)
+
+
+def coordinator_not_loaded(patch: Any) -> None:
+    """A new coordinator serves before it has read its log."""
+
+    async def read_log(self: Coordinator) -> None:
+        self._shard = GroupShard(self._config, self._new_member_id)
+        self._log = GroupLog(self.partition, self._on_log_failed)
+        self.phase = Phase.ACTIVE
+        self._perform(self._shard.loaded(self._now()))
+
+    patch(Coordinator, "_read_log", read_log)
+
+
+def one_copy_is_enough(patch: Any) -> None:
+    """Ledgers get an ack quorum of one, whatever the topic asks for."""
+
+    async def create(services: Any, topic: Any, index: int, epoch: Any) -> Any:
+        return await services.ledgers.create(
+            ensemble_size=topic.ensemble_size,
+            write_quorum=topic.write_quorum,
+            ack_quorum=1,
+            write_quorum_min=1,
+            custom_metadata=opening.ledger_labels(topic, index, epoch),
+        )
+
+    patch(opening, "create_ledger", create)
+    patch(segment_changes, "create_ledger", create)
+
+
+WORLD = "cluster"
+PLANTS: dict[str, Callable[[Any], None]] = {
+    name.replace("_", "-"): value
+    for name, value in list(globals().items())
+    if callable(value) and getattr(value, "__module__", "") == __name__
+}
