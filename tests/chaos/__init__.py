@@ -1,0 +1,1 @@
+"""A cluster of real processes under real faults: `make chaos`, see README.md."""

@@ -1,0 +1,207 @@
+"""Three ZooKeeper servers, five bookies and three brokers, each behind links of its own.
+
+A node listens on one loopback address and is known by another, that of its link:
+
+    bookie i   127.0.11.i    known as 127.0.12.i
+    broker i   127.0.13.i    known as 127.0.14.i
+    ZooKeeper  127.0.0.1     known to node n as 127.0.15.n
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import sys
+import urllib.request
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from client.metadata.bookkeeper import init_bookkeeper, init_quire
+from client.metadata.zookeeper import ZooKeeperStore
+from ops.java import find_java
+from ops.node_files import Value, bookie_settings, broker_settings, write_toml
+from ops.ports import pick_free
+from ops.zookeeper import make_server
+from tests.chaos.links import Address, Link, Links
+from tests.chaos.nodes import Node
+from tests.integration.cluster import wait_until
+
+ZOOKEEPERS, BOOKIES, BROKERS = 3, 5, 3
+SESSION_MS = 4_000
+START_TIMEOUT_S = 90.0
+
+
+def _url_answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _zookeeper_answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as link:
+            link.sendall(b"srvr")
+            return b"Mode:" in link.recv(4096)
+    except OSError:
+        return False
+
+
+class Member(NamedTuple):
+    """A bookie or broker, what leads to it, and what leads from it to the metadata store."""
+
+    node: Node
+    link: Link
+    to_store: list[Link]
+    data: Path
+
+
+class ChaosCluster:
+    """`start`, then break and heal it; `stop` leaves nothing behind."""
+
+    def __init__(self, folder: Path, disk: Callable[[int], Path] | None = None) -> None:
+        """`disk(i)` names the data directory of bookie i; by default one below `folder`."""
+        self.links = Links()
+        self._folder = folder
+        self._disk = disk or (lambda i: folder / f"bookie-{i}-data")
+        self._ports = pick_free(2 + 3 * ZOOKEEPERS + BOOKIES + BROKERS)
+        self._member_count = 0
+        self.zookeepers = [self._make_zookeeper(i) for i in range(ZOOKEEPERS)]
+        self.bookies = [self._make_bookie(i) for i in range(BOOKIES)]
+        self.brokers = [self._make_broker(i) for i in range(BROKERS)]
+
+    @property
+    def members(self) -> list[Member]:
+        """Bookies and brokers."""
+        return [*self.bookies, *self.brokers]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For clients."""
+        return ",".join(f"{b.link.near.host}:{b.link.near.port}" for b in self.brokers)
+
+    def start(self) -> None:
+        """Start everything and wait until it serves."""
+        for node in self.zookeepers:
+            node.start()
+        for node in self.zookeepers:
+            node.wait_until_it_serves(START_TIMEOUT_S)
+        asyncio.run(self._initialise())
+        for member in self.members:
+            member.node.start()
+        for member in self.members:
+            member.node.wait_until_it_serves(START_TIMEOUT_S)
+
+    async def _initialise(self) -> None:
+        store = ZooKeeperStore([f"127.0.0.1:{port}" for port in self._ports[2 : 2 + ZOOKEEPERS]])
+        await store.start()
+        try:
+            rng = random.SystemRandom()
+            await init_bookkeeper(store, rng=rng)
+            await init_quire(store, rng=rng)
+        finally:
+            await store.close()
+
+    def heal(self) -> None:
+        """Undo whatever was done, start whatever does not run."""
+        self.links.do(lambda: [link.heal() for m in self.members for link in (m.link, *m.to_store)])
+        for node in [*self.zookeepers, *(member.node for member in self.members)]:
+            node.resume()
+            node.start()
+
+    def wait_until_whole(self, timeout_s: float) -> None:
+        """Wait until every node serves, except brokers' partitions: those the clients judge."""
+        for node in [*self.zookeepers, *(member.node for member in self.members)]:
+            wait_until(lambda n=node: n.is_running and n.serves(), f"{node.name}", timeout_s)
+
+    def stop(self) -> None:
+        """kill -9 of everything."""
+        for node in [*self.zookeepers, *(member.node for member in self.members)]:
+            node.resume()
+            node.kill()
+
+    def _make_zookeeper(self, i: int) -> Node:
+        clients, peers, votes = (self._ports[2 + part * ZOOKEEPERS :] for part in range(3))
+        folder = self._folder / f"zookeeper-{i}"
+        log_path = self._folder / f"zookeeper-{i}.log"
+        child = make_server(find_java(), folder=folder, log_path=log_path, port=clients[i])
+        (folder / "data").mkdir(exist_ok=True)
+        (folder / "data" / "myid").write_text(f"{i + 1}\n")
+        with (folder / "zoo.cfg").open("a") as config:
+            config.write("initLimit=20\nsyncLimit=10\nquorumListenOnAllIPs=false\n")
+            for n in range(ZOOKEEPERS):
+                config.write(f"server.{n + 1}=127.0.0.1:{peers[n]}:{votes[n]}\n")
+        serves = partial(_zookeeper_answers, clients[i])
+        return Node(f"zookeeper-{i}", child.command, log_path, serves)
+
+    def _links_to_store(self) -> list[Link]:
+        self._member_count += 1
+        host = f"127.0.15.{self._member_count}"
+        ports = self._ports[2 : 2 + ZOOKEEPERS]
+        return [self.links.make(Address(host, p), Address("127.0.0.1", p)) for p in ports]
+
+    def _make_member(
+        self,
+        kind: str,
+        i: int,
+        nets: tuple[str, str],
+        port: int,
+        settings: Callable[[list[str]], dict[str, Value]],
+        serves: Callable[[], bool],
+    ) -> Member:
+        name = f"{kind}-{i}"
+        to_store = self._links_to_store()
+        path = self._folder / f"{name}.toml"
+        write_toml(path, settings([f"{link.near.host}:{link.near.port}" for link in to_store]))
+        listens, known = (Address(f"127.0.{net}.{i + 1}", port) for net in nets)
+        node = Node(
+            name,
+            [sys.executable, "-m", kind, "--config", str(path)],
+            self._folder / f"{name}.log",
+            serves,
+        )
+        return Member(node, self.links.make(known, listens), to_store, self._disk(i))
+
+    def _make_bookie(self, i: int) -> Member:
+        port, admin = self._ports[0], self._ports[2 + 3 * ZOOKEEPERS + i]
+
+        def settings(zookeeper: list[str]) -> dict[str, Value]:
+            return bookie_settings(
+                port=port,
+                admin_port=admin,
+                data_dir=self._disk(i),
+                zookeeper=zookeeper,
+                auto_recovery=True,
+            ) | {
+                "host": f"127.0.11.{i + 1}",
+                "advertised_host": f"127.0.12.{i + 1}",
+                "session_timeout_ms": SESSION_MS,
+                "log_file_bytes_max": 8 << 20,
+                "log_preallocate_bytes": 0,
+            }
+
+        serves = partial(_url_answers, f"http://127.0.0.1:{admin}/api/v1/bookie/is_ready")
+        return self._make_member("bookie", i, ("11", "12"), port, settings, serves)
+
+    def _make_broker(self, i: int) -> Member:
+        port, admin = self._ports[1], self._ports[2 + 3 * ZOOKEEPERS + BOOKIES + i]
+
+        def settings(zookeeper: list[str]) -> dict[str, Value]:
+            return broker_settings(
+                node_id=i,
+                port=port,
+                admin_port=admin,
+                zookeeper=zookeeper,
+                bookie_count=BOOKIES,
+            ) | {
+                "listen_host": f"127.0.13.{i + 1}",
+                "advertised_host": f"127.0.14.{i + 1}",
+                "session_timeout_ms": SESSION_MS,
+            }
+
+        serves = partial(_url_answers, f"http://127.0.0.1:{admin}/healthz")
+        return self._make_member("broker", i, ("13", "14"), port, settings, serves)
