@@ -23,6 +23,10 @@ from tests.fakes.virtual_time import run
 Scenario = Callable[[World, TopicInfo], Awaitable[None]]
 
 
+async def nothing_marked() -> list[LedgerId]:
+    return []
+
+
 def play(scenario: Scenario) -> None:
     """Run a scenario on three bookies, b1 to b3, and a topic with three copies."""
 
@@ -92,7 +96,7 @@ def test_back_to_full_strength_when_a_bookie_joins() -> None:
     async def scenario(world: World, topic: TopicInfo) -> None:
         lose(world, "b3:1")
         broker = await world.broker(1)
-        strength = FullStrength(broker.partitions, broker.ledgers)
+        strength = FullStrength(broker.partitions, broker.ledgers, nothing_marked)
         strength.start()
         partition = await broker.leads(topic)
         await append(partition, "a")
@@ -116,7 +120,7 @@ def test_a_bookie_that_only_restarts_costs_no_roll() -> None:
 
     async def scenario(world: World, topic: TopicInfo) -> None:
         broker = await world.broker(1)
-        strength = FullStrength(broker.partitions, broker.ledgers)
+        strength = FullStrength(broker.partitions, broker.ledgers, nothing_marked)
         strength.start()
         partition = await broker.leads(topic)
         lose(world, "b1:1")
@@ -140,7 +144,7 @@ def test_a_ledger_with_a_lost_member_is_continued_in_another_one() -> None:
 
     async def scenario(world: World, topic: TopicInfo) -> None:
         broker = await world.broker(1)
-        strength = FullStrength(broker.partitions, broker.ledgers)
+        strength = FullStrength(broker.partitions, broker.ledgers, nothing_marked)
         strength.start()
         busy = await broker.leads(topic)
         idle_topic = await world.topic("idle", min_insync_replicas="2")

@@ -16,7 +16,7 @@ from broker.errors import (
     UnknownTopicOrPartition,
 )
 from broker.maintenance import Maintenance
-from broker.owner_node import Owner, decode_owner
+from broker.owner_node import Owner, OwnerNode, decode_owner
 from client.errors import LedgerFenced, NotEnoughBookies, RecoveryInconclusive
 from client.ids import BrokerId, Offset
 from client.metadata import paths
@@ -389,6 +389,26 @@ def test_a_live_owner_is_waited_for() -> None:
         assert world.segments(topic).leader_epoch == 0
         await world.admin.delete(paths.partition_owner(topic.id_text, 0))
         await foreign.leads(topic)
+
+    in_world(scenario)
+
+
+def test_a_leader_whose_owner_node_was_broken_notices_without_a_single_append() -> None:
+    """A broker with a stale view breaks the node of a leader that lives, and has no appends."""
+
+    async def scenario(world: World) -> None:
+        topic = await world.topic()
+        leader = await world.broker(1)
+        partition = await leader.leads(topic)
+        await done(partition.append(batch("a")))
+        leader.cluster.wanted_owner = lambda topic, index: leader.id  # type: ignore[method-assign]
+        # One that is not registered: nobody waits for it.
+        node = OwnerNode(world.admin, topic, 0, Owner(BrokerId(9), "gone"))
+        assert await node.claim(asyncio.Event(), lambda owner: False, lambda: True)
+        await until(lambda: not partition.is_open)
+        again = await leader.leads(topic)
+        assert again.leader_epoch == 1
+        assert await read_all(again) == [(0, "a")]
 
     in_world(scenario)
 

@@ -19,9 +19,10 @@ from client.ledger.under_replication import mark_under_replicated, read_mark
 from client.ledger.writer import LedgerWriter
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryStore
-from client.wire.bookkeeper.messages import AddRequest, Request
+from client.wire.bookkeeper.messages import AddRequest, ListEntriesRequest, Request
 from tests.fakes.bookies import Fate
 from tests.fakes.ledger_cluster import LedgerCluster
+from tests.fakes.scrape import parse
 from tests.fakes.virtual_time import VirtualClock, run
 
 NAMES = ("a:1", "b:1", "c:1", "d:1")
@@ -259,10 +260,13 @@ def test_every_missing_entry_of_a_live_bookie_is_copied_to_that_bookie() -> None
         drop_entry(hospital, ledger_id, member, *held[3:5], held[9])
         await mark_under_replicated(hospital.store, ledger_id, [member])
         hospital.cluster.bookies[member].seen.clear()
-        await hospital.admit()
+        node = await hospital.admit()
         await asyncio.sleep(20)
         hospital.damage_nothing([ledger_id])
         assert sorted(hospital.adds(member)) == [*held[3:5], held[9]]
+        stats = node.stats
+        assert (stats.read_entries, stats.copied_entries, stats.repaired_ledgers) == (3, 3, 1)
+        assert stats.read_bytes == stats.copied_bytes > 0
         assert hospital.cluster.stored_metadata(ledger_id) == before
         assert not await hospital.is_marked(ledger_id)
         await hospital.close()
@@ -590,6 +594,52 @@ def test_a_bookie_that_cannot_say_what_it_has_keeps_the_mark() -> None:
     run(scenario())
 
 
+def test_a_bookie_that_cannot_list_its_entries_is_asked_for_each() -> None:
+    """Apache's with DbLedgerStorage never answers when asked for the list (rule REPAIR-ASK)."""
+
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        ledger_id = (await hospital.ledger(50)).ledger_id
+        member = hospital.cluster.stored_metadata(ledger_id).last_fragment.ensemble[0]
+        bookie = hospital.cluster.bookies[member]
+        held = bookie.entry_ids(ledger_id)
+        drop_entry(hospital, ledger_id, member, held[1], held[20])
+        bookie.damage(ledger_id, held[5])
+        bookie.fate_of = lambda request: (
+            Fate.LOSE_REQUEST if isinstance(request, ListEntriesRequest) else Fate.DELIVER
+        )
+        await mark_under_replicated(hospital.store, ledger_id, [member])
+        await hospital.admit()
+        await asyncio.sleep(60)
+        assert bookie.entry_ids(ledger_id) == held
+        hospital.damage_nothing([ledger_id])
+        assert not await hospital.is_marked(ledger_id)
+        asked = [each for each in bookie.seen if isinstance(each, ListEntriesRequest)]
+        assert len(asked) == 2, "it is not asked in vain again and again"
+        await hospital.close()
+
+    run(scenario())
+
+
+def test_a_bookie_that_answers_nothing_keeps_the_mark() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        ledger_id = (await hospital.ledger(9)).ledger_id
+        member = hospital.cluster.stored_metadata(ledger_id).last_fragment.ensemble[0]
+        bookie = hospital.cluster.bookies[member]
+        bookie.fate_of = lambda request: Fate.LOSE_REQUEST
+        await mark_under_replicated(hospital.store, ledger_id, [member])
+        await hospital.admit(retry_max_ms=20_000)
+        await asyncio.sleep(60)
+        assert await hospital.is_marked(ledger_id)
+        bookie.fate_of = lambda request: Fate.DELIVER
+        await asyncio.sleep(60)
+        assert not await hospital.is_marked(ledger_id)
+        await hospital.close()
+
+    run(scenario())
+
+
 def test_without_anybody_to_take_the_copies_the_mark_stays_until_there_is() -> None:
     async def scenario() -> None:
         hospital = await Hospital.open("a:1", "b:1", "c:1")
@@ -622,5 +672,29 @@ def test_a_check_of_all_ledgers_that_hangs_holds_up_no_audit() -> None:
         await asyncio.sleep(10)
         assert await hospital.cluster.marked(ledger_id) == {ensemble[1]}
         await hospital.close()
+
+    run(scenario())
+
+
+def test_what_was_repaired_is_counted() -> None:
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        node = await hospital.admit()
+        ledger_ids = [(await hospital.ledger(25)).ledger_id for _ in range(4)]
+        lost = sorted(hospital.members(ledger_ids[0]))[0]
+        held = sum(lost in hospital.members(one) for one in ledger_ids)
+        await hospital.lose(lost)
+        await asyncio.sleep(60)
+        found = parse(node.exposition().exposition())
+        assert found["quire_recovery_is_auditor"] == found["quire_recovery_lost_bookies"] == 1
+        assert found["quire_recovery_marked_ledgers_total"] == held
+        assert found["quire_recovery_repaired_ledgers_total"] == held
+        assert found["quire_recovery_under_replicated_ledgers"] == 0
+        assert found["quire_recovery_copied_entries_total"] > 0
+        assert found["quire_recovery_copied_bytes_total"] > 0
+        assert found["quire_ledger_read_entries_total"] > 0
+        await hospital.close()
+        await asyncio.sleep(1)
+        assert parse(node.exposition().exposition())["quire_recovery_is_auditor"] == 0
 
     run(scenario())

@@ -1,0 +1,1 @@
+"""Fuzzers for every parser of bytes that somebody else wrote: `make fuzz`."""

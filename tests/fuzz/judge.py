@@ -1,0 +1,44 @@
+"""What is asked of a parser for every input."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+from tests.fuzz.targets import Target, allowed
+
+SECONDS_MAX = 0.5
+"""CPU time for an input of a few kilobytes: no loop depends on a number in it."""
+
+
+class Misbehaved(Exception):
+    """A parser did what none may do; the message has the input."""
+
+
+def feed(target: Target, data: bytes) -> bool:
+    """Parse; return whether it was accepted. Raises Misbehaved."""
+    began_s = time.process_time()
+    try:
+        target.parse(data)
+    except Exception as error:
+        if not allowed(error):
+            raise Misbehaved(f"{target.name} raises {error!r} for {data!r}") from error
+        accepted = False
+    else:
+        accepted = True
+    if time.process_time() - began_s > SECONDS_MAX:
+        raise Misbehaved(f"{target.name} takes over {SECONDS_MAX} s of CPU for {data!r}")
+    return accepted
+
+
+def weigh(target: Target, data: bytes) -> int:
+    """Parse and return the peak of memory in bytes. Raises Misbehaved."""
+    tracemalloc.start()
+    try:
+        feed(target, data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    if peak > target.bytes_max + target.bytes_per_byte_max * len(data):
+        raise Misbehaved(f"{target.name} takes {peak} bytes for {len(data)}: {data!r}")
+    return peak
