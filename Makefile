@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # Flags for `quire up` and `quire demo`, and for pytest: make up ARGS="--brokers 2"
 ARGS ?=
-FAST := not integration and not slow
+FAST := not integration and not slow and not model
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up demo test test-fast test-integration clients lint format clean
-.PHONY: sim sim-short mutants
+.PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short crash-loop rolling-restart
+.PHONY: interop interop-short bench bench-short
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -26,8 +27,11 @@ demo: $(INSTALLED)  ## Publish, kill -9 a bookie and a broker, and check every r
 	@$(BIN)/quire demo $(ARGS)
 
 test: $(INSTALLED) lint clients  ## Lint and run every test
-	@echo "test: every test, with real processes and foreign Kafka clients"
-	@$(BIN)/python -m pytest $(ARGS)
+	@echo "test: everything that lives in one process, two tests at a time"
+	@$(BIN)/python -m pytest -n 2 -m "not integration and not interop" \
+		--ignore tests/integration --ignore tests/interop $(ARGS)
+	@echo "test: real processes, foreign Kafka clients, Spark, Apache BookKeeper"
+	@$(BIN)/python -m pytest tests/integration tests/interop $(ARGS)
 
 test-fast: $(INSTALLED)  ## Run the tests that start no processes
 	@$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
@@ -39,17 +43,66 @@ admin-api: $(INSTALLED)  ## Hold the admin API to its OpenAPI document with many
 	@QUIRE_ADMIN_API_EXAMPLES=300 $(BIN)/python -m pytest tests/property/test_admin_api.py \
 		--timeout 1800 $(ARGS)
 
-clients:  ## Install the foreign Kafka clients that tests use: kcat, kafkajs, the Java tools
+interop: $(INSTALLED) clients  ## Prove it against Apache BookKeeper; SECONDS of each kill -9 run
+	@QUIRE_INTEROP_SECONDS=$(or $(SECONDS),200) $(BIN)/python -m pytest -m interop \
+		--durations 10 tests/interop/bookkeeper $(ARGS)
+
+interop-short: $(INSTALLED) clients  ## The form of it that CI runs: all ten rows, four minutes
+	@$(BIN)/python -m pytest -m interop tests/interop/bookkeeper $(ARGS)
+
+clients:  ## Install the foreign programs that tests use: kcat, Chromium, Prometheus, Java's jars
 	@tests/integration/clients/install.sh
+
+crash-loop: $(INSTALLED)  ## Kill a bookie -9 under load KILLS times (default 100); nothing may be lost
+	@QUIRE_CRASH_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest \
+		tests/integration/test_bookie_process.py -k kill_9 -s $(ARGS)
+
+spark: $(INSTALLED) clients  ## Run the Spark tests alone, drivers killed ROUNDS times at each step (default 5)
+	@QUIRE_SPARK_ROUNDS=$(or $(ROUNDS),5) $(BIN)/python -m pytest tests/integration/spark \
+		--durations 10 $(ARGS)
 
 sim: $(INSTALLED)  ## Simulate clusters under faults for MINUTES (default 60), fresh seeds
 	@$(BIN)/python -m tests.simulation --jobs 2 --minutes $(or $(MINUTES),60) $(ARGS)
 
-sim-short: $(INSTALLED)  ## The form of it that CI runs: 20,000 ledger schedules
-	@$(BIN)/python -m tests.simulation --jobs 2 --count 20000 $(ARGS)
+sim-short: $(INSTALLED)  ## Six minutes of it: 20,000 ledger and 1,500 cluster schedules
+	@echo "sim-short: 1,500 schedules of whole clusters"
+	@$(BIN)/python -m tests.simulation --world cluster --jobs 2 --seeds 0..1500 $(ARGS)
+	@echo "sim-short: 20,000 schedules of ledgers"
+	@$(BIN)/python -m tests.simulation --world ledger --jobs 2 --seeds 0..20000 $(ARGS)
+
+rolling-restart: $(INSTALLED)  ## Restart every node under load; report what clients waited
+	@$(BIN)/python -m tests.integration.rolling_restart $(ARGS)
+
+model: $(INSTALLED)  ## Check the TLA+ models in every state, and that each of their rules is needed
+	@$(BIN)/python -m tests.model $(ARGS)
+
+model-short: $(INSTALLED)  ## Without the sizes that take minutes, as the tests run it
+	@$(BIN)/python -m tests.model --short $(ARGS)
+
+chaos: $(INSTALLED) clients  ## Real processes under real faults for MINUTES (default 30)
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(ARGS)
+
+chaos-short: $(INSTALLED) clients  ## Three minutes of it
+	@$(BIN)/python -m tests.chaos --minutes 3 --every-s 2.5 $(ARGS)
+
+fuzz: $(INSTALLED)  ## Fuzz every parser for SECONDS each (default 60), guided by coverage if atheris is there
+	@$(BIN)/pip install -q atheris || echo "fuzz: no atheris for this Python: mutations instead"
+	@$(BIN)/python -m tests.fuzz --seconds $(or $(SECONDS),60) $(ARGS)
 
 mutants: $(INSTALLED)  ## Plant each known defect in turn; the simulation must find all of them
 	@$(BIN)/python -m tests.simulation.mutation --jobs 2 $(ARGS)
+
+bench: $(INSTALLED)  ## Measure Quire and Apache Kafka side by side, for hours, on an idle machine
+	@ops/bench/peers/install.sh
+	@$(BIN)/python -m ops.bench.compare $(ARGS)
+
+bench-short: $(INSTALLED)  ## A moment of each workload: checks only that they run, as CI does
+	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && \
+		$(BIN)/python -m ops.bench.compare --short --anyway \
+		--folder "$$out/data" --out "$$out/results" $(ARGS)
+
+bench-spark: $(INSTALLED)  ## Measure reading topics into Spark: through brokers and from ledgers
+	@$(BIN)/python -m ops.bench.spark $(ARGS)
 
 lint: $(INSTALLED)  ## Check style, types and import contracts
 	@echo "lint: ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
@@ -63,4 +116,6 @@ clean:  ## Remove .venv, caches and test leftovers; keeps ./data
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	rm -rf tests/integration/clients/kafkajs/node_modules tests/integration/clients/java/lib
+	rm -rf tests/integration/spark/jars/lib
+	rm -rf tests/interop/bookkeeper/java/lib ops/bench/peers/java/lib
 	find broker bookie client ops tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.integration.cluster import ROOT, wait_until
 
@@ -77,7 +77,7 @@ def read_log(
     """Return (offset, value) of every record, in the order in which each partition gave them."""
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "audit"})
     partitions = [TopicPartition(topic, p, 0) for p in range(partition_count)]
-    ends = {p.partition: consumer.get_watermark_offsets(p, timeout=30)[1] for p in partitions}
+    ends = {p.partition: _end(consumer, p) for p in partitions}
     found: dict[int, list[tuple[int, str]]] = {p: [] for p in ends}
     consumer.assign(partitions)
     deadline_s = time.monotonic() + 60
@@ -92,6 +92,18 @@ def read_log(
             found[message.partition()].append((message.offset(), message.value().decode()))
     consumer.close()
     return found
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    """Return the end of a partition; librdkafka does not ask again when its leader moves."""
+    deadline_s = time.monotonic() + 30
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=30)[1]
+        except KafkaException:
+            if time.monotonic() > deadline_s:
+                raise
+            consumer.list_topics(partition.topic, timeout=30)
 
 
 def check(producers: list[ProducerProcess], log: dict[int, list[tuple[int, str]]]) -> None:

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs the foreign clients of the client tests: kcat (Debian), kafkajs (npm), and the Java
-# console tools (Maven). Does only what is missing, says what it does, and can be run again.
+# Installs the foreign programs of the tests: kcat, Prometheus, curl and Chromium (Debian), kafkajs
+# (npm), the Java console tools, Apache BookKeeper and Spark's Kafka source (Maven). Does only what
+# is missing, says what it does, and can be run again.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -11,6 +12,12 @@ packages=
 command -v kcat >/dev/null || packages="$packages kcat"
 command -v npm >/dev/null || packages="$packages nodejs npm"
 command -v mvn >/dev/null || packages="$packages maven"
+command -v prometheus >/dev/null && command -v promtool >/dev/null || packages="$packages prometheus"
+command -v curl >/dev/null || packages="$packages curl"
+command -v strace >/dev/null || packages="$packages strace"
+command -v fusermount3 >/dev/null || packages="$packages fuse3"
+command -v chromium >/dev/null || packages="$packages chromium"
+command -v javac >/dev/null || packages="$packages default-jdk-headless"
 if [ -n "$packages" ]; then
     if ! command -v apt-get >/dev/null; then
         say "this machine has no apt-get: install these yourself and run this again:$packages" >&2
@@ -41,12 +48,18 @@ if ! current "$here/kafkajs/node_modules/.pins" "$pins"; then
     printf '%s' "$pins" >"$here/kafkajs/node_modules/.pins"
 fi
 
-pins=$(cksum <"$here/java/pom.xml")
-if ! current "$here/java/lib/.pins" "$pins"; then
-    say "fetching the Java console tools with Maven"
-    rm -rf "$here/java/lib"
-    mvn -q -B -f "$here/java/pom.xml" dependency:copy-dependencies \
-        -DoutputDirectory="$here/java/lib" -DincludeScope=runtime
-    printf '%s' "$pins" >"$here/java/lib/.pins"
-fi
-say "kcat, kafkajs and the Java console tools are ready"
+# What it is, and the folder of its pom.xml.
+fetch_jars() {
+    pins=$(cksum <"$2/pom.xml")
+    current "$2/lib/.pins" "$pins" && return
+    say "fetching $1 with Maven"
+    rm -rf "$2/lib"
+    mvn -q -B -f "$2/pom.xml" dependency:copy-dependencies \
+        -DoutputDirectory="$2/lib" -DincludeScope=runtime
+    printf '%s' "$pins" >"$2/lib/.pins"
+}
+
+fetch_jars "the Java console tools" "$here/java"
+fetch_jars "Spark's own Kafka source" "$here/../spark/jars"
+fetch_jars "Apache BookKeeper" "$here/../../interop/bookkeeper/java"
+say "kcat, Prometheus, curl, Chromium, kafkajs, the Java tools, BookKeeper, Spark's jars: ready"
