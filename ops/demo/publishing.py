@@ -3,11 +3,15 @@
 One lane per partition works through the files whose key belongs there, so that a partition
 without a leader holds up its own lane and no other. `gaps_s` is then the time without service of
 each partition, as a publisher sees it.
+
+Publishing can be made to wait at a share of each lane until `go_on`: however small the source and
+fast the cluster, something is left to be published when the kill comes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -21,7 +25,10 @@ from ops.demo.member import LINE_HEADER
 class Publication:
     """Counters and times of one run; the loop's clock, in seconds."""
 
-    def __init__(self, topic: str, partition_count: int, checker: Checker) -> None:
+    def __init__(
+        self, topic: str, partition_count: int, checker: Checker, *, hold_at: float = 1.0
+    ) -> None:
+        """`hold_at`: share of each lane's lines after which it waits for `go_on`."""
         self._topic = topic
         self._checker = checker
         self.published = 0
@@ -30,6 +37,8 @@ class Publication:
         self.failures: list[PubSubError] = []
         self.started_s = 0.0
         self.ended_s = 0.0
+        self._hold_at = hold_at
+        self._may_go_on = asyncio.Event()
         self._last_s = [0.0] * partition_count
         self._longest_gap_s = [0.0] * partition_count
 
@@ -45,13 +54,26 @@ class Publication:
                 group.create_task(self._run_lane(publisher, partition, names))
         await publisher.flush()
 
+    def go_on(self) -> None:
+        """Let the lanes publish what is behind `hold_at`."""
+        self._may_go_on.set()
+
+    @property
+    def answered(self) -> int:
+        """Records that are acknowledged or have failed."""
+        return self.acknowledged + len(self.failures)
+
     async def _run_lane(self, publisher: Publisher, partition: int, names: list[str]) -> None:
+        left = math.ceil(self._hold_at * sum(len(self._checker.lines(name)) for name in names))
         for name in names:
             key = name.encode()
             lines = self._checker.lines(name)
             self._checker.on_published(len(lines))
             self.published += len(lines)
             for number, line in enumerate(lines):
+                if left == 0:
+                    await self._may_go_on.wait()
+                left -= 1
                 await publisher.enqueue(
                     self._topic,
                     line,

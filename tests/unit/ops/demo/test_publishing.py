@@ -89,3 +89,21 @@ async def test_the_longest_pause_counts_from_before_the_kill(
     assert publication.gaps_s[partition] == pytest.approx(3.0)
     assert publication.gaps_s[1 - partition] == 0.0
     assert publication.ended_s == pytest.approx(began_s + 9)
+
+
+async def test_lanes_wait_at_their_share_until_they_may_go_on() -> None:
+    """A source that is published within a moment would be through before the kill."""
+    publication = Publication("t", 2, Checker(FILES), hold_at=0.4)
+    publisher = FakePublisher()
+    run = asyncio.create_task(publication.run(publisher, FILES))  # type: ignore[arg-type]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    held = len(publisher.queued)
+    assert 0.4 * 5 <= held < 5
+    for index in range(held):
+        publisher.answer(index, PublishFailed("no") if index == 0 else None)
+    assert publication.answered == held
+    assert not run.done()
+    publication.go_on()
+    await run
+    assert len(publisher.queued) == 5
