@@ -310,8 +310,14 @@ class LocalCluster:
             self._brokers.append(self._node(f"broker-{i}", self._programs.broker, settings))
         for child in self._brokers:
             await child.start()
+
+        async def sees_all(i: int) -> bool:
+            # Each learns of the others by a watch; a client may ask any of them.
+            known = await probes.kafka_brokers(_HOST, config.kafka_port + i)
+            return known.issuperset(range(config.brokers))
+
         for i, child in enumerate(self._brokers):
-            await self._until(child, partial(probes.kafka_answers, _HOST, config.kafka_port + i))
+            await self._until(child, partial(sees_all, i))
         took_s = time.monotonic() - began_s
         self._reporter.done(f"{_count(config.brokers, 'broker')} serving ({took_s:.1f} s)")
 

@@ -7,10 +7,17 @@ import contextlib
 import struct
 from typing import Final
 
+from client.errors import RemoteProtocolError
+from client.wire.buffer import Reader
+
 _TIMEOUT_S: Final = 2.0
 _CORRELATION_ID: Final = 0x51554952
 _API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
 """ApiVersions v0: frame length, API key 18, version, correlation id, no client id."""
+
+_METADATA: Final = struct.pack(">ihhihi", 14, 3, 1, _CORRELATION_ID, -1, 0)
+"""Metadata v1 about no topic: brokers only."""
+_METADATA_BYTES_MAX: Final = 1 << 20
 
 
 async def kafka_answers(host: str, port: int) -> bool:
@@ -26,6 +33,35 @@ async def kafka_answers(host: str, port: int) -> bool:
             finally:
                 writer.close()
     return False
+
+
+async def kafka_brokers(host: str, port: int) -> frozenset[int]:
+    """Return the ids of the brokers that a Kafka broker knows; empty without a good answer."""
+    with contextlib.suppress(
+        OSError, TimeoutError, asyncio.IncompleteReadError, RemoteProtocolError
+    ):
+        async with asyncio.timeout(_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(_METADATA)
+                length, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
+                if correlation_id == _CORRELATION_ID and 4 < length < _METADATA_BYTES_MAX:
+                    return _broker_ids(await reader.readexactly(length - 4))
+            finally:
+                writer.close()
+    return frozenset()
+
+
+def _broker_ids(body: bytes) -> frozenset[int]:
+    """Read the beginning of a Metadata v1 response: [id i32, host, port i32, rack]."""
+    fields = Reader(memoryview(body))
+    found = set()
+    for _ in range(fields.int32()):
+        found.add(fields.int32())
+        fields.nullable_string(compact=False)
+        fields.int32()
+        fields.nullable_string(compact=False)
+    return frozenset(found)
 
 
 async def accepts(host: str, port: int) -> bool:

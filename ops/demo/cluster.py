@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from client.errors import QuireError
+from ops.child import LEASH
 from ops.ports import pick_free, pick_free_run
 
 BROKER_COUNT: Final = 2
@@ -56,6 +58,7 @@ class OwnCluster:
     async def _start(self) -> None:
         with self._log_path.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(LEASH), str(os.getpid())),
                 *(sys.executable, "-m", "ops.cli.main", "up", "--json", *self._arguments()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

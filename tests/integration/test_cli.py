@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from client.ledger.standalone import connect
 from ops.cli.main import COMMANDS, quire
 from ops.ports import pick_free
-from tests.integration.cluster import LocalCluster, wait_until
+from tests.integration.cluster import LocalCluster, is_alive, wait_until
 from tests.integration.shell import Shell
 
 NOT_HERE = {"up", "demo", "demo spark", "restart", "metadata restore"}
@@ -393,3 +394,18 @@ def test_the_demonstration_loses_nothing(tmp_path: Path) -> None:
     assert report["led_by_killed"]
     assert "kill -9 bookie" in shown
     assert not list(tmp_path.glob("quire-demo*")), "the scratch folder is not removed"
+
+
+@pytest.mark.timeout(120)
+def test_a_killed_demonstration_takes_its_cluster_along(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, {"TMPDIR": str(tmp_path)})
+    with shell.start(f"quire demo --json --source {Path(os.__file__).parent / 'asyncio'}") as demo:
+        while not (found := list(tmp_path.glob("quire-demo*/cluster/cluster.json"))):
+            assert demo.poll() is None
+            time.sleep(0.05)
+        about = json.loads(found[0].read_text())
+        demo.kill()
+    pids = {about["pid"], about["zookeeper_pid"]}
+    pids |= {node["pid"] for node in (*about["brokers"], *about["bookies"])}
+    while any(map(is_alive, pids)):
+        time.sleep(0.05)

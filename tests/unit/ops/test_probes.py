@@ -35,6 +35,31 @@ async def test_api_versions() -> None:
     assert not await probes.kafka_answers("127.0.0.1", pick_free(1)[0])
 
 
+async def test_which_brokers_are_known() -> None:
+    async def known(body: bytes) -> frozenset[int]:
+        found: list[frozenset[int]] = []
+
+        async def probe(host: str, port: int) -> bool:
+            found.append(await probes.kafka_brokers(host, port))
+            return True
+
+        def answer(request: bytes) -> bytes:
+            length, key, version, correlation_id, client_id, topics = struct.unpack(
+                ">ihhihi", request
+            )
+            assert (length, key, version, client_id, topics) == (14, 3, 1, -1, 0)
+            return struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+        assert await ask(probe, answer)
+        return found[0]
+
+    two = b"".join(struct.pack(">ih9sih", broker, 9, b"127.0.0.1", 9092, -1) for broker in (0, 7))
+    assert await known(struct.pack(">i", 2) + two + b"controller and topics") == {0, 7}
+    assert await known(struct.pack(">i", 3) + two) == frozenset()
+    assert await known(b"") == frozenset()
+    assert await probes.kafka_brokers("127.0.0.1", pick_free(1)[0]) == frozenset()
+
+
 async def test_a_listening_port() -> None:
     assert await ask(probes.accepts, lambda request: b"")
     assert not await probes.accepts("127.0.0.1", pick_free(1)[0])
