@@ -1,7 +1,8 @@
 """Stand-ins for `python -m bookie` and `python -m broker`: just enough for the supervisor.
 
-A stub registers or answers ApiVersions, says in its log when it is told to stop, and fails at the
-start when its settings directory holds a file `<name>.refuse`.
+A stub registers, or answers Metadata with all brokers that have settings beside its own; it says
+in its log when it is told to stop, and fails at the start when its settings directory holds a file
+`<name>.refuse`.
 """
 
 import asyncio
@@ -34,9 +35,12 @@ async def bookie(settings: dict, stop: asyncio.Event) -> None:
 
 async def broker(settings: dict, stop: asyncio.Event) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = await reader.readexactly(14)
+        request = await reader.readexactly(18)
         correlation_id = request[8:12]
-        writer.write(struct.pack(">i4shi", 10, correlation_id, 0, 0))
+        count = len(list(config.parent.glob("broker-*.toml")))
+        known = [struct.pack(">ihih", broker, 0, 9092, -1) for broker in range(count)]
+        body = struct.pack(">i", count) + b"".join(known)
+        writer.write(struct.pack(">i4s", 4 + len(body), correlation_id) + body)
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", settings["port"])
