@@ -32,7 +32,9 @@ Rules, by the names that PROTOCOL.md and the tests use:
 - REC-CLOSE      one CAS publishes the new fragments together with CLOSED; whoever closed first is
                  right, and other fragments than at the start mean starting over.
 
-Entries are read ahead and written back in a pipeline of at most `window` entries.
+Entries are read ahead and written back in a pipeline of at most `window` entries, and no further
+than one past the last entry that a bookie is known to have: ledgers usually end there, and a read
+costs as much when there is nothing.
 
 Sources: BookKeeper protocol text ("Closing a ledger as a reader"), `LedgerRecoveryOp`,
 `PendingReadOp`, BookKeeper TLA+ specification.
@@ -153,6 +155,8 @@ class Recovery:
         self._start: EntryId = NO_ENTRY
         self._adds = self._new_adds()
         self._next_read: EntryId = NO_ENTRY
+        self._last_known: EntryId = NO_ENTRY
+        """The highest entry that is confirmed, or that some bookie said to have."""
         self._verdicts: dict[EntryId, _Verdict] = {}
         self._end_found = False
         self._last_stored: dict[int, EntryId | None] = {}
@@ -178,6 +182,7 @@ class Recovery:
             case Entry():
                 self._lengths[answer.entry_id] = answer.length
                 self._last_stored[member] = answer.entry_id
+                self._last_known = max(self._last_known, answer.entry_id)
                 self._quorum.on_known(member, answer.lac)
             case NoSuchEntry() | NoSuchLedger():
                 self._last_stored[member] = NO_ENTRY
@@ -208,6 +213,7 @@ class Recovery:
         match answer:
             case Entry():
                 verdict.entry = answer
+                self._last_known = max(self._last_known, entry_id)
             case NoSuchEntry() | NoSuchLedger():
                 verdict.missing += 1
             case _:
@@ -249,6 +255,7 @@ class Recovery:
         first = self.snapshot.last_fragment.first_entry
         self._start = EntryId(max(self._quorum.lac, first - 1))
         self._next_read = EntryId(self._start + 1)
+        self._last_known = max(self._last_known, self._start)
         self._adds = self._new_adds()
         return self._advance(now_s)
 
@@ -281,7 +288,7 @@ class Recovery:
         effects: list[RecoveryEffect] = []
         if self.state is not RecoveryState.READING or self._end_found:
             return effects
-        while self._next_read <= self._adds.lac + self._window:
+        while self._next_read <= min(self._adds.lac + self._window, self._last_known + 1):
             effects += self._read(self._next_read)
             self._next_read = EntryId(self._next_read + 1)
         return effects

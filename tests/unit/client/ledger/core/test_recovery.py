@@ -174,11 +174,27 @@ def test_rec_write_waits_for_the_ack_quorum_in_order() -> None:
 
 def test_read_ahead_stays_in_its_window() -> None:
     run = Run(ledger(), window=2)
-    effects = run.fence_all(-1)
+    run.fenced(0, entry(9))
+    effects = run.fenced(1, entry(9))
     assert {entry_id for entry_id, _ in reads(effects)} == {0, 1}
     assert reads(run.read(0, entry(0))) == []
     run.stored(0, 0)
     assert {entry_id for entry_id, _ in reads(run.stored(0, 1))} == {2}
+
+
+def test_read_ahead_stops_one_past_what_anybody_is_known_to_have() -> None:
+    run = Run(ledger(), window=8)
+    effects = run.fence_all(4)
+    assert {entry_id for entry_id, _ in reads(effects)} == {5, 6}
+    assert {entry_id for entry_id, _ in reads(run.read(6, entry(6, 4)))} == {7}
+    assert reads(run.read(5, entry(5, 4))) == []
+
+
+def test_read_ahead_follows_what_a_late_fence_answer_tells() -> None:
+    run = Run(ledger(), window=8)
+    run.fence_all(4)
+    run.fenced(2, entry(9, 4))
+    assert {entry_id for entry_id, _ in reads(run.read(5, NONE))} == {7, 8, 9, 10}
 
 
 def test_rec_snapshot_reads_never_follow_a_replacement() -> None:
