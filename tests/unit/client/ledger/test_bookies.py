@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,11 +20,14 @@ from client.errors import (
 )
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookie_directory import BookieDirectory
+from client.ledger.bookie_link import InFlight, Link
 from client.ledger.bookies import Bookie, Bookies
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.racks import DEFAULT_RACK
+from client.ledger.stats import LedgerStats
 from client.metadata.memory import MemoryCluster
 from client.wire.bookkeeper import protobuf
+from client.wire.bookkeeper.connection import ServerConnection
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
@@ -175,6 +179,34 @@ async def test_many_requests_are_pipelined(world: World) -> None:
     assert [answer.entry_id for answer in answers if isinstance(answer, AddResponse)] == list(
         range(200)
     )
+
+
+async def test_requests_of_one_turn_leave_with_one_write() -> None:
+    transport = Mock()
+    link = Link(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None)
+    link.connection_made(transport)
+    for entry_id in range(3):
+        link.send(InFlight(add(entry_id), lambda _request, _answer: None, 5))
+    transport.writelines.assert_not_called()
+    await asyncio.sleep(0)
+    (call,) = transport.writelines.call_args_list
+    sent = ServerConnection().receive_data(b"".join(call.args[0]))
+    assert [frame.request.entry_id for frame in sent if isinstance(frame.request, AddRequest)] == [
+        *range(3)
+    ]
+    link.abort("over")
+
+
+async def test_nothing_leaves_on_a_connection_that_was_cut() -> None:
+    answers: list[Response | LedgerError] = []
+    transport = Mock()
+    link = Link(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None)
+    link.connection_made(transport)
+    link.send(InFlight(add(), lambda _request, answer: answers.append(answer), 5))
+    link.abort("cut")
+    await asyncio.sleep(0)
+    transport.writelines.assert_not_called()
+    assert isinstance(answers[0], BookieUnavailable)
 
 
 async def test_equal_requests_are_all_answered(world: World) -> None:
