@@ -10,7 +10,6 @@ clock, the machine's randomness and the real event loop enter.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import random
@@ -18,7 +17,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import uvloop
 from prometheus_client import ProcessCollector
@@ -33,6 +32,7 @@ from bookie.level_db import LevelDb
 from bookie.metrics import BookieMetrics
 from bookie.shelf import Directory
 from client import logs
+from client.collector import collect_seldom
 from client.config import load_program
 from client.errors import ConfigError, MetadataError
 from client.exposition import Exposition, table
@@ -53,10 +53,6 @@ logger = logging.getLogger("bookie")
 _HEALING_STOP_S = 1.0
 """For giving locks back; without ZooKeeper they expire, and the bookie has more to do."""
 
-_GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""When it runs in earnest, Python's garbage collector looks at every entry in the cache. Nothing on
-the way of an entry makes cycles, so it may run seldom: a third less CPU per small add."""
-
 
 class _WallClock:
     def now_ms(self) -> int:
@@ -73,7 +69,7 @@ def main() -> int:
         resolved = load_program(
             BookieConfig, prog="python -m bookie", env_prefix="QUIRE_BOOKIE_", argv=sys.argv[1:]
         )
-        gc.set_threshold(*_GC_THRESHOLDS)
+        collect_seldom()
         return uvloop.run(_run(resolved.config))
     except (ConfigError, StorageError, MetadataError) as error:
         logger.error("bookie.cannot_start reason=%s", error)

@@ -27,6 +27,7 @@ from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.ledger_access import LedgerAccess
 from client import logs
+from client.collector import collect_seldom
 from client.config import Resolved, load_program
 from client.errors import ConfigError, LedgerError, MetadataError
 from client.ledger.client import LedgerClient
@@ -61,6 +62,7 @@ def main() -> int:
             resolved = resolved._replace(
                 config=config, sources={**resolved.sources, "hostname": "this machine"}
             )
+        collect_seldom()
         return uvloop.run(_run(resolved))
     except (ConfigError, MetadataError, LedgerError, BrokerError, OSError) as error:
         log.error("broker.cannot_start reason=%s", error or repr(error))
