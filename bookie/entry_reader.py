@@ -2,11 +2,15 @@
 
 This file is the only home of the rule that a wrong byte is never an absent entry: if the index
 has a location and the log has anything but that very entry there, the answer is CorruptRecord.
+
+Entries that are asked for together and lie close together come with one read of the disk: whoever
+reads a ledger of small entries would pay for opening a file and a trip to the device with each.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from bookie.core.log_format import (
     RECORD_HEADER_BYTES,
@@ -21,9 +25,17 @@ from bookie.errors import CorruptRecord, StorageError
 from bookie.index import Index
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac
+from client.wire.bookkeeper.messages import Buffer
 
 Found = memoryview | StorageError | None
 """An entry, or why it cannot be read, or None: the index has no such entry."""
+
+
+_GAP_BYTES_MAX: Final = 16 * 1024
+"""Reading so much that nobody asked for is cheaper than another read."""
+
+_SPAN_BYTES_MAX: Final = 256 * 1024
+"""Most that one read brings of more than one entry; it stays in memory until all are sent."""
 
 
 class Tail(NamedTuple):
@@ -43,7 +55,40 @@ class EntryReader:
 
     def read_many(self, wanted: list[tuple[LedgerId, EntryId]]) -> list[Found]:
         """Return what was found for each of `wanted`, in order. Raises nothing."""
-        return [self._try_read(ledger_id, entry_id) for ledger_id, entry_id in wanted]
+        found: list[Found] = [None] * len(wanted)
+        located: list[tuple[Location, int]] = []
+        for at, ids in enumerate(wanted):
+            try:
+                location = self._index.location(*ids)
+            except StorageError as error:
+                found[at] = error
+                continue
+            if location is not None:
+                located.append((location, at))
+        for span in _spans(sorted(located)):
+            if not self._read_span(span, wanted, found):
+                for _, at in span:
+                    found[at] = self._try_read(*wanted[at])
+        return found
+
+    def _read_span(
+        self,
+        span: list[tuple[Location, int]],
+        wanted: list[tuple[LedgerId, EntryId]],
+        found: list[Found],
+    ) -> bool:
+        """Read entries that lie close together at once; return whether all of them are right."""
+        number, begin, _ = span[0][0]
+        end = max(location.end for location, _ in span)
+        try:
+            data = memoryview(self._disk.read(file_name(number), begin, end - begin))
+            for location, at in span:
+                first = location.position - begin
+                record = data[first : first + RECORD_HEADER_BYTES + location.size]
+                found[at] = self._verify(record, location, wanted[at])
+        except (OSError, CorruptRecord):
+            return False  # one by one tells which of them
+        return True
 
     def _try_read(self, ledger_id: LedgerId, entry_id: EntryId) -> Found:
         try:
@@ -73,7 +118,9 @@ class EntryReader:
             raise CorruptRecord(number, position, f"cannot read: {error}") from error
         return self._verify(data, location, ids)
 
-    def _verify(self, data: bytes, location: Location, ids: tuple[LedgerId, EntryId]) -> memoryview:
+    def _verify(
+        self, data: Buffer, location: Location, ids: tuple[LedgerId, EntryId]
+    ) -> memoryview:
         number, position, size = location
         record = unpack_record(memoryview(data), self._seed)
         if record is None:
@@ -95,3 +142,22 @@ class EntryReader:
         entry = self.read(ledger_id, last_entry)
         assert entry is not None, "the index just had it"
         return Tail(last_entry, peek_lac(entry))
+
+
+def _spans(located: list[tuple[Location, int]]) -> Iterator[list[tuple[Location, int]]]:
+    """Divide places, sorted, into runs that one read each can bring."""
+    span: list[tuple[Location, int]] = []
+    for place in located:
+        location = place[0]
+        if span:
+            first, last = span[0][0], span[-1][0]
+            is_near = location.number == last.number and (
+                location.position <= last.end + _GAP_BYTES_MAX
+                and location.end <= first.position + _SPAN_BYTES_MAX
+            )
+            if not is_near:
+                yield span
+                span = []
+        span.append(place)
+    if span:
+        yield span

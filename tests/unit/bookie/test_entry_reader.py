@@ -76,3 +76,69 @@ async def test_a_broken_index_is_an_error_not_an_absence(monkeypatch) -> None:
     monkeypatch.setattr(box.index, "location", broken)
     [found] = reader.read_many([(L7, E0)])
     assert isinstance(found, CorruptIndex)
+
+
+async def test_neighbours_come_with_one_read_in_the_order_asked_for(monkeypatch) -> None:
+    box = BookieBox()
+    for entry_id in range(20):
+        await box.call(add(7, entry_id, b"%d" % entry_id))
+    await settle()
+    reads = count_reads(box, monkeypatch)
+    reader = EntryReader(box.disk, box.index, seed_of(box.checkpoint.salt))
+    wanted = [EntryId(n) for n in (9, 3, 3, 19, 0, 30)]
+    found = reader.read_many([(L7, entry_id) for entry_id in wanted])
+    assert found == [*(envelope(7, n, b"%d" % n) for n in wanted[:-1]), None]
+    assert len(reads) == 1
+
+
+async def test_what_lies_apart_is_read_apart(monkeypatch) -> None:
+    box = BookieBox()
+    for entry_id in range(8):
+        await box.call(add(7, entry_id, bytes(100_000)))
+    await settle()
+    reads = count_reads(box, monkeypatch)
+    reader = EntryReader(box.disk, box.index, seed_of(box.checkpoint.salt))
+    found = reader.read_many([(L7, EntryId(n)) for n in range(8)])
+    assert found == [envelope(7, n, bytes(100_000)) for n in range(8)]
+    assert len(reads) == 4, "two of these are within the limit of one read"
+    reads.clear()
+    reader.read_many([(L7, E0), (L7, E2)])
+    assert len(reads) == 2, "nobody asked for the entry between them"
+
+
+async def test_a_rotten_entry_spoils_no_neighbour() -> None:
+    box, reader = await make()
+    await box.call(add(7, 2, b"two"))
+    await settle()
+    one = box.index.location(L7, E1)
+    assert one is not None
+    box.volume.files["log/0000000001.log"].rot(one.end - 1, 1)
+    zero, broken, two = reader.read_many([(L7, E0), (L7, E1), (L7, E2)])
+    assert (zero, two) == (envelope(7, 0, b"zero"), envelope(7, 2, b"two"))
+    assert isinstance(broken, CorruptRecord)
+    assert str(one.position) in str(broken)
+
+
+async def test_an_entry_that_moved_meanwhile_is_found_where_it_is_now(monkeypatch) -> None:
+    box, reader = await make()
+    right = box.index.location(L7, E1)
+    assert right is not None
+    locations = iter([right._replace(number=9), right])
+    ask = box.index.location
+    monkeypatch.setattr(
+        box.index, "location", lambda lid, eid: next(locations, right) if eid else ask(lid, eid)
+    )
+    found = reader.read_many([(L7, E0), (L7, E1)])
+    assert found == [envelope(7, 0, b"zero"), envelope(7, 1, b"one", lac=0)]
+
+
+def count_reads(box: BookieBox, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    reads: list[tuple[int, int]] = []
+    read = box.disk.read
+
+    def counted(name: str, position: int, size: int) -> bytes:
+        reads.append((position, size))
+        return read(name, position, size)
+
+    monkeypatch.setattr(box.disk, "read", counted)
+    return reads
