@@ -137,6 +137,12 @@ class LedgerClientConfig:
     read_window_entries: int = setting(
         32, "Entries one read asks for at once. Too low: slow; too high: memory.", at_least=1
     )
+    read_window_bytes: int = setting(
+        256 * 1024,
+        "More of them while they are so small that all stay within this. Too low: ledgers of small"
+        " entries are read slowly, a few entries per trip to the bookies.",
+        at_least=0,
+    )
     recovery_window_entries: int = setting(
         32, "Entries a recovery reads and writes back at once.", at_least=1
     )

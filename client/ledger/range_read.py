@@ -36,7 +36,10 @@ class RangeRead:
         metadata: LedgerMetadata,
         codec: EntryCodec,
         context: LedgerContext,
+        window: int = 0,
     ) -> None:
+        """`window`: how many of them to ask for at once; 0: as many as is configured."""
+        self._window = window or context.config.read_window_entries
         self._first = first
         self._last = last
         self._metadata = metadata
@@ -57,7 +60,7 @@ class RangeRead:
         """Return the entries. Raises the verdict on the first one that nobody could serve."""
         stats = self._context.stats
         began_s = stats.now_s()
-        for _ in range(min(self._context.config.read_window_entries, self._missing)):
+        for _ in range(min(self._window, self._missing)):
             self._read_next()
         if self._speculation.wait_s:
             self._timer = self._loop.call_later(self._speculation.wait_s, self._look)

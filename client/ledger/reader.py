@@ -70,6 +70,7 @@ class LedgerReader:
         self._codec = codec
         self._context = context
         self._window_entries = context.config.read_window_entries
+        self._window_bytes = context.config.read_window_bytes
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -155,5 +156,12 @@ class LedgerReader:
 
     async def _read_range(self, first: int, last: int) -> list[Entry]:
         metadata = self._view.metadata
-        run = RangeRead(EntryId(first), EntryId(last), metadata, self._codec, self._context)
+        codec, context = self._codec, self._context
+        run = RangeRead(EntryId(first), EntryId(last), metadata, codec, context, self._window())
         return await run.run()
+
+    def _window(self) -> int:
+        """Return how many entries to ask for at once: more of them if they are known as small."""
+        count = self._view.last_entry + 1
+        average = self._view.length // count if count else 0
+        return max(self._window_entries, self._window_bytes // average if average else 0)

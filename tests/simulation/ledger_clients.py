@@ -47,6 +47,7 @@ class LedgerClients:
             metadata_retry_delay_ms=20,
             recovery_window_entries=world.options.recovery_window,
             read_window_entries=world.options.in_flight,
+            read_window_bytes=0,
             quarantine_interval_ms=500,
             quarantine_ms=1000,
             **world.options.client,

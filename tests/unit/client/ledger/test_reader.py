@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -23,7 +24,9 @@ from client.wire.bookkeeper.messages import AddRequest, ReadLacRequest, ReadRequ
 from tests.fakes.bookies import Fate
 from tests.fakes.ledger_cluster import LedgerCluster, settle
 
-SMALL_WINDOW = LedgerClientConfig(read_window_entries=4, metadata_retry_delay_ms=0)
+SMALL_WINDOW = LedgerClientConfig(
+    read_window_entries=4, read_window_bytes=0, metadata_retry_delay_ms=0
+)
 
 
 async def start(
@@ -79,6 +82,20 @@ async def test_entries_are_iterated_in_windows() -> None:
     await settle()
     under_way = sum(len(cluster.bookies[name].held) for name in cluster.bookies.writable)
     assert under_way == 4, "not all at once"
+    task.cancel()
+
+
+@pytest.mark.parametrize(("window_bytes", "expected"), [(0, 4), (56, 8), (1 << 20, 10)])
+async def test_more_small_entries_are_asked_for_at_once(window_bytes: int, expected: int) -> None:
+    cluster, _, writer = await start()
+    await writer.close()
+    client = await cluster.client(dataclasses.replace(SMALL_WINDOW, read_window_bytes=window_bytes))
+    reader = await client.open(writer.ledger_id)
+    for name in cluster.bookies.writable:
+        cluster.bookies[name].fate_of = lambda request: Fate.HOLD_REQUEST
+    task = asyncio.ensure_future(reader.read(*ids(0, 9)))
+    await settle()
+    assert sum(len(cluster.bookies[name].held) for name in cluster.bookies.writable) == expected
     task.cancel()
 
 
