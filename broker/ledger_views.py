@@ -2,8 +2,10 @@
 
 This file is the only home of the decision which entries to read for an offset or a timestamp.
 A ledger that this broker writes comes with indexes that grow as it writes. Any other one is
-closed: its last snapshot lists the snapshots before it, so one or a few reads give an index of
-the whole ledger; every search and every read then adds the places it comes across.
+closed, and opening it reads nothing: it begins where the segment list says, bisection finds any
+other offset, and every search and every read adds the places it comes across, so whoever reads
+on searches no more. Timestamps cannot be bisected: for them the ledger's last snapshot, which
+lists the snapshots before it, is read back once.
 """
 
 from __future__ import annotations
@@ -38,29 +40,34 @@ class LedgerView:
     """Searches and reads one ledger."""
 
     def __init__(
-        self, reader: Reader, offsets: SparseIndex, timestamps: SparseIndex, limits: LogLimits
+        self,
+        reader: Reader,
+        offsets: SparseIndex,
+        timestamps: SparseIndex | None,
+        limits: LogLimits,
     ) -> None:
+        """`timestamps` None: to be read from the ledger, which is closed, if they are needed."""
         self.reader = reader
         self._offsets = offsets
         self._timestamps = timestamps
         self._limits = limits
 
     @classmethod
-    async def of_closed(cls, reader: Reader, limits: LogLimits) -> LedgerView:
-        """Make a view of a closed ledger; its snapshots become its index."""
-        offsets, timestamps = SparseIndex(), SparseIndex()
-        if reader.last_entry >= 0:
-            try:
-                tail = await replay_ledger(reader, ProducerState(), 0)
-            except LedgerError as error:
-                raise LogReadFailed(f"ledger {reader.ledger_id}: {error!r}") from error
-            for point in tail.points:
-                offsets.add(point.offset, point.entry_id)
-                timestamps.add(point.max_timestamp_before, point.entry_id)
-        return cls(reader, offsets, timestamps, limits)
+    def of_closed(cls, reader: Reader, base_offset: Offset | None, limits: LogLimits) -> LedgerView:
+        """Make a view of a closed ledger that begins at `base_offset`, if that is known."""
+        offsets = SparseIndex()
+        if base_offset is not None:
+            offsets.add(base_offset, EntryId(0))
+        return cls(reader, offsets, None, limits)
 
     async def find(self, offset: Offset) -> tuple[EntryId, int]:
-        """Return (entry, span): the entry that holds `offset` is within `span` from that one."""
+        """Return (entry, span): the batch that holds `offset` is within `span` from that entry.
+
+        Internal entries directly before the batch do not count.
+        """
+        known = self._offsets.at(offset)
+        if known is not None:
+            return known, 1
         last = self.reader.last_entry
         low = self._offsets.at_or_before(offset)
         high = self._offsets.after(offset)
@@ -76,9 +83,26 @@ class LedgerView:
             search.on_entry(probe, first_offset(entry.payload))
         return search.low, search.span
 
-    def before_timestamp(self, timestamp_ms: int) -> EntryId:
-        """Return an entry at or before the first one that reaches the timestamp."""
+    async def before_timestamp(self, timestamp_ms: int) -> EntryId:
+        """Return an entry at or before the first one that reaches the timestamp.
+
+        Raises LogReadFailed, LogCorrupt.
+        """
+        if self._timestamps is None:
+            self._timestamps = await self._read_timestamps()
         return self._timestamps.at_or_before(timestamp_ms - 1) or EntryId(0)
+
+    async def _read_timestamps(self) -> SparseIndex:
+        timestamps = SparseIndex()
+        if self.reader.last_entry >= 0:
+            try:
+                tail = await replay_ledger(self.reader, ProducerState(), 0)
+            except LedgerError as error:
+                raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error
+            for point in tail.points:
+                self._offsets.add(point.offset, point.entry_id)
+                timestamps.add(point.max_timestamp_before, point.entry_id)
+        return timestamps
 
     def run_length(self, size_max: int) -> int:
         """Guess how many entries make up `size_max` bytes; at least one."""
@@ -91,6 +115,11 @@ class LedgerView:
     def learn(self, entry: Entry) -> None:
         """Remember where an entry is, for searches to come."""
         self._offsets.add(first_offset(entry.payload), entry.entry_id)
+
+    def learn_next(self, offset: Offset, entry_id: EntryId) -> None:
+        """Remember that an entry, if there is one, begins with `offset`: those before end there."""
+        if entry_id <= self.reader.last_entry:
+            self._offsets.add(offset, entry_id)
 
     async def read(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
         """Read an inclusive range. Raises LogReadFailed."""

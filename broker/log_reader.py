@@ -105,7 +105,7 @@ class LogReader:
                 reader = await self._services.ledgers.open(segment.ledger_id)
             except LedgerError as error:
                 raise LogReadFailed(f"ledger {segment.ledger_id}: {error!r}") from error
-            view = await LedgerView.of_closed(reader, self._services.limits)
+            view = LedgerView.of_closed(reader, segment.base_offset, self._services.limits)
         self._views[segment.ledger_id] = view
         while len(self._views) > self._services.limits.readers_max:
             del self._views[next(iter(self._views))]
@@ -136,13 +136,14 @@ class LogReader:
             entry_id = EntryId(until + 1)
         if not buffers:
             raise LogCorrupt(f"ledger {view.reader.ledger_id} has no batch at offset {offset}")
+        view.learn_next(reached, entry_id)
         return Fetched(buffers, reached, size)
 
     async def _scan(
         self, view: LedgerView, timestamp_ms: int, log_start: Offset, limit: Offset
     ) -> tuple[Offset, int] | None:
         """Go through the batches from the last place that is certainly before the timestamp."""
-        entry_id = view.before_timestamp(timestamp_ms)
+        entry_id = await view.before_timestamp(timestamp_ms)
         count = view.run_length(_SCAN_BYTES)
         while entry_id <= view.reader.last_entry:
             until = EntryId(min(view.reader.last_entry, entry_id + count - 1))

@@ -61,6 +61,11 @@ class SparseIndex:
             del self._keys[1::2]
             del self._entries[1::2]
 
+    def at(self, key: int) -> EntryId | None:
+        """Return the last known entry with exactly this key."""
+        at = bisect_right(self._keys, key)
+        return EntryId(self._entries[at - 1]) if at and self._keys[at - 1] == key else None
+
     def at_or_before(self, key: int) -> EntryId | None:
         """Return the last known entry whose key is at most `key`."""
         at = bisect_right(self._keys, key)

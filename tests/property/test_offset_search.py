@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.core.active_segment import ActiveSegment
+from broker.core.entry_format import is_internal
 from broker.core.log_limits import LogLimits
 from broker.core.offset_index import IndexPoint, SparseIndex
 from broker.core.producer_state import ProducerState
@@ -82,6 +83,8 @@ def write(
     st.sampled_from([1, 200, 1 << 20]),
     st.integers(1, 8),
     st.sampled_from(["own", "closed", "nothing known"]),
+    st.booleans(),
+    st.booleans(),
     st.randoms(use_true_random=False),
 )
 def test_every_offset_is_found(
@@ -91,6 +94,8 @@ def test_every_offset_is_found(
     index_bytes: int,
     span: int,
     knowledge: str,
+    with_timestamps: bool,
+    remember: bool,
     rng: object,
 ) -> None:
     async def check() -> None:
@@ -99,15 +104,22 @@ def test_every_offset_is_found(
         if knowledge == "own":
             view = LedgerView(reader, active.offsets, active.timestamps, limits)
         elif knowledge == "closed":
-            view = await LedgerView.of_closed(reader, limits)
+            view = LedgerView.of_closed(reader, Offset(base), limits)
+            if with_timestamps:
+                await view.before_timestamp(12)  # reads the snapshots, whose places it learns
         else:
-            view = LedgerView(reader, SparseIndex(), SparseIndex(), limits)
+            view = LedgerView.of_closed(reader, None, limits)
         offsets = list(truth)
         rng.shuffle(offsets)  # type: ignore[attr-defined]
         for offset in offsets:
             low, found_span = await view.find(Offset(offset))
             assert found_span <= max(span, 1)
-            assert low <= truth[offset] < low + found_span
+            assert low <= truth[offset]
+            between = reader.entries[low + found_span - 1 : truth[offset]]
+            assert low + found_span > truth[offset] or all(map(is_internal, between))
+            if remember:
+                begins = min(other for other, entry in truth.items() if entry == truth[offset])
+                view.learn_next(Offset(begins), EntryId(truth[offset]))
 
     asyncio.run(check())
 

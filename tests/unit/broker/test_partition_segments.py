@@ -48,6 +48,24 @@ def test_reads_cross_segments() -> None:
     one_partition(scenario)
 
 
+def test_reading_a_cold_log_to_its_end_reads_every_entry_about_once() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        for number in range(400):
+            partition.append(batch(f"v{number}"))
+            if number % 100 == 99:
+                await until(lambda n=number: partition.high_watermark == n + 1)
+                await partition.roll()
+        forget_cache(partition)
+        listed = world.segments(partition.topic).segments
+        partition._changes.reader.forget([item.ledger_id for item in listed[:-1]])
+        world.backend.service.read_count = 0
+        assert await read_all(partition) == [(n, f"v{n}") for n in range(400)]
+        count = 400 + 2 * len(listed)  # a snapshot begins a ledger, and one ends it
+        assert world.backend.service.read_count <= count, "no search, nothing read for an index"
+
+    one_partition(scenario, read_entries_max=50)
+
+
 def test_a_full_segment_rolls_by_itself_and_writes_do_not_stop() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         world.backend.service.arrival_s = lambda: 0.003
