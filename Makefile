@@ -9,7 +9,7 @@ FAST := not integration and not slow and not model
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up demo test test-fast test-integration clients lint format clean
-.PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short crash-loop rolling-restart
+.PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short power-loss crash-loop rolling-restart
 .PHONY: interop interop-short bench bench-short
 
 help:  ## Show this list
@@ -82,8 +82,11 @@ model-short: $(INSTALLED)  ## Without the sizes that take minutes, as the tests 
 chaos: $(INSTALLED) clients  ## Real processes under real faults for MINUTES (default 30)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(ARGS)
 
-chaos-short: $(INSTALLED) clients  ## Three minutes of it
-	@$(BIN)/python -m tests.chaos --minutes 3 --every-s 2.5 $(ARGS)
+chaos-short: $(INSTALLED) clients  ## Three minutes of it, at least 50 faults, as the tests run it
+	@$(BIN)/python -m tests.chaos --minutes 3 --every-s 2.5 --faults-min 50 $(ARGS)
+
+power-loss: $(INSTALLED) clients  ## The whole cluster loses power COUNT times (default 20) under load
+	@$(BIN)/python -m tests.chaos --only power_loss --strikes $(or $(COUNT),20) $(ARGS)
 
 fuzz: $(INSTALLED)  ## Fuzz every parser for SECONDS each (default 60), guided by coverage if atheris is there
 	@$(BIN)/pip install -q atheris || echo "fuzz: no atheris for this Python: mutations instead"

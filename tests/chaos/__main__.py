@@ -1,227 +1,54 @@
 """`make chaos`: faults every few seconds on a cluster under load, then the verdict.
 
     python -m tests.chaos [--minutes 30] [--every-s 3] [--seed N] [--per-s 200] [--out FOLDER]
+    python -m tests.chaos --only power_loss --strikes 20
 
 Producers and consumers of three code bases work on a topic of six partitions while a seeded plan
 strikes. At the end everything is healed, the log is read back by librdkafka, and the history of
-all clients is checked. The exit code is 0 if there is no anomaly and everything was readable in
-time.
+all clients is checked. The exit code is 0 if there is no anomaly, everything was readable in
+time, and there were as many faults as were asked for.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import heapq
 import json
 import random
+import shutil
 import sys
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from client.pubsub import TopicAdmin
-from tests.chaos.checkers import Event, check
-from tests.chaos.cluster import BOOKIES, ChaosCluster
-from tests.chaos.faults import Faults, Strike
-from tests.chaos.forgetful import ForgetfulDisks, Unmountable
-from tests.integration.cluster import wait_until
-from tests.integration.numbered import read_log
-from tests.integration.rolling_restart import (
-    PARTITION_COUNT,
-    TOPIC,
-    LoadProcess,
-    acks_of,
-    reads_of,
-)
+from tests.chaos.campaign import Plan
+from tests.chaos.faults import CLASSES
+from tests.chaos.run import Run
 
-KINDS = ("confluent", "kafka-python", "aiokafka")
-GROUPS = ("confluent", "aiokafka")
-GROUP_SIZE = 2
-HEALED_S_MAX = 10.0
-_TICK_S = 0.05
+SERVED_S_MAX = 10.0
+WHOLE_S_MAX = 10.0
+WHOLE_MINUTES_MAX = 3.0
+"""A run this long must be read back as a whole within WHOLE_S_MAX; a longer one has more to read:
+it must never stall for more than STALL_S_MAX."""
+STALL_S_MAX = 5.0
+CLASSES_MIN = 8
 
 
-class Run:
-    """One run: load, faults, verdict."""
-
-    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
-        self._options = options
-        self._folder = folder
-        self._began_s = time.time()
-        self._events: list[Event] = []
-        self._counts: Counter[str] = Counter()
-        self._restarts: Counter[str] = Counter()
-        self._producers: list[LoadProcess] = []
-        self._groups: dict[str, list[LoadProcess]] = {}
-        self._disks: ForgetfulDisks | None = None
-        try:
-            self._disks = ForgetfulDisks(folder, BOOKIES)
-        except (Unmountable, OSError) as error:
-            print(f"chaos: disks that forget are not to be had here: {error}", file=sys.stderr)
-        self._cluster = ChaosCluster(folder, self._disks.path if self._disks else None)
-
-    def run(self) -> dict[str, Any]:
-        """Return the report."""
-        try:
-            self._say("starting three ZooKeeper servers, five bookies, three brokers")
-            self._cluster.start()
-            asyncio.run(self._make_topic())
-            self._start_load()
-            faults = Faults(self._cluster, random.Random(self._options.seed), self._disks)
-            self._strike(faults)
-            healed_s = self._heal()
-            return self._judge(faults, healed_s)
-        finally:
-            for process in [
-                *self._producers,
-                *(m for group in self._groups.values() for m in group),
-            ]:
-                process.kill()
-            self._cluster.stop()
-            if self._disks is not None:
-                self._disks.close()
-
-    def _say(self, text: str) -> None:
-        print(f"{time.time() - self._began_s:7.1f} s  {text}", file=sys.stderr, flush=True)
-
-    async def _make_topic(self) -> None:
-        async with TopicAdmin(self._cluster.bootstrap_servers) as topics:
-            await topics.create(TOPIC, partition_count=PARTITION_COUNT)
-
-    def _start_load(self) -> None:
-        servers, per_s = self._cluster.bootstrap_servers, str(self._options.per_s)
-        for kind in KINDS:
-            name = f"producer-{kind}"
-            self._producers.append(LoadProcess("produce", kind, name, servers, self._folder, per_s))
-        for kind in GROUPS:
-            group = f"group-{kind}"
-            self._groups[group] = [
-                LoadProcess("consume", kind, f"{group}-{i}", servers, self._folder, group)
-                for i in range(GROUP_SIZE)
-            ]
-        for producer in self._producers:
-            wait_until(lambda p=producer: bool(p.lines()), f"{producer.name} to begin", 60)
-
-    def _strike(self, faults: Faults) -> None:
-        """Let the plan do its work; each class once before any comes again."""
-        armed = faults.armed()
-        deck: Iterator[str] = iter(())
-        rng = random.Random(self._options.seed)
-        undo: list[tuple[float, int, Strike]] = []
-        end_s = time.monotonic() + self._options.minutes * 60
-        next_s = time.monotonic()
-        while (now_s := time.monotonic()) < end_s:
-            while undo and undo[0][0] <= now_s:
-                heapq.heappop(undo)[2].undo()
-            self._keep_alive()
-            if now_s >= next_s:
-                next_s = now_s + self._options.every_s * rng.uniform(0.5, 1.5)
-                name = next(deck, None)
-                if name is None:
-                    deck = iter(rng.sample(list(armed), len(armed)))
-                    name = next(deck)
-                strike = armed[name]()
-                self._counts[name] += 1
-                number = sum(self._counts.values())
-                self._events.append(
-                    {"f": "fault", "class": name, "text": strike.text, "ms": int(time.time() * 1e3)}
-                )
-                acked = sum(len(p.lines()) for p in self._producers) if number % 10 == 0 else 0
-                told = f", {acked} records acknowledged so far" if acked else ""
-                self._say(f"{number:4}  {name}: {strike.text}{told}")
-                heapq.heappush(undo, (time.monotonic() + strike.for_s, number, strike))
-            time.sleep(_TICK_S)
-        for _, _, strike in sorted(undo, key=lambda entry: entry[0]):
-            strike.undo()
-
-    def _keep_alive(self) -> None:
-        """Start what ended by itself, as a service manager would."""
-        for member in self._cluster.members:
-            if member.node.is_wanted and not member.node.is_running:
-                self._restarts[member.node.name] += 1
-                member.node.start()
-
-    def _heal(self) -> float:
-        """End all faults; return how long it took until every producer and the log went on."""
-        self._say("healing")
-        self._cluster.heal()
-        began_s = time.monotonic()
-        sent_ms = time.time() * 1000
-
-        waiting = [*self._producers]
-
-        def going() -> bool:
-            self._keep_alive()
-            for producer in [*waiting]:
-                if any(ack.sent_ms >= sent_ms for ack in acks_of(producer.lines()[-2000:])):
-                    waiting.remove(producer)
-                    self._say(f"{producer.name} gets acknowledgements again")
-            return not waiting
-
-        wait_until(going, "every producer to be acknowledged again", 120)
-        read_log(self._cluster.bootstrap_servers, TOPIC, PARTITION_COUNT)
-        return time.monotonic() - began_s
-
-    def _judge(self, faults: Faults, healed_s: float) -> dict[str, Any]:
-        self._say(f"everything readable {healed_s:.1f} s after the end of faults; finishing")
-        for producer in self._producers:
-            producer.finish()
-        log = read_log(self._cluster.bootstrap_servers, TOPIC, PARTITION_COUNT)
-        count = sum(map(len, log.values()))
-        for group, members in self._groups.items():
-
-            def has_all(members: list[LoadProcess] = members) -> bool:
-                reads = [read for member in members for read in reads_of(member.lines())]
-                return len({(read.partition, read.offset) for read in reads}) >= count
-
-            wait_until(has_all, f"{group} to read {count} records", 120)
-        self._note_history(log)
-        anomalies = check(self._events)
-        waits = {p.kind: max(ack.waited_ms for ack in acks_of(p.lines())) for p in self._producers}
-        return {
-            "seed": self._options.seed,
-            "minutes": self._options.minutes,
-            "faults": sum(self._counts.values()),
-            "classes": len(self._counts),
-            "by_class": dict(sorted(self._counts.items())),
-            "not_armed": faults.unarmed,
-            "restarts_by_themselves": dict(self._restarts),
-            "records": count,
-            "anomalies": [anomaly._asdict() for anomaly in anomalies],
-            "readable_after_s": round(healed_s, 1),
-            "longest_wait_s": {kind: round(ms / 1000, 1) for kind, ms in waits.items()},
-        }
-
-    def _note_history(self, log: dict[int, list[tuple[int, str]]]) -> None:
-        for p in self._producers:
-            self._events += [
-                {
-                    "f": "send",
-                    "process": p.name,
-                    "value": f"{p.name}:{ack.number}",
-                    "partition": ack.partition,
-                    "offset": ack.offset,
-                    "ms": ack.sent_ms,
-                }
-                for ack in acks_of(p.lines())
-            ]
-        for group, members in self._groups.items():
-            for m in members:
-                self._events += [
-                    {"f": "poll", "process": m.name, "group": group, **read._asdict()}
-                    for read in reads_of(m.lines())
-                ]
-        for partition, records in log.items():
-            self._events += [
-                {"f": "log", "value": value, "partition": partition, "offset": offset}
-                for offset, value in records
-            ]
-        with (self._folder / "history.jsonl").open("w") as history:
-            history.writelines(json.dumps(event) + "\n" for event in self._events)
+def failures(report: dict[str, Any], options: argparse.Namespace) -> list[str]:
+    """Return why a run has failed; none if it has passed."""
+    found = [f"{each['name']}: {each['text']}" for each in report["anomalies"]]
+    if report["faults"] < options.faults_min:
+        found.append(f"only {report['faults']} faults, not {options.faults_min}")
+    if report["classes"] < (1 if options.only else CLASSES_MIN):
+        found.append(f"only {report['classes']} classes of faults")
+    if report["served_s"] is None:
+        return found
+    if report["served_s"] > SERVED_S_MAX:
+        found.append(f"every partition served only after {report['served_s']} s")
+    if options.minutes <= WHOLE_MINUTES_MAX and report["whole_s"] > WHOLE_S_MAX:
+        found.append(f"everything was read only after {report['whole_s']} s")
+    if report["stall_s"] > STALL_S_MAX:
+        found.append(f"reading stood still for {report['stall_s']} s")
+    return found
 
 
 def show(report: dict[str, Any]) -> None:
@@ -231,12 +58,22 @@ def show(report: dict[str, Any]) -> None:
     for name, why in report["not_armed"].items():
         print(f"  {name:20} not armed: {why}")
     print(
-        f"{report['faults']} faults of {report['classes']} classes, {report['records']} records,"
-        f" readable {report['readable_after_s']} s after the last fault, seed {report['seed']}"
+        f"{report['faults']} faults of {report['classes']} classes,"
+        f" {len(report['not_armed'])} classes not armed, {report['records']} records,"
+        f" {report['seconds']} s, seed {report['seed']}"
     )
-    for anomaly in report["anomalies"]:
-        print(f"ANOMALY {anomaly['name']}: {anomaly['text']}")
-    print("no anomaly" if not report["anomalies"] else f"{len(report['anomalies'])} anomalies")
+    if report["served_s"] is not None:
+        print(
+            f"after healing: written everywhere by {report['written_s']} s, every partition served"
+            f" its first, middle and last record by {report['served_s']} s, everything was read by"
+            f" {report['whole_s']} s ({report['mb_per_s']} MB/s, longest stall"
+            f" {report['stall_s']} s)"
+        )
+    if report["recoveries_s"]:
+        print(
+            f"waited {len(report['recoveries_s'])} times for everything to recover,"
+            f" at most {max(report['recoveries_s'])} s after the last fault"
+        )
 
 
 def main() -> int:
@@ -246,20 +83,36 @@ def main() -> int:
     parser.add_argument("--every-s", type=float, default=3.0, help="mean time between faults")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--per-s", type=float, default=200.0, help="records/s of each producer")
-    parser.add_argument("--healed-s-max", type=float, default=HEALED_S_MAX)
+    parser.add_argument("--only", nargs="+", choices=CLASSES, default=[], metavar="CLASS")
+    parser.add_argument(
+        "--strikes", type=int, default=0, help="so many, each after recovery from the one before"
+    )
+    parser.add_argument("--faults-min", type=int, default=0, help="fail if there were fewer")
     parser.add_argument("--out", type=Path, help="keep logs and history in this new folder")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     options = parser.parse_args()
+    options.faults_min = max(options.faults_min, options.strikes)
     print(f"chaos: seed {options.seed}", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="quire-chaos-") as scratch:
-        folder = options.out or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=options.out is None)
-        report = Run(options, folder).run()
+    folder = options.out or Path(tempfile.mkdtemp(prefix="quire-chaos-"))
+    folder.mkdir(parents=True, exist_ok=options.out is None)
+    plan = Plan(options.seed, options.every_s, options.minutes * 60, options.strikes)
+    with Run(plan, options.per_s, options.only, folder) as run:
+        missing = [name for name in options.only if name not in run.armed]
+        if missing or len(run.armed) < (1 if options.only else CLASSES_MIN):
+            parser.exit(2, f"chaos: cannot be done here: {run.unarmed}\n")
+        report = run.run()
+    found = failures(report, options)
     if options.json:
         print(json.dumps(report, indent=1))
     else:
         show(report)
-    return 1 if report["anomalies"] or report["readable_after_s"] > options.healed_s_max else 0
+    for failure in found:
+        print(f"FAILED {failure}")
+    if found:
+        print(f"logs and history are in {folder}")
+    elif options.out is None:
+        shutil.rmtree(folder)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -63,11 +63,20 @@ class Member(NamedTuple):
 class ChaosCluster:
     """`start`, then break and heal it; `stop` leaves nothing behind."""
 
-    def __init__(self, folder: Path, disk: Callable[[int], Path] | None = None) -> None:
-        """`disk(i)` names the data directory of bookie i; by default one below `folder`."""
+    def __init__(
+        self,
+        folder: Path,
+        disk: Callable[[int], Path] | None = None,
+        command_prefix: Callable[[str], list[str]] | None = None,
+    ) -> None:
+        """`disk(i)` names the data directory of bookie i; by default one below `folder`.
+
+        `command_prefix(name)`: what to put before the command of a bookie or broker.
+        """
         self.links = Links()
         self._folder = folder
         self._disk = disk or (lambda i: folder / f"bookie-{i}-data")
+        self._command_prefix = command_prefix or (lambda name: [])
         self._ports = pick_free(2 + 3 * ZOOKEEPERS + BOOKIES + BROKERS)
         self._member_count = 0
         self.zookeepers = [self._make_zookeeper(i) for i in range(ZOOKEEPERS)]
@@ -160,7 +169,7 @@ class ChaosCluster:
         listens, known = (Address(f"127.0.{net}.{i + 1}", port) for net in nets)
         node = Node(
             name,
-            [sys.executable, "-m", kind, "--config", str(path)],
+            [*self._command_prefix(name), sys.executable, "-m", kind, "--config", str(path)],
             self._folder / f"{name}.log",
             serves,
         )

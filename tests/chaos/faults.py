@@ -1,7 +1,8 @@
 """Every kind of fault: how it strikes, and how it ends.
 
 A fault strikes a node or a link for some seconds and then heals, on its own clock, while others
-are at work. What cannot be done on this machine is not armed, which is counted and reported.
+are at work. What cannot be done on this machine is not armed, which is counted and reported. A
+fault that finds nothing to strike, because another one has its victim down, is no fault.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.chaos.clocks import Clocks
 from tests.chaos.cluster import SESSION_MS, ChaosCluster, Member
 from tests.chaos.forgetful import ForgetfulDisks
 from tests.chaos.nodes import Node
@@ -21,6 +23,17 @@ Undo = Callable[[], None]
 
 OUTAGE_S_MAX = 6.0
 """Longer than a session, so that some outages cost one and some do not."""
+
+CLOCK_JUMPS_S = (-3000, -60, -3, 3, 60, 3000)
+"""Less than an hour: `message.timestamp.after.max.ms` would refuse what clients send."""
+
+CLASSES = (
+    *("broker_kill", "broker_pause", "broker_restart", "broker_cut", "broker_hold"),
+    *("broker_one_way", "bookie_kill", "bookie_pause", "bookie_restart", "bookie_cut"),
+    *("bookie_hold", "bookie_one_way", "bookie_slow", "session_loss", "zookeeper_kill"),
+    *("zookeeper_outage", "reconnect_storm", "kill_everything", "bit_flip", "sync_error"),
+    *("power_loss", "bookie_power_loss", "disk_full", "clock_jump"),
+)
 
 
 def nothing() -> None:
@@ -39,45 +52,47 @@ class Faults:
     """All that can be done to a cluster. Each public method is a class of faults."""
 
     def __init__(
-        self, cluster: ChaosCluster, rng: random.Random, disks: ForgetfulDisks | None
+        self,
+        cluster: ChaosCluster,
+        rng: random.Random,
+        disks: ForgetfulDisks | str,
+        clocks: Clocks | str,
     ) -> None:
+        """`disks`, `clocks`: or why there are none."""
         self._cluster = cluster
         self._rng = rng
-        self._disks = disks
         self._rotten: Member | None = None
         self.unarmed: dict[str, str] = {}
         """Class -> why it cannot be done here."""
-        if disks is None:
+        if isinstance(disks, str):
             for name in ("power_loss", "bookie_power_loss", "disk_full"):
-                self.unarmed[name] = "no FUSE file system: needs /dev/fuse, fuse3 and mfusepy"
+                self.unarmed[name] = disks
+        else:
+            self._disks = disks
+        if isinstance(clocks, str):
+            self.unarmed["clock_jump"] = clocks
+        else:
+            self._clocks = clocks
         if not _can_trace():
             self.unarmed["sync_error"] = "strace may not trace processes here, or is not installed"
-        self.unarmed["clock_jump"] = "not built: it would need a faked clock in each process"
 
-    def armed(self) -> dict[str, Callable[[], Strike]]:
-        """Return what can be done here, by class."""
-        names = [
-            *("broker_kill", "broker_pause", "broker_restart", "broker_cut", "broker_hold"),
-            *("broker_one_way", "bookie_kill", "bookie_pause", "bookie_restart", "bookie_cut"),
-            *("bookie_hold", "bookie_one_way", "bookie_slow", "session_loss", "zookeeper_kill"),
-            *("zookeeper_outage", "reconnect_storm", "kill_everything", "bit_flip", "sync_error"),
-            *("power_loss", "bookie_power_loss", "disk_full"),
-        ]
-        return {name: getattr(self, name) for name in names if name not in self.unarmed}
+    def armed(self) -> dict[str, Callable[[], Strike | None]]:
+        """Return what can be done here, by class; None is returned if it found no victim."""
+        return {name: getattr(self, name) for name in CLASSES if name not in self.unarmed}
 
     # Brokers
 
-    def broker_kill(self) -> Strike:
-        return self._killed(self._any(self._cluster.brokers))
+    def broker_kill(self) -> Strike | None:
+        return self._killed(self._running(self._cluster.brokers))
 
-    def broker_pause(self) -> Strike:
-        return self._paused(self._any(self._cluster.brokers))
+    def broker_pause(self) -> Strike | None:
+        return self._paused(self._running(self._cluster.brokers))
 
-    def broker_restart(self) -> Strike:
-        return self._restarted(self._any(self._cluster.brokers))
+    def broker_restart(self) -> Strike | None:
+        return self._restarted(self._running(self._cluster.brokers))
 
-    def broker_cut(self) -> Strike:
-        return self._cut(self._any(self._cluster.brokers))
+    def broker_cut(self) -> Strike | None:
+        return self._cut(self._running(self._cluster.brokers))
 
     def broker_hold(self) -> Strike:
         return self._held(self._any(self._cluster.brokers), requests=True, answers=True)
@@ -93,17 +108,17 @@ class Faults:
 
     # Bookies
 
-    def bookie_kill(self) -> Strike:
-        return self._killed(self._any(self._cluster.bookies))
+    def bookie_kill(self) -> Strike | None:
+        return self._killed(self._running(self._cluster.bookies))
 
-    def bookie_pause(self) -> Strike:
-        return self._paused(self._any(self._cluster.bookies))
+    def bookie_pause(self) -> Strike | None:
+        return self._paused(self._running(self._cluster.bookies))
 
-    def bookie_restart(self) -> Strike:
-        return self._restarted(self._any(self._cluster.bookies))
+    def bookie_restart(self) -> Strike | None:
+        return self._restarted(self._running(self._cluster.bookies))
 
-    def bookie_cut(self) -> Strike:
-        return self._cut(self._any(self._cluster.bookies))
+    def bookie_cut(self) -> Strike | None:
+        return self._cut(self._running(self._cluster.bookies))
 
     def bookie_hold(self) -> Strike:
         return self._held(self._any(self._cluster.bookies), requests=True, answers=True)
@@ -121,30 +136,29 @@ class Faults:
         self._cluster.links.do(slow_down)
         return Strike(f"{member.node.name} slow, {delay_s} s", self._healing(member), self._time())
 
-    def bit_flip(self) -> Strike:
+    def bit_flip(self) -> Strike | None:
         """A bit of a log file rots while its bookie is down. Always the same bookie: with two,
         entries might lose both of the copies that their acknowledgement promised."""
         member = self._rotten = self._rotten or self._any(self._cluster.bookies)
-        member.node.kill()
         logs = sorted((member.data / "log").glob("*.log"))
-        text = "nothing to rot"
-        if logs:
-            path = self._rng.choice(logs)
-            size = path.stat().st_size
-            at = self._rng.randrange(max(1, size))
-            with path.open("r+b") as file:
-                file.seek(at)
-                byte = file.read(1) or b"\0"
-                file.seek(at)
-                file.write(bytes([byte[0] ^ 1 << self._rng.randrange(8)]))
-            text = f"{path.name} at {at}"
-        return Strike(f"bit of {member.node.name} flipped, {text}", member.node.start, 0.5)
+        if not logs:
+            return None
+        member.node.kill()
+        path = self._rng.choice(logs)
+        at = self._rng.randrange(max(1, path.stat().st_size))
+        with path.open("r+b") as file:
+            file.seek(at)
+            byte = file.read(1) or b"\0"
+            file.seek(at)
+            file.write(bytes([byte[0] ^ 1 << self._rng.randrange(8)]))
+        text = f"bit of {member.node.name} flipped, {path.name} at {at}"
+        return Strike(text, member.node.start, 0.5)
 
-    def sync_error(self) -> Strike:
+    def sync_error(self) -> Strike | None:
         """The next fdatasync of a bookie fails: nobody knows what is durable, so it must end."""
-        member = self._any(self._cluster.bookies)
-        if not member.node.is_running:
-            return Strike(f"{member.node.name} is down, no sync to fail", nothing, 0.0)
+        member = self._running(self._cluster.bookies)
+        if member is None:
+            return None
         tracer = subprocess.Popen(
             [
                 *("strace", "-f", "-qq", "-o", "/dev/null", "-p", str(member.node.pid)),
@@ -177,12 +191,21 @@ class Faults:
         return Strike("everything lost power", lambda: [n.start() for n in nodes] and None, 1.0)
 
     def disk_full(self) -> Strike:
-        assert self._disks is not None
         index = self._rng.randrange(len(self._cluster.bookies))
         self._disks.set_full(index, True)
         undo = self._disks.set_full
         name = self._cluster.bookies[index].node.name
         return Strike(f"disk of {name} full", lambda: undo(index, False), self._time())
+
+    # Clocks
+
+    def clock_jump(self) -> Strike:
+        """The wall clock of a node is set, and later set right again."""
+        member = self._any(self._cluster.members)
+        name, ahead_s = member.node.name, self._rng.choice(CLOCK_JUMPS_S)
+        self._clocks.set(name, ahead_s)
+        undo = self._clocks.set
+        return Strike(f"clock of {name} {ahead_s:+} s", lambda: undo(name, 0), self._time())
 
     # The metadata store
 
@@ -223,6 +246,10 @@ class Faults:
     def _any(self, members: list[Member]) -> Member:
         return self._rng.choice(members)
 
+    def _running(self, members: list[Member]) -> Member | None:
+        running = [m for m in members if m.node.is_running and not m.node.is_paused]
+        return self._rng.choice(running) if running else None
+
     def _time(self) -> float:
         return self._rng.uniform(0.3, OUTAGE_S_MAX)
 
@@ -230,22 +257,30 @@ class Faults:
         links = (member.link, *member.to_store)
         return lambda: self._cluster.links.do(lambda: [link.heal() for link in links] and None)
 
-    def _killed(self, member: Member) -> Strike:
+    def _killed(self, member: Member | None) -> Strike | None:
+        if member is None:
+            return None
         member.node.kill()
         return Strike(f"{member.node.name} killed", member.node.start, self._time())
 
-    def _paused(self, member: Member) -> Strike:
+    def _paused(self, member: Member | None) -> Strike | None:
+        if member is None:
+            return None
         member.node.pause()
         return Strike(f"{member.node.name} paused", member.node.resume, self._time())
 
-    def _restarted(self, member: Member) -> Strike:
+    def _restarted(self, member: Member | None) -> Strike | None:
+        if member is None:
+            return None
         member.node.resume()
         took_s = member.node.stop()
         return Strike(
             f"{member.node.name} restarted, down in {took_s:.1f} s", member.node.start, 0.0
         )
 
-    def _cut(self, member: Member) -> Strike:
+    def _cut(self, member: Member | None) -> Strike | None:
+        if member is None:
+            return None
         self._cluster.links.do(member.link.cut)
         return Strike(f"{member.node.name} cut off", self._healing(member), self._time())
 
@@ -259,7 +294,6 @@ class Faults:
         return self._held(member, requests=requests, answers=not requests)
 
     def _lose_power(self, members: list[Member]) -> None:
-        assert self._disks is not None
         bookies: list[Node] = [bookie.node for bookie in self._cluster.bookies]
         for member in members:
             member.node.kill()

@@ -86,7 +86,8 @@ def produce_confluent(servers: str, topic: str, name: str, notes: Notes, pace: P
 
     def on_delivery(number: int, sent_s: float, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            sys.exit(f"{name}: not acknowledged: {error}")
+            print(f"{name}: {number} was not acknowledged: {error}", file=sys.stderr)
+            os._exit(1)
         partition, offset = message.partition(), message.offset()
         assert partition is not None
         # No offset: it was stored long ago, under a leader whose memory of it is gone.
@@ -123,8 +124,11 @@ def produce_kafka_python(servers: str, topic: str, name: str, notes: Notes, pace
         if notes.unacknowledged < IN_FLIGHT_MAX and pace.allows(number):
             key, value = record(name, number)
             sent_s = time.time()
+            try:
+                future = producer.send(topic, value, key)
+            except kafka_errors.KafkaTimeoutError:
+                continue  # no room, so it was not taken: nothing has happened to it
             notes.unacknowledged += 1
-            future = producer.send(topic, value, key)
             future.add_callback(
                 lambda about, n=number, s=sent_s: notes.acknowledged(
                     n, about.partition, about.offset, s
@@ -158,8 +162,11 @@ async def produce_aiokafka(servers: str, topic: str, name: str, notes: Notes, pa
         if notes.unacknowledged < IN_FLIGHT_MAX and pace.allows(number):
             key, value = record(name, number)
             sent_s = time.time()
+            try:
+                future = await producer.send(topic, value, key)
+            except aiokafka.errors.KafkaTimeoutError:
+                continue  # no room, so it was not taken: nothing has happened to it
             notes.unacknowledged += 1
-            future = await producer.send(topic, value, key)
             future.add_done_callback(lambda f, n=number, s=sent_s: on_done(n, s, f))
             number += 1
         else:

@@ -80,10 +80,17 @@ class LoadProcess:
             self.process = subprocess.Popen([*program, *about], cwd=ROOT, stderr=log)
 
     def lines(self) -> list[list[str]]:
+        return self.lines_from(0)[0]
+
+    def lines_from(self, position: int) -> tuple[list[list[str]], int]:
+        """Return the notes from a position of the file on, and where they end."""
         if not self._notes_path.exists():
-            return []
-        text = self._notes_path.read_text()
-        return [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
+            return [], position
+        with self._notes_path.open("rb") as notes:
+            notes.seek(position)
+            data = notes.read()
+        data = data[: data.rfind(b"\n") + 1]
+        return [line.split() for line in data.decode().splitlines()], position + len(data)
 
     def check_alive(self) -> None:
         assert self.process.poll() is None, f"{self.name} ended: {self._log_path.read_text()}"

@@ -1,0 +1,234 @@
+"""One run: a cluster under load, the fault phase, healing, and the verdict over the history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from client.pubsub import TopicAdmin
+from tests.chaos.campaign import Campaign, Plan, Unavailable
+from tests.chaos.checkers import Anomaly, Event, check
+from tests.chaos.clocks import find_clocks
+from tests.chaos.cluster import BOOKIES, ChaosCluster
+from tests.chaos.faults import Faults
+from tests.chaos.forgetful import ForgetfulDisks, Unmountable
+from tests.chaos.progress import Progress
+from tests.chaos.readback import Log, Readback, Timing
+from tests.integration.cluster import wait_until
+from tests.integration.rolling_restart import (
+    PARTITION_COUNT,
+    TOPIC,
+    LoadProcess,
+    acks_of,
+    reads_of,
+)
+
+KINDS = ("confluent", "kafka-python", "aiokafka")
+GROUPS = ("confluent", "aiokafka")
+GROUP_SIZE = 2
+_GROUPS_S_MAX = 120.0
+_READ_S_MAX = 60.0
+
+
+class Healing(NamedTuple):
+    """What became of the cluster after the last fault. Times in seconds since then."""
+
+    written_s: float
+    """Until every producer and every partition had got on."""
+    timing: Timing
+
+
+class Run:
+    """One run: load, faults, verdict. Use as a context manager."""
+
+    def __init__(self, plan: Plan, per_s: float, only: Sequence[str], folder: Path) -> None:
+        """`per_s`: records/s of each producer; `only`: classes of faults, all if empty."""
+        self._plan = plan
+        self._per_s = per_s
+        self._folder = folder
+        self._began_s = time.monotonic()
+        self._producers: list[LoadProcess] = []
+        self._groups: dict[str, list[LoadProcess]] = {}
+        clocks = find_clocks(folder)
+        disks: ForgetfulDisks | str
+        try:
+            disks = self._disks = ForgetfulDisks(folder, BOOKIES)
+        except (Unmountable, OSError) as error:
+            self._disks = None
+            disks = f"no FUSE file system, which needs /dev/fuse, fuse3 and mfusepy: {error}"
+        self._cluster = ChaosCluster(
+            folder,
+            self._disks.path if self._disks else None,
+            None if isinstance(clocks, str) else clocks.command,
+        )
+        faults = Faults(self._cluster, random.Random(plan.seed), disks, clocks)
+        self.unarmed = faults.unarmed
+        """Class -> why it cannot be done here."""
+        armed = faults.armed()
+        self.armed = {name: armed[name] for name in armed if not only or name in only}
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in [*self._producers, *(m for group in self._groups.values() for m in group)]:
+            process.kill()
+        self._cluster.stop()
+        if self._disks is not None:
+            self._disks.close()
+
+    def run(self) -> dict[str, Any]:
+        """Return the report."""
+        self._say("starting three ZooKeeper servers, five bookies, three brokers")
+        self._cluster.start()
+        asyncio.run(self._make_topic())
+        self._start_load()
+        progress = Progress(self._producers)
+        campaign = Campaign(self._plan, self.armed, self._cluster, progress, self._say)
+        anomalies: list[Anomaly] = []
+        healing: Healing | None = None
+        log: Log = {}
+        try:
+            campaign.run()
+            healing = self._heal(campaign, progress)
+            log = self._finish()
+        except (Unavailable, AssertionError) as error:
+            anomalies.append(Anomaly("unavailable", str(error)))
+        else:
+            anomalies += check(self._history(campaign.events, log))
+        return self._report(campaign, healing, log, anomalies)
+
+    def _say(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began_s:7.1f} s  {text}", file=sys.stderr, flush=True)
+
+    async def _make_topic(self) -> None:
+        async with TopicAdmin(self._cluster.bootstrap_servers) as topics:
+            await topics.create(TOPIC, partition_count=PARTITION_COUNT)
+
+    def _start_load(self) -> None:
+        servers, per_s = self._cluster.bootstrap_servers, str(self._per_s)
+        for kind in KINDS:
+            name = f"producer-{kind}"
+            self._producers.append(LoadProcess("produce", kind, name, servers, self._folder, per_s))
+        for kind in GROUPS:
+            group = f"group-{kind}"
+            self._groups[group] = [
+                LoadProcess("consume", kind, f"{group}-{i}", servers, self._folder, group)
+                for i in range(GROUP_SIZE)
+            ]
+        for producer in self._producers:
+            wait_until(lambda p=producer: bool(p.lines()), f"{producer.name} to begin", 60)
+
+    def _heal(self, campaign: Campaign, progress: Progress) -> Healing:
+        """End all faults; measure how long it takes until everything works and can be read."""
+        self._say("healing")
+        began_s = time.monotonic()
+        self._cluster.heal()
+        readback = Readback(
+            self._cluster.bootstrap_servers, TOPIC, PARTITION_COUNT, timeout_s=_READ_S_MAX
+        )
+
+        def is_well() -> bool:
+            campaign.keep_alive()
+            progress.look()
+            return not progress.silent(began_s)
+
+        wait_until(is_well, "every producer and partition to get on", _READ_S_MAX)
+        written_s = time.monotonic() - began_s
+        self._say(f"every producer and every partition got on {written_s:.1f} s after healing")
+        readback.probe()
+        served_s = time.monotonic() - began_s
+        self._say(f"every partition served its first, middle and last record by {served_s:.1f} s")
+        _, timing = readback.whole()
+        readback.close()
+        whole_s = time.monotonic() - began_s
+        self._say(
+            f"everything was read by {whole_s:.1f} s: {timing.records} records in"
+            f" {timing.whole_s:.1f} s, {timing.mb_per_s:.2f} MB/s, longest stall"
+            f" {timing.stall_s:.1f} s"
+        )
+        return Healing(written_s, timing._replace(served_s=served_s, whole_s=whole_s))
+
+    def _finish(self) -> Log:
+        """End the load; return the log once the groups have read all of it."""
+        for producer in self._producers:
+            producer.finish()
+        readback = Readback(
+            self._cluster.bootstrap_servers, TOPIC, PARTITION_COUNT, timeout_s=_READ_S_MAX
+        )
+        log, timing = readback.whole()
+        readback.close()
+        for group, members in self._groups.items():
+
+            def has_all(members: list[LoadProcess] = members) -> bool:
+                reads = [read for member in members for read in reads_of(member.lines())]
+                return len({(read.partition, read.offset) for read in reads}) >= timing.records
+
+            self._say(f"waiting for {group} to read {timing.records} records")
+            wait_until(has_all, f"{group} to read {timing.records} records", _GROUPS_S_MAX)
+        return log
+
+    def _history(self, events: list[Event], log: Log) -> list[Event]:
+        """Return everything that was observed, and keep it in the folder."""
+        history = [*events]
+        for p in self._producers:
+            history += [
+                {
+                    "f": "send",
+                    "process": p.name,
+                    "value": f"{p.name}:{ack.number}",
+                    "partition": ack.partition,
+                    "offset": ack.offset,
+                    "ms": ack.sent_ms,
+                }
+                for ack in acks_of(p.lines())
+            ]
+        for group, members in self._groups.items():
+            for m in members:
+                history += [
+                    {"f": "poll", "process": m.name, "group": group, **read._asdict()}
+                    for read in reads_of(m.lines())
+                ]
+        for partition, records in log.items():
+            history += [
+                {"f": "log", "value": value, "partition": partition, "offset": offset}
+                for offset, value in records
+            ]
+        with (self._folder / "history.jsonl").open("w") as file:
+            file.writelines(json.dumps(event) + "\n" for event in history)
+        return history
+
+    def _report(
+        self,
+        campaign: Campaign,
+        healing: Healing | None,
+        log: Log,
+        anomalies: list[Anomaly],
+    ) -> dict[str, Any]:
+        waits = {p.kind: [ack.waited_ms for ack in acks_of(p.lines())] for p in self._producers}
+        timing = healing.timing if healing else None
+        return {
+            "seed": self._plan.seed,
+            "seconds": round(time.monotonic() - self._began_s, 1),
+            "faults": campaign.counts.total(),
+            "classes": len(campaign.counts),
+            "by_class": dict(sorted(campaign.counts.items())),
+            "without_victim": dict(sorted(campaign.missed.items())),
+            "not_armed": self.unarmed,
+            "recoveries_s": [round(each, 1) for each in campaign.recoveries_s],
+            "restarts_by_themselves": dict(campaign.restarts),
+            "records": sum(map(len, log.values())),
+            "anomalies": [anomaly._asdict() for anomaly in anomalies],
+            "written_s": round(healing.written_s, 1) if healing else None,
+            "served_s": round(timing.served_s, 1) if timing else None,
+            "whole_s": round(timing.whole_s, 1) if timing else None,
+            "stall_s": round(timing.stall_s, 1) if timing else None,
+            "mb_per_s": round(timing.mb_per_s, 3) if timing else None,
+            "longest_wait_s": {k: round(max(w, default=0) / 1000, 1) for k, w in waits.items()},
+        }
