@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ops.child import LEASH
-from tests.chaos.clocks import clean_up_after
 from tests.integration.cluster import ROOT, wait_until
 
 STOP_TIMEOUT_S = 20.0
@@ -65,7 +64,6 @@ class Node:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            clean_up_after(self._process.pid)
         self.is_paused = False
 
     def stop(self) -> float:

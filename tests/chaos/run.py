@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from client.pubsub import TopicAdmin
 from tests.chaos.campaign import Campaign, Plan, Unavailable
 from tests.chaos.checkers import Anomaly, Event, check
-from tests.chaos.clocks import find_clocks
+from tests.chaos.clocks import Clocks, NoClocks
 from tests.chaos.cluster import BOOKIES, ChaosCluster
 from tests.chaos.faults import Faults
 from tests.chaos.forgetful import ForgetfulDisks, Unmountable
@@ -55,8 +55,12 @@ class Run:
         self._began_s = time.monotonic()
         self._producers: list[LoadProcess] = []
         self._groups: dict[str, list[LoadProcess]] = {}
-        clocks = find_clocks(folder)
+        clocks: Clocks | str
         disks: ForgetfulDisks | str
+        try:
+            clocks = Clocks(folder)
+        except (NoClocks, OSError) as error:
+            clocks = f"no clock that can be set: {error}"
         try:
             disks = self._disks = ForgetfulDisks(folder, BOOKIES)
         except (Unmountable, OSError) as error:

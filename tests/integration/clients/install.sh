@@ -16,7 +16,7 @@ command -v prometheus >/dev/null && command -v promtool >/dev/null || packages="
 command -v curl >/dev/null || packages="$packages curl"
 command -v strace >/dev/null || packages="$packages strace"
 command -v fusermount3 >/dev/null || packages="$packages fuse3"
-ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || packages="$packages libfaketime"
+command -v cc >/dev/null || packages="$packages gcc libc6-dev"
 command -v chromium >/dev/null || packages="$packages chromium"
 command -v javac >/dev/null || packages="$packages default-jdk-headless"
 if [ -n "$packages" ]; then
