@@ -17,12 +17,9 @@ Log = dict[int, list[tuple[int, str]]]
 
 
 class Timing(NamedTuple):
-    """How a log was read back. Times in seconds."""
+    """How a whole log was read. Times in seconds."""
 
-    served_s: float
-    """Until every partition had served its first record, one in its middle, and its last."""
-    whole_s: float
-    """Reading everything."""
+    seconds: float
     stall_s: float
     """The longest time in which that brought nothing."""
     records: int
@@ -32,11 +29,11 @@ class Timing(NamedTuple):
     @property
     def mb_per_s(self) -> float:
         """Speed of reading everything, in 10^6 bytes/s."""
-        return self.size / 1e6 / self.whole_s
+        return self.size / 1e6 / self.seconds
 
 
 class Readback:
-    """Reads one topic with librdkafka."""
+    """Reads one topic with librdkafka. Use as a context manager."""
 
     def __init__(self, servers: str, topic: str, partition_count: int, timeout_s: float) -> None:
         """`timeout_s`: for each of the things it does."""
@@ -47,17 +44,18 @@ class Readback:
             {"bootstrap.servers": servers, "group.id": "audit", "enable.auto.commit": False}
         )
 
-    def close(self) -> None:
-        """Release the consumer."""
+    def __enter__(self) -> Readback:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._consumer.close()
 
     def ends(self) -> dict[int, int]:
         """Return the high watermarks as they are now."""
         return {partition: self._end(partition) for partition in self._partitions}
 
-    def probe(self) -> float:
-        """Read the first record, a middle one and the last of each partition; return seconds."""
-        began_s = time.monotonic()
+    def probe(self) -> None:
+        """Read the first record, a middle one and the last of each partition."""
         ends = self.ends()
         for part in (0.0, 0.5, 1.0):
             wanted = {p: min(end - 1, int(end * part)) for p, end in ends.items() if end}
@@ -69,10 +67,9 @@ class Readback:
                     partition, offset, _ = _parts(message)
                     if wanted.get(partition) == offset:
                         del wanted[partition]
-        return time.monotonic() - began_s
 
     def whole(self) -> tuple[Log, Timing]:
-        """Read everything up to where the log ends now. `served_s` is 0."""
+        """Read everything up to where the log ends now."""
         ends = self.ends()
         log: Log = {partition: [] for partition in ends}
         missing = {partition for partition, end in ends.items() if end}
@@ -93,7 +90,7 @@ class Readback:
                 if offset + 1 >= ends[partition]:
                     missing.discard(partition)
         count = sum(map(len, log.values()))
-        return log, Timing(0.0, time.monotonic() - began_s, stall_s, count, size)
+        return log, Timing(time.monotonic() - began_s, stall_s, count, size)
 
     def _assign(self, offsets: dict[int, int]) -> None:
         self._consumer.assign([TopicPartition(self._topic, p, at) for p, at in offsets.items()])

@@ -7,9 +7,10 @@ import json
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from client.pubsub import TopicAdmin
 from tests.chaos.campaign import Campaign, Plan, Unavailable
@@ -29,6 +30,8 @@ from tests.integration.rolling_restart import (
     reads_of,
 )
 
+T = TypeVar("T")
+
 KINDS = ("confluent", "kafka-python", "aiokafka")
 GROUPS = ("confluent", "aiokafka")
 GROUP_SIZE = 2
@@ -41,7 +44,11 @@ class Healing(NamedTuple):
 
     written_s: float
     """Until every producer and every partition had got on."""
-    timing: Timing
+    served_s: float
+    """Until every partition had served its first record, one in its middle, and its last."""
+    read_s: float
+    """Until everything had been read."""
+    reading: Timing
 
 
 class Run:
@@ -134,9 +141,6 @@ class Run:
         self._say("healing")
         began_s = time.monotonic()
         self._cluster.heal()
-        readback = Readback(
-            self._cluster.bootstrap_servers, TOPIC, PARTITION_COUNT, timeout_s=_READ_S_MAX
-        )
 
         def is_well() -> bool:
             campaign.keep_alive()
@@ -146,28 +150,31 @@ class Run:
         wait_until(is_well, "every producer and partition to get on", _READ_S_MAX)
         written_s = time.monotonic() - began_s
         self._say(f"every producer and every partition got on {written_s:.1f} s after healing")
-        readback.probe()
-        served_s = time.monotonic() - began_s
-        self._say(f"every partition served its first, middle and last record by {served_s:.1f} s")
-        _, timing = readback.whole()
-        readback.close()
-        whole_s = time.monotonic() - began_s
+        with ThreadPoolExecutor() as threads:
+            probing = threads.submit(self._readback, lambda readback: readback.probe())
+            reading = threads.submit(self._readback, lambda readback: readback.whole())
+            probing.result()
+            served_s = time.monotonic() - began_s
+            self._say(f"every partition served first, middle and last records by {served_s:.1f} s")
+            _, timing = reading.result()
+        read_s = time.monotonic() - began_s
         self._say(
-            f"everything was read by {whole_s:.1f} s: {timing.records} records in"
-            f" {timing.whole_s:.1f} s, {timing.mb_per_s:.2f} MB/s, longest stall"
+            f"everything was read by {read_s:.1f} s: {timing.records} records in"
+            f" {timing.seconds:.1f} s, {timing.mb_per_s:.2f} MB/s, longest stall"
             f" {timing.stall_s:.1f} s"
         )
-        return Healing(written_s, timing._replace(served_s=served_s, whole_s=whole_s))
+        return Healing(written_s, served_s, read_s, timing)
+
+    def _readback(self, what: Callable[[Readback], T]) -> T:
+        servers = self._cluster.bootstrap_servers
+        with Readback(servers, TOPIC, PARTITION_COUNT, timeout_s=_READ_S_MAX) as readback:
+            return what(readback)
 
     def _finish(self) -> Log:
         """End the load; return the log once the groups have read all of it."""
         for producer in self._producers:
             producer.finish()
-        readback = Readback(
-            self._cluster.bootstrap_servers, TOPIC, PARTITION_COUNT, timeout_s=_READ_S_MAX
-        )
-        log, timing = readback.whole()
-        readback.close()
+        log, timing = self._readback(lambda readback: readback.whole())
         for group, members in self._groups.items():
 
             def has_all(members: list[LoadProcess] = members) -> bool:
@@ -216,7 +223,6 @@ class Run:
         anomalies: list[Anomaly],
     ) -> dict[str, Any]:
         waits = {p.kind: [ack.waited_ms for ack in acks_of(p.lines())] for p in self._producers}
-        timing = healing.timing if healing else None
         return {
             "seed": self._plan.seed,
             "seconds": round(time.monotonic() - self._began_s, 1),
@@ -229,10 +235,16 @@ class Run:
             "restarts_by_themselves": dict(campaign.restarts),
             "records": sum(map(len, log.values())),
             "anomalies": [anomaly._asdict() for anomaly in anomalies],
-            "written_s": round(healing.written_s, 1) if healing else None,
-            "served_s": round(timing.served_s, 1) if timing else None,
-            "whole_s": round(timing.whole_s, 1) if timing else None,
-            "stall_s": round(timing.stall_s, 1) if timing else None,
-            "mb_per_s": round(timing.mb_per_s, 3) if timing else None,
+            "healing": None
+            if healing is None
+            else {
+                "written_s": round(healing.written_s, 1),
+                "served_s": round(healing.served_s, 1),
+                "read_s": round(healing.read_s, 1),
+                "records": healing.reading.records,
+                "records_per_s": round(healing.reading.records / healing.reading.seconds),
+                "mb_per_s": round(healing.reading.mb_per_s, 3),
+                "stall_s": round(healing.reading.stall_s, 1),
+            },
             "longest_wait_s": {k: round(max(w, default=0) / 1000, 1) for k, w in waits.items()},
         }
