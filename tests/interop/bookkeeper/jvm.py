@@ -1,7 +1,7 @@
 """How Apache BookKeeper's programs are started: class path, JVM flags, settings files.
 
 The jars are those that `tests/integration/clients/install.sh` fetched with Maven (`java/pom.xml`
-pins them); `java/Peer.java` is compiled against them once per test run.
+pins them); the driver, `java/*.java`, is compiled against them once per test run.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def peer_class_path() -> str:
     folder = tempfile.TemporaryDirectory(prefix="quire-peer-")
     _compiled.append(folder)  # removed when this process ends
     done = subprocess.run(
-        [command("javac"), "-cp", jars(), "-d", folder.name, str(HERE / "Peer.java")],
+        [command("javac"), "-cp", jars(), "-d", folder.name, *map(str, HERE.glob("*.java"))],
         capture_output=True,
         text=True,
     )
     if done.returncode != 0:
-        pytest.fail(f"Peer.java does not compile:\n{done.stderr}")
+        pytest.fail(f"the driver does not compile:\n{done.stderr}")
     return os.pathsep.join([folder.name, jars()])
 
 

@@ -35,6 +35,8 @@ class Call:
     def __init__(self) -> None:
         self._heard: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.acked = -1
+        self.forgotten: list[dict[str, Any]] = []
+        """Each time that a stream's handle forgot acknowledged adds, what was pending."""
 
     def hear(self, message: dict[str, Any] | None) -> None:
         self._heard.put(message)
@@ -45,9 +47,8 @@ class Call:
             message = self._next(timeout_s)
             if "error" in message:
                 raise PeerError(message["error"], message["code"])
-            if "acked" not in message:
+            if not self._is_progress(message):
                 return message
-            self.acked = message["acked"]
 
     def wait_acked(self, entry: int, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         """Wait until a stream has an entry acknowledged."""
@@ -55,14 +56,22 @@ class Call:
             message = self._next(timeout_s)
             if "error" in message:
                 raise PeerError(message["error"], message["code"])
-            self.acked = message["acked"]
+            self._is_progress(message)
 
     def drain(self) -> int:
         """Take in everything that was said before the JVM ended; return the last ack."""
         while (message := self._heard.get(timeout=ANSWER_TIMEOUT_S)) is not None:
             assert "error" not in message, message
-            self.acked = message.get("acked", self.acked)
+            self._is_progress(message)
         return self.acked
+
+    def _is_progress(self, message: dict[str, Any]) -> bool:
+        """Take in what a stream tells before its answer."""
+        if "forgotten" in message:
+            self.forgotten.append(message["forgotten"])
+            return True
+        self.acked = message.get("acked", self.acked)
+        return "acked" in message
 
     def _next(self, timeout_s: float) -> dict[str, Any]:
         try:

@@ -20,7 +20,8 @@ from tests.integration.cluster import wait_until
 from tests.interop.bookkeeper import jvm
 from tests.interop.bookkeeper.cluster import BookieTree, ids
 from tests.interop.bookkeeper.ours import JAVA_DIGESTS, contents, fill, payloads
-from tests.interop.bookkeeper.peer import Call, Peer, PeerError, PeerSilent
+from tests.interop.bookkeeper.peer import Peer, PeerError
+from tests.interop.bookkeeper.stalls import Stream, all_go_on, show_forgotten
 
 LEDGER_FENCED = -101
 BEFORE_KILL = 150
@@ -76,35 +77,28 @@ async def test_row_5_killed_java_writers_are_recovered_by_us(
     """Every digest type, both versions; a bookie of each kind is killed before the writer."""
     root = mixed_tree.root
     doomed = await asyncio.to_thread(start_peer)
-    streams: list[tuple[int, str, Call]] = []
-    for v2 in ("false", "true"):
-        for digest in JAVA_DIGESTS.values():
-            secret = {"digest": digest, "password": "secret"}
-            made = doomed.call("create", root, e=4, qw=3, conf={"useV2WireProtocol": v2}, **secret)
-            stream = doomed.start("stream", root, handle=made["handle"])
-            streams.append((made["ledger"], digest, stream))
+    streams = [
+        Stream(doomed, root, digest=digest, v2=v2)
+        for v2 in ("false", "true")
+        for digest in JAVA_DIGESTS.values()
+    ]
     for victim in (mixed_tree.quire[0], mixed_tree.java[0]):
         await asyncio.to_thread(victim.kill)
-        for _, _, stream in streams:
-            # None of them may stop, which fails the test.
-            try:
-                await asyncio.to_thread(stream.wait_acked, stream.acked + BEFORE_KILL // 2)
-            except PeerSilent:
-                doomed.dump_threads()  # into its log: why writers stop at times is not known yet
-                raise
+        await all_go_on(streams, BEFORE_KILL // 2, doomed, mixed_tree)
     await asyncio.to_thread(doomed.kill)
     client = await ours(root)
-    for ledger, digest, stream in streams:
-        acked = stream.drain()
+    for stream in streams:
+        ledger, acked = stream.ledger, stream.call.drain()
         assert acked >= BEFORE_KILL - 1
         reader = await client.recover(ledger, password=b"secret")
         assert reader.last_entry >= acked
         assert await contents(reader) == payloads(reader.last_entry + 1)
-        there = {"ledger": ledger, "digest": digest, "password": "secret"}
+        there = {"ledger": ledger, "digest": stream.digest, "password": "secret"}
         opened = await asyncio.to_thread(peer.call, "open", root, recover=True, **there)
         assert (opened["last"], opened["closed"]) == (reader.last_entry, True)
         read = await asyncio.to_thread(peer.read, root, opened["handle"])
         assert read == payloads(reader.last_entry + 1)
+    show_forgotten(streams)
 
 
 class KilledWriter:

@@ -21,6 +21,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
@@ -113,6 +114,7 @@ public final class Peer {
             case "create" -> create(request, answer);
             case "append" -> append(request, answer);
             case "stream" -> stream(request, answer);
+            case "pending" -> Pending.tell(writer(request), answer);
             case "force" -> {
                 writer(request).force().get();
                 answer.put("lac", writer(request).getLastAddConfirmed());
@@ -239,12 +241,17 @@ public final class Peer {
         return (entry + " ").repeat((int) (entry % 50 + 1)).getBytes(StandardCharsets.US_ASCII);
     }
 
+    /** Append `count` entries; the last callback takes `hold_ms`, as a slow application's may. */
     private void append(JsonNode request, ObjectNode answer) throws Exception {
         WriteHandle writer = writer(request);
         List<CompletableFuture<Long>> adds = new ArrayList<>();
         long first = writer.getLastAddPushed() + 1;
         for (long i = 0; i < request.get("count").asLong(); i++) {
             adds.add(writer.appendAsync(payload(first + i)));
+        }
+        if (request.has("hold_ms")) {
+            long holdMs = request.get("hold_ms").asLong();
+            adds.add(adds.remove(adds.size() - 1).whenComplete((entry, error) -> pause(holdMs)));
         }
         long last = -1;
         for (CompletableFuture<Long> add : adds) {
@@ -254,15 +261,36 @@ public final class Peer {
         answer.put("lac", writer.getLastAddConfirmed());
     }
 
-    /** Append until `count` entries are acknowledged, told to stop, or something fails. */
+    private static void pause(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /**
+     * Append until `count` entries are acknowledged, told to stop, or something fails.
+     *
+     * <p>If nothing is acknowledged for a while because the handle forgot to call back, and only
+     * then, one entry is appended beyond the window; {"forgotten": ...} tells of it. See Pending.
+     */
     private void stream(JsonNode request, ObjectNode answer) throws Exception {
         WriteHandle writer = writer(request);
-        Semaphore room = new Semaphore(request.path("window").asInt(20));
+        int window = request.path("window").asInt(20);
+        Semaphore room = new Semaphore(window);
         AtomicLong acked = new AtomicLong(-1);
         AtomicReference<Throwable> failure = new AtomicReference<>();
         long count = request.path("count").asLong(Long.MAX_VALUE);
         for (long i = writer.getLastAddPushed() + 1; i < count && failure.get() == null; i++) {
-            room.acquire();
+            while (!room.tryAcquire(1, TimeUnit.SECONDS)) {
+                ObjectNode pending = JSON.createObjectNode();
+                if (Pending.isForgotten(writer, pending)) {
+                    tell(request, JSON.createObjectNode().set("forgotten", pending));
+                    window++;
+                    break;
+                }
+            }
             writer.appendAsync(payload(i)).whenComplete((entry, error) -> {
                 if (error != null) {
                     failure.compareAndSet(null, error);
@@ -273,7 +301,7 @@ public final class Peer {
                 room.release();
             });
         }
-        room.acquire(request.path("window").asInt(20));
+        room.acquire(window);
         if (failure.get() != null) {
             throw new ExecutionException(failure.get());
         }
