@@ -9,6 +9,10 @@ watches, which loses that order; `_InlineHandler` replaces it.)
 Operations are pipelined: each call writes its request at once and waits alone. kazoo fires every
 watch when the connection drops and forgets it; here those events are ignored, and the watches
 fire when a session is there again, because only then can their owner look again.
+
+kazoo's thread ends for good at anything it did not expect, such as an answer to another request
+than the oldest (seen when a session had moved to another server); here it is started again, with
+a new session.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import kazoo.exceptions as zk
 from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.states import EventType, WatchedEvent
+from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from client.errors import (
     ConfigError,
@@ -60,6 +64,7 @@ START_TIMEOUT_MS: Final = 15_000
 CLOSE_TIMEOUT_S: Final = 2.0
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _READ_AHEAD_BYTES: Final = 64 << 10
+_REVIVE_PAUSE_S: Final = 0.1
 _PARENT_RACES_MAX: Final = 8
 """How often parents may vanish under a `create(make_parents=True)` before it gives up."""
 
@@ -409,10 +414,18 @@ class ZooKeeperStore:
             self._fail(self._in_flight, SessionExpired("session expired"))
             self._fail(self._held, SessionExpired("session expired"))
             self._tell(SessionState.EXPIRED)
+            if self._client.client_state == KeeperState.CLOSED:
+                self._loop.call_later(_REVIVE_PAUSE_S, self._revive)
         elif state == KazooState.CONNECTED:
             _log.info("metadata.connected session=%#x", session_id)
             self._session_id = session_id
             self._on_connected()
+
+    def _revive(self) -> None:
+        """kazoo's thread has ended, and nobody asked it to: start another one."""
+        if not self._closed:
+            _log.warning("metadata.reviving hosts=%s", self._hosts)
+            self._client.start_async()
 
     def _on_connected(self) -> None:
         self._connected.set()

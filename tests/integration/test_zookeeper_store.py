@@ -125,6 +125,27 @@ async def test_the_session_survives_a_restart_of_the_server(tmp_path: Path) -> N
         await asyncio.to_thread(server.kill)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_an_answer_that_nobody_expects_costs_the_session_and_no_more(
+    lab: ZooKeeperLab,
+) -> None:
+    """kazoo's thread ends when an answer is not to the oldest request; `make chaos` saw that."""
+    store = await lab.session()
+    states = Recorder()
+    store.add_session_listener(states)
+    session_id = store.session_id
+    handler = store._client.handler
+    store._client._pending.append((None, handler.async_result(), 99))  # its answer never comes
+    with pytest.raises(MetadataError):
+        await store.exists("/")
+    await states.said(SessionState.EXPIRED)
+    async with asyncio.timeout(20):
+        await states.said(SessionState.CONNECTED)
+    assert store.session_id not in (0, session_id)
+    assert await store.exists("/") is not None
+    await store.close()
+
+
 async def test_closing_while_the_server_is_gone_ends_soon(tmp_path: Path) -> None:
     server = RealZooKeeper(tmp_path)
     await asyncio.to_thread(server.start)
