@@ -108,6 +108,7 @@ class Campaign:
             strike = self._armed[name]()
             if strike is None:
                 self.missed[name] += 1
+                self._tick()  # what is down already must come up again meanwhile
         self._last_s = time.monotonic()
         self.counts[name] += 1
         number = self.counts.total()

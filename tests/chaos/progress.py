@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from tests.integration.rolling_restart import PARTITION_COUNT, LoadProcess, acks_of
+from tests.integration.rolling_restart import PARTITION_COUNT, LoadProcess, acks_of, reads_of
 
 
 class Progress:
@@ -45,3 +45,18 @@ class Progress:
         return silent + [
             f"partition {number}" for number, last_s in self._partitions.items() if last_s < since_s
         ]
+
+
+class Seen:
+    """What the members of a group have read."""
+
+    def __init__(self, members: Sequence[LoadProcess]) -> None:
+        self._at = dict.fromkeys(members, 0)
+        self._places: set[tuple[int, int]] = set()
+
+    def look(self) -> int:
+        """Return how many different records they have read by now."""
+        for member, at in self._at.items():
+            lines, self._at[member] = member.lines_from(at)
+            self._places.update((read.partition, read.offset) for read in reads_of(lines))
+        return len(self._places)

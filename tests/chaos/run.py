@@ -19,7 +19,7 @@ from tests.chaos.clocks import Clocks, NoClocks
 from tests.chaos.cluster import BOOKIES, ChaosCluster
 from tests.chaos.faults import Faults
 from tests.chaos.forgetful import ForgetfulDisks, Unmountable
-from tests.chaos.progress import Progress
+from tests.chaos.progress import Progress, Seen
 from tests.chaos.readback import Log, Readback, Timing
 from tests.integration.cluster import wait_until
 from tests.integration.rolling_restart import (
@@ -176,13 +176,13 @@ class Run:
             producer.finish()
         log, timing = self._readback(lambda readback: readback.whole())
         for group, members in self._groups.items():
-
-            def has_all(members: list[LoadProcess] = members) -> bool:
-                reads = [read for member in members for read in reads_of(member.lines())]
-                return len({(read.partition, read.offset) for read in reads}) >= timing.records
-
+            seen = Seen(members)
             self._say(f"waiting for {group} to read {timing.records} records")
-            wait_until(has_all, f"{group} to read {timing.records} records", _GROUPS_S_MAX)
+            wait_until(
+                lambda seen=seen: seen.look() >= timing.records,
+                f"{group} to read {timing.records} records",
+                _GROUPS_S_MAX,
+            )
         return log
 
     def _history(self, events: list[Event], log: Log) -> list[Event]:

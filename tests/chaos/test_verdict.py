@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.__main__ import failures
-from tests.chaos.progress import Progress
+from tests.chaos.progress import Progress, Seen
 
 GOOD: dict[str, Any] = {
     "anomalies": [],
@@ -88,3 +88,12 @@ def test_progress_names_who_has_got_nowhere_since() -> None:
     assert progress.silent(since_s) == []
     assert progress.silent_s() < 5.0
     assert progress.count == 7
+
+
+def test_what_a_group_read_twice_counts_once() -> None:
+    one, two = Notes("one"), Notes("two")
+    seen = Seen([one, two])  # type: ignore[list-item]
+    one.lines += [["0", "0", "a:0"], ["0", "1", "a:1"]]
+    assert seen.look() == 2
+    two.lines += [["0", "1", "a:1"], ["1", "0", "a:2"]]
+    assert seen.look() == 3
