@@ -433,10 +433,11 @@ class Storage:
         self._full_until_s = self._loop.time() + self._limits.disk_full_retry_s
         self._log.rewind(write)
         lost = self.commit.failed()
+        for group in reversed(lost):
+            self._cache.drop_lost(group.entries)
         for group in lost:
             self._metrics.lost_groups += 1
             self._no_longer_pending(group.entry_bytes)
-            self._cache.drop_lost(group.entries)
             self._forget(group)
         for group in lost:
             for on_done in group.waiters:

@@ -204,6 +204,18 @@ def lost_group_stays(patch: Any) -> None:
     patch(storage, "forget_lost_records", lambda ledger, group: None)
 
 
+def lost_copy_hides_kept(patch: Any) -> None:
+    """A copy that found no space takes along the durable one that the index lacks still."""
+
+    def put(self: EntryCache, ledger_id: Any, entry_id: Any, location: Any, entry: Any) -> None:
+        original(self, ledger_id, entry_id, location, entry)
+        key = (ledger_id, entry_id)
+        if key in self._entries:
+            self._entries[key] = self._entries[key]._replace(older=None)
+
+    original = patch(EntryCache, "put", put)
+
+
 def empty_disk_accepted(patch: Any) -> None:
     """A bookie that lost its disk comes back under its old name (2612)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 
 import pytest
@@ -265,6 +266,30 @@ async def test_a_full_disk_fails_what_was_accepted_behind_the_group_too() -> Non
     box.lose_power()
     box.start()
     assert await box.status(add(7, 2)) is Status.FENCED
+
+
+async def test_a_copy_that_found_no_space_does_not_hide_the_one_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Recovery writes again what is durable here already, and not in the index yet.
+
+    The simulation found it: the refused copy took the good one along, the entry was denied, and
+    a recovery could have closed the ledger in front of it.
+    """
+    box = BookieBox(limits=LIMITS._replace(cache_bytes_max=0))
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(box.disk, "index_job", lambda job: loop.create_future())
+    assert await box.status(add(7, 0, b"acknowledged")) is Status.OK
+    box.volume.capacity_bytes = box.volume.used_bytes
+    box.disk.hold = True
+    again = [box.send(add(7, 0, b"acknowledged", recovery=True))]
+    await settle()
+    again += [box.send(add(7, 0, b"acknowledged", recovery=True)) for _ in range(2)]
+    box.disk.release()
+    await settle()
+    assert [answer.result().status for answer in again] == [Status.IO_ERROR] * 3
+    assert payload_of(7, (await box.call(read(7, 0))).entry) == b"acknowledged"
+    assert payload_of(7, (await box.call(read(7, -1))).entry) == b"acknowledged"
 
 
 async def test_ordinary_adds_rest_for_a_while_after_the_disk_was_full() -> None:

@@ -46,11 +46,24 @@ def test_indexed_entries_stay_while_there_is_room() -> None:
 
 def test_a_newer_copy_replaces_and_renews() -> None:
     cache = filled(0, count=2)
+    cache.indexed_to(LogPosition(1, 0))
     cache.put(L, EntryId(0), at(300), b"new")
-    assert cache.entry_bytes == 13
+    assert cache.get(L, EntryId(0)) == b"new"
     cache.indexed_to(LogPosition(1, 300))
     assert cache.get(L, EntryId(0)) == b"new"
     assert cache.get(L, EntryId(1)) is None
+    cache.indexed_to(LogPosition(1, 400))
+    assert len(cache) == cache.entry_bytes == 0
+
+
+def test_an_indexed_copy_is_not_kept_below_a_newer_one() -> None:
+    cache = filled(1 << 20, count=2)
+    cache.indexed_to(LogPosition(1, 100))
+    cache.put(L, EntryId(0), at(300), b"new")
+    cache.put(L, EntryId(1), at(400), b"new")
+    assert cache.entry_bytes == 3 + 3 + 10
+    cache.forget_ledgers({L})
+    assert cache.entry_bytes == 0
 
 
 def test_the_entries_of_ledgers_that_are_gone_are_forgotten() -> None:
@@ -63,15 +76,29 @@ def test_the_entries_of_ledgers_that_are_gone_are_forgotten() -> None:
     assert cache.get(LedgerId(2), EntryId(0)) == b"entry"
 
 
-def test_lost_entries_are_dropped_unless_replaced() -> None:
+def test_lost_entries_are_dropped() -> None:
     cache = EntryCache(0, LogPosition(1, 0), overhead_bytes=0)
-    lost, newer = at(100), at(200)
-    cache.put(L, EntryId(0), lost, b"lost")
+    kept, lost = at(100), at(200)
+    cache.put(L, EntryId(0), kept, b"kept")
     cache.put(L, EntryId(1), lost, b"lost")
-    cache.put(L, EntryId(1), newer, b"kept")
     cache.drop_lost([(L, EntryId(0), lost), (L, EntryId(1), lost), (L, EntryId(2), lost)])
-    assert cache.entry_ids(L) == [1]
+    assert cache.entry_ids(L) == [0]
     assert cache.entry_bytes == 4
+
+
+def test_what_lost_copies_stood_for_is_there_again() -> None:
+    cache = EntryCache(0, LogPosition(1, 0), overhead_bytes=0)
+    places = [at(n * 100) for n in range(4)]
+    for n, place in enumerate(places):
+        cache.put(L, EntryId(0), place, b"%d" % n)
+    assert cache.get(L, EntryId(0)) == b"3"
+    cache.drop_lost([(L, EntryId(0), places[2]), (L, EntryId(0), places[3])])
+    assert cache.get(L, EntryId(0)) == b"1"
+    cache.drop_lost([(L, EntryId(0), places[1])])
+    assert cache.get(L, EntryId(0)) == b"0"
+    assert cache.entry_bytes == 1
+    cache.indexed_to(LogPosition(1, 100))
+    assert len(cache) == cache.entry_bytes == 0
 
 
 def test_small_entries_count_for_what_they_take() -> None:
