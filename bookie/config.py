@@ -79,7 +79,39 @@ class BookieConfig:
         at_most=BODY_BYTES_MAX,
     )
     connections_max: int = setting(
-        4096, "Open client connections; further ones are closed.", at_least=1
+        4096,
+        "Open client connections; further ones are closed. Fewer, if this process may not have as"
+        " many open files.",
+        at_least=1,
+    )
+    connections_per_host_max: int = setting(
+        2048,
+        "Open connections from one address; further ones are closed. By default no address alone"
+        " can take them all.",
+        at_least=1,
+    )
+    connection_idle_ms: int = setting(
+        3_600_000,
+        "A connection silent for so long is closed; so is one whose answers are not read for so"
+        " long. Low: a writer may just send then, and takes this bookie for lost.",
+        at_least=1000,
+    )
+    frame_timeout_ms: int = setting(
+        30_000,
+        "A connection whose request is neither complete nor a MiB longer after so long is closed.",
+        at_least=1000,
+    )
+    unfinished_bytes_max: int = setting(
+        256 * _MIB,
+        "Bytes of incomplete requests over all connections; beyond, those that hold most are"
+        " closed, the slowest first.",
+        at_least=_KIB,
+    )
+    unread_bytes_max: int = setting(
+        1024 * _MIB,
+        "Bytes of answers that clients do not read, over all connections; beyond, those that hold"
+        " most are closed, the slowest first.",
+        at_least=_KIB,
     )
     requests_in_flight_max: int = setting(
         10_000,
@@ -237,6 +269,8 @@ class BookieConfig:
                 f" at most {FILE_BYTES_MAX // 4}"
             )
 
+        if self.unfinished_bytes_max < self.frame_bytes_max:
+            raise ConfigError("unfinished_bytes_max is smaller than frame_bytes_max")
         if self.disk_usage_warn_threshold > self.disk_usage_threshold:
             raise ConfigError("disk_usage_warn_threshold must not be above disk_usage_threshold")
         if (self.disk_usage_lwm_threshold or 0.0) > self.disk_usage_threshold:

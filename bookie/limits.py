@@ -45,6 +45,11 @@ def server_limits(config: BookieConfig) -> ServerLimits:
     return ServerLimits(
         frame_bytes_max=config.frame_bytes_max,
         connections_max=config.connections_max,
+        connections_per_host_max=config.connections_per_host_max,
+        connection_idle_s=config.connection_idle_ms / 1000,
+        frame_timeout_s=config.frame_timeout_ms / 1000,
+        unfinished_bytes_max=config.unfinished_bytes_max,
+        unread_bytes_max=config.unread_bytes_max,
         requests_in_flight_max=config.requests_in_flight_max,
         unsent_bytes_max=config.unsent_bytes_max,
         traffic=TrafficLimits(config.adds_in_flight_max, config.reads_in_flight_max),

@@ -40,6 +40,7 @@ COUNTERS: Final = {
     "minor_compactions": "Ended looks for log files in which little lived",
     "major_compactions": "The same, the thorough ones",
     "refused_connections": "Connections closed for malformed bytes, or beyond the limit",
+    "cut_off_connections": "Connections closed for requests not finished or answers not read",
     "refused_requests": 'Requests answered with "too many requests"',
 }
 """Counter -> help. Exposed as quire_bookie_<name>_total."""
@@ -57,6 +58,8 @@ GAUGES: Final = {
     "groups_in_flight": "Groups being written and synced, at most one per directory",
     "cache_bytes": "Bytes of entries in the cache",
     "cache_entries": "Entries in the cache",
+    "unfinished_bytes": "Bytes of requests that are not complete",
+    "unread_bytes": "Bytes of answers whose clients are behind with reading",
     "damaged_ranges": "Ranges of the log whose records nobody can name; must be 0",
     "failed_directories": "Directories whose disk failed; must be 0",
     "writable_directories": "Directories that have room for entries",
@@ -169,6 +172,7 @@ class BookieMetrics(Exposition):
         self.minor_compactions = 0
         self.major_compactions = 0
         self.refused_connections = 0
+        self.cut_off_connections = 0
         self.refused_requests = 0
         self.gauges: dict[str, Callable[[], float]] = {}
         """Gauge -> how to read it now."""

@@ -7,7 +7,9 @@ say) leave with one write per connection. Bounds, each of which ends at the peer
 - a connection with too many unanswered requests, or that does not read its answers, is not read;
   beyond twice as many, if a few bytes bring so many, adds and reads are refused;
 - while too much is accepted and not yet durable, no connection is read;
-- beyond `connections_max`, new connections are closed;
+- beyond `connections_max`, or `connections_per_host_max` of one host, new connections are closed;
+- a connection that is silent for long, does not finish its request or does not read its answers is
+  closed, or while too much of that kind is held for all of them (`client/wire/held.py`);
 - beyond so many adds or reads of all connections, further ones are refused (`core/traffic.py`).
 
 This file is the only home of the bookie's sockets.
@@ -18,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from bookie.core.backlog import Backlog
 from bookie.core.traffic import Traffic, TrafficLimits, Work, is_urgent, work_of
@@ -27,8 +29,13 @@ from bookie.metrics import BookieMetrics
 from client.errors import RemoteProtocolError
 from client.wire.bookkeeper.connection import Call, ServerConnection, encode_answer
 from client.wire.bookkeeper.messages import AddRequest, Buffer, Response, Status
+from client.wire.held import Admission, Held
 
 logger = logging.getLogger(__name__)
+
+_SWEEP_S: Final = 15.0
+_REPEAT_S: Final = 10.0
+"""A flood of connections beyond the limits is logged once in so many seconds."""
 
 
 class ServerLimits(NamedTuple):
@@ -36,6 +43,11 @@ class ServerLimits(NamedTuple):
 
     frame_bytes_max: int
     connections_max: int
+    connections_per_host_max: int
+    connection_idle_s: float
+    frame_timeout_s: float
+    unfinished_bytes_max: int
+    unread_bytes_max: int
     requests_in_flight_max: int
     unsent_bytes_max: int
     traffic: TrafficLimits
@@ -61,6 +73,13 @@ class BookieServer:
         self.is_stopping = False
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, None] = {}
+        self._admission = Admission(limits.connections_max, limits.connections_per_host_max)
+        self.unfinished: Held[_Connection] = Held(
+            limits.unfinished_bytes_max, limits.frame_timeout_s
+        )
+        self.unread: Held[_Connection] = Held(limits.unread_bytes_max, limits.connection_idle_s)
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._quiet_until_s = 0.0
         self.traffic = traffic = Traffic(limits.traffic)
         backlog.on_change = self._adjust_all
         gauges = metrics.gauges
@@ -71,6 +90,8 @@ class BookieServer:
         gauges["connections_waiting_for_peer"] = lambda: sum(
             not each.is_reading for each in self._connections if not backlog.is_over
         )
+        gauges["unfinished_bytes"] = lambda: self.unfinished.total_bytes
+        gauges["unread_bytes"] = lambda: self.unread.total_bytes
         gauges["adds_in_progress"] = lambda: traffic.adds
         gauges["reads_in_progress"] = lambda: traffic.reads
 
@@ -78,6 +99,7 @@ class BookieServer:
         """Listen and return the port (a free one for 0). Raises OSError if it is taken."""
         self._server = await self.loop.create_server(lambda: _Connection(self), host, port)
         bound: int = self._server.sockets[0].getsockname()[1]
+        self._sweep()
         return bound
 
     def stop_reading(self) -> None:
@@ -90,19 +112,55 @@ class BookieServer:
     def stop(self) -> None:
         """Close all connections once the answers made so far are written."""
         self.stop_reading()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         for connection in list(self._connections):
             connection.close()
 
-    def add(self, connection: _Connection) -> bool:
-        """Take note of a new connection; False if there are too many."""
-        if len(self._connections) >= self.limits.connections_max:
-            return False
-        self._connections[connection] = None
-        return True
+    def add(self, connection: _Connection) -> str | None:
+        """Take note of a new connection, or return why there may not be another one."""
+        reason = self._admission.enter(connection.host)
+        if reason is None:
+            self._connections[connection] = None
+        return reason
+
+    def is_quiet(self) -> bool:
+        """Say whether a refusal was logged just now; the caller logs one otherwise."""
+        now_s = self.loop.time()
+        if now_s < self._quiet_until_s:
+            return True
+        self._quiet_until_s = now_s + _REPEAT_S
+        return False
 
     def remove(self, connection: _Connection) -> None:
         """A connection is gone."""
-        self._connections.pop(connection, None)
+        if connection in self._connections:
+            del self._connections[connection]
+            self._admission.leave(connection.host)
+        self.unfinished.forget(connection)
+        self.unread.forget(connection)
+
+    def make_room(self) -> None:
+        """Cut off whoever holds longest while too much is held."""
+        while (connection := self.unfinished.excess()) is not None:
+            connection.cut_off("unfinished requests exceed unfinished_bytes_max")
+        while (connection := self.unread.excess()) is not None:
+            connection.cut_off("unread answers exceed unread_bytes_max")
+
+    def _sweep(self) -> None:
+        limits, now_s = self.limits, self.loop.time()
+        for connection in self.unfinished.overdue(now_s):
+            if connection.is_reading:
+                connection.cut_off("unfinished request for longer than frame_timeout_ms")
+        for connection in list(self._connections):
+            connection.look_at_unread()
+            if connection.is_idle(now_s - limits.connection_idle_s):
+                logger.info("connection.idle peer=%s", connection.host)
+                connection.abort()
+        for connection in self.unread.overdue(now_s):
+            connection.cut_off("unread answers for longer than connection_idle_ms")
+        wait_s = min(_SWEEP_S, limits.connection_idle_s / 2, limits.frame_timeout_s / 2)
+        self._sweeper = self.loop.call_later(wait_s, self._sweep)
 
     def served(self, connection: _Connection) -> None:
         """A connection brought bytes: while they are more than enough, the others come first.
@@ -126,6 +184,8 @@ class _Connection(asyncio.Protocol):
         self._wire = ServerConnection(frame_bytes_max=server.limits.frame_bytes_max)
         self._transport: Any = None
         self._peer: object = None
+        self.host = ""
+        self._last_heard_s = server.loop.time()
         self._out: list[Buffer] = []
         self._in_flight = 0
         self.is_reading = True
@@ -137,12 +197,16 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         self._peer = transport.get_extra_info("peername")
         self._transport.set_write_buffer_limits(high=self._server.limits.unsent_bytes_max)
-        if self._server.add(self):
+        self.host = str((self._peer or ("",))[0])  # type: ignore[index]
+        reason = self._server.add(self)
+        if reason is None:
             # While the disk is behind a new client waits like the others. Not now: uvloop begins
             # to read after this call, whatever was said in it, and may read once before the next.
             self._server.loop.call_soon(self.adjust_reading)
+        elif self._server.is_quiet():
+            self._shut()
         else:
-            self._refuse("too many connections")
+            self._refuse(reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True
@@ -152,12 +216,13 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._is_closed:
             return
+        server = self._server
+        self._last_heard_s = server.loop.time()
         try:
             calls = self._wire.receive_data(data)
         except RemoteProtocolError as error:
             self._refuse(str(error))
             return
-        server = self._server
         handle, enter = server.handlers.handle, server.traffic.enter
         surplus_at = 2 * server.limits.requests_in_flight_max
         began_s = server.metrics.stopwatch()
@@ -170,15 +235,19 @@ class _Connection(asyncio.Protocol):
                 self._turn_away(call)
                 continue
             handle(request, partial(self._answer, call, work, began_s))
+        self._note_unfinished(is_new=bool(calls))
         server.served(self)
         self.adjust_reading()
 
     def pause_writing(self) -> None:
         self._is_unread = True
+        self.look_at_unread()
+        self._server.loop.call_soon(self._server.make_room)
         self.adjust_reading()
 
     def resume_writing(self) -> None:
         self._is_unread = False
+        self._server.unread.forget(self)
         self.adjust_reading()
 
     def close(self) -> None:
@@ -200,15 +269,50 @@ class _Connection(asyncio.Protocol):
             return
         self.is_reading = may_read
         if may_read:
+            server.unfinished.resume(self, server.loop.time())
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
 
+    def is_idle(self, silent_since_s: float) -> bool:
+        """Say whether nothing was heard since then and no answer is owed."""
+        return self._last_heard_s < silent_since_s and not self._in_flight
+
+    def look_at_unread(self) -> None:
+        """Count the answers that the peer does not read, if it is behind."""
+        if self._is_unread and not self._is_closed:
+            server = self._server
+            size = self._transport.get_write_buffer_size()
+            server.unread.note(self, size, server.loop.time())
+
+    def cut_off(self, reason: str) -> None:
+        """Close the connection at once: it holds what others need."""
+        logger.warning("connection.cut_off peer=%s reason=%r", self._peer, reason)
+        self._server.metrics.cut_off_connections += 1
+        self.abort()
+
+    def abort(self) -> None:
+        """Close the connection without writing what is answered."""
+        self._is_closed = True
+        self._server.unfinished.forget(self)
+        self._server.unread.forget(self)
+        self._transport.abort()
+
+    def _note_unfinished(self, *, is_new: bool) -> None:
+        server = self._server
+        held = self._wire.buffered_bytes
+        if held or is_new:
+            server.unfinished.note(self, held, server.loop.time(), is_new=is_new)
+            if server.unfinished.excess() is not None:
+                server.make_room()
+
     def _refuse(self, reason: str) -> None:
         logger.warning("connection.refused peer=%s reason=%r", self._peer, reason)
+        self._shut()
+
+    def _shut(self) -> None:
         self._server.metrics.refused_connections += 1
-        self._is_closed = True
-        self._transport.abort()
+        self.abort()
 
     def _turn_away(self, call: Call) -> None:
         """Refuse an add or a read that is beyond a limit."""

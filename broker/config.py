@@ -108,13 +108,27 @@ class BrokerConfig:
 
     # --- limits of the front
     connections_max: int = setting(
-        10_000, "Connections; more are closed as they arrive.", at_least=1
+        10_000,
+        "Connections, Kafka's max.connections; more are closed as they arrive. Fewer, if this"
+        " process may not have as many open files.",
+        at_least=1,
     )
     connections_per_host_max: int = setting(
-        10_000, "Connections from one address; more are closed as they arrive.", at_least=1
+        5_000,
+        "Connections from one address, Kafka's max.connections.per.ip; more are closed as they"
+        " arrive. By default no address alone can take them all.",
+        at_least=1,
     )
     connection_idle_ms: int = setting(
-        600_000, "A connection silent for so long is closed.", at_least=1_000
+        600_000,
+        "A connection silent for so long, Kafka's connections.max.idle.ms, is closed; so is one"
+        " whose answers are not read for so long.",
+        at_least=1_000,
+    )
+    frame_timeout_ms: int = setting(
+        30_000,
+        "A connection whose request is neither complete nor a MiB longer after so long is closed.",
+        at_least=1_000,
     )
     request_bytes_max: int = setting(
         100 * _MIB, "Largest request; larger ones close the connection.", at_least=1024
@@ -135,6 +149,18 @@ class BrokerConfig:
     )
     in_flight_bytes_max: int = setting(
         1024 * _MIB, "The same for all connections together.", at_least=1
+    )
+    unfinished_bytes_max: int = setting(
+        512 * _MIB,
+        "Bytes of requests that are not complete or could not start, over all connections; beyond,"
+        " those that hold most are closed, the slowest first.",
+        at_least=1024,
+    )
+    unread_bytes_max: int = setting(
+        1024 * _MIB,
+        "Bytes of answers that clients do not read, over all connections; beyond, those that hold"
+        " most are closed, the slowest first.",
+        at_least=1024,
     )
     send_buffer_bytes_max: int = setting(
         _MIB, "Unsent answer bytes above which a connection's requests wait.", at_least=1024
@@ -233,6 +259,10 @@ class BrokerConfig:
             raise ConfigError("admin_tls_cert and admin_tls_key come together")
         if not self.zookeeper:
             raise ConfigError("zookeeper names no server")
+        if self.unfinished_bytes_max < self.request_bytes_max:
+            raise ConfigError("unfinished_bytes_max is smaller than request_bytes_max")
+        if self.unread_bytes_max < self.fetch_bytes_max:
+            raise ConfigError("unread_bytes_max is smaller than fetch_bytes_max")
         if self.control_request_bytes_max > self.request_bytes_max:
             raise ConfigError("control_request_bytes_max is larger than request_bytes_max")
         if self.default_min_insync_replicas > self.default_replication_factor:

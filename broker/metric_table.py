@@ -44,10 +44,18 @@ _ROWS: Final = (
     Row(_B + "connections", _G, "Open client connections."),
     Row(_B + "connections_opened", _C, "Connections accepted."),
     Row(_B + "connections_refused", _C, "Connections over a limit."),
+    Row(
+        _B + "connections_cut_off", _C,
+        "Connections closed for requests not finished or answers not read.",
+    ),
     Row(_B + "protocol_errors", _C, "Connections closed for bad bytes."),
     Row(_B + "received_bytes", _C, "Bytes received from clients."),
     Row(_B + "sent_bytes", _C, "Bytes sent to clients."),
     Row(_B + "in_flight_bytes", _G, "Request bytes that are not answered yet."),
+    Row(
+        _B + "unfinished_bytes", _G, "Bytes of requests that are not complete or could not start."
+    ),
+    Row(_B + "unread_bytes", _G, "Bytes of answers whose clients are behind with reading."),
     Row(REQUEST_SECONDS, _H, "From a request's arrival until its answer is sent.", ("api",)),
     Row(STAGE_SECONDS, _H, "Parts of it, see the tree.", ("api", "stage"), REQUEST_SECONDS),
     Row(

@@ -41,7 +41,8 @@ _EXPECTED_ERRORS: Final = (
 """Shown from 0 on: a series that begins with its first error shows no increase."""
 
 _COUNTERS: Final = (
-    "connections_opened", "connections_refused", "protocol_errors", "received_bytes",
+    "connections_opened", "connections_refused", "connections_cut_off", "protocol_errors",
+    "received_bytes",
     "sent_bytes", "produced_records", "produced_batches", "produced_bytes", "fetched_bytes",
     "takeovers_lost", "leaderships_lost", "segments_rolled", "segments_trimmed",
 )  # fmt: skip
@@ -81,6 +82,7 @@ class Metrics(Exposition):
         self.now_s = now_s
         self.connections_opened = 0
         self.connections_refused = 0
+        self.connections_cut_off = 0
         self.protocol_errors = 0
         self.received_bytes = 0
         self.sent_bytes = 0

@@ -1,11 +1,13 @@
 """Connections: bytes from sockets to the dispatcher, answers back, and every limit between.
 
 This file is the only home of admission: how many connections, how many bytes and requests each
-may have unanswered, when a socket is not read, and when a silent one is closed. The bounds hold
-by back-pressure, never by dropping a request: what cannot start stays in the connection's
-backlog (at most what one read brought), and a connection with a backlog is not read.
+may have unanswered, when a socket is not read, and when a silent one is closed. The bounds of
+requests hold by back-pressure: what cannot start stays in the connection's backlog (at most what
+one read brought), and a connection with a backlog is not read.
 
-A connection that breaks the protocol is closed with one log line and takes nobody along.
+A connection that breaks the protocol is closed with one log line and takes nobody along. So is one
+that does not finish its request, or does not read its answers, for too long, or while too much of
+that kind is held for all of them (`client/wire/held.py`).
 
 Callbacks run on the event loop; there is no task per connection or request.
 """
@@ -23,6 +25,7 @@ from broker.dispatch import Dispatcher
 from broker.metrics import Metrics
 from broker.services import Peer
 from client.errors import RemoteProtocolError
+from client.wire.held import Admission, Held
 from client.wire.kafka.codec import Buffer
 from client.wire.kafka.connection import ServerConnection, Slot
 
@@ -43,13 +46,23 @@ class Server:
         self.metrics = metrics
         self.in_flight_bytes = 0
         self._connections: dict[Connection, None] = {}
-        self._per_host: dict[str, int] = {}
+        self._admission = Admission(config.connections_max, config.connections_per_host_max)
+        self.unfinished: Held[Connection] = Held(
+            config.unfinished_bytes_max, config.frame_timeout_ms / 1000
+        )
+        """Requests that are not complete, or could not start yet."""
+        self.unread: Held[Connection] = Held(
+            config.unread_bytes_max, config.connection_idle_ms / 1000
+        )
+        """Answers that their clients do not read."""
         self._starved: dict[Connection, None] = {}
         self._listener: asyncio.AbstractServer | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._quiet_until_s = 0.0
         metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
+        metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
+        metrics.provide_one("quire_broker_unread_bytes", lambda: self.unread.total_bytes)
 
     async def start(self) -> int:
         """Listen; return the port. Raises OSError."""
@@ -80,27 +93,22 @@ class Server:
 
     def admit(self, connection: Connection) -> bool:
         """Take in a new connection unless a limit is reached."""
-        host = connection.peer.host
-        here = self._per_host.get(host, 0)
-        if (
-            len(self._connections) >= self.config.connections_max
-            or here >= self.config.connections_per_host_max
-        ):
+        reason = self._admission.enter(connection.peer.host)
+        if reason is not None:
             self.metrics.connections_refused += 1
-            self._log_refusal(host)
+            self._log_refusal(connection.peer.host, reason)
             return False
         self._connections[connection] = None
-        self._per_host[host] = here + 1
         self.metrics.connections_opened += 1
         return True
 
-    def _log_refusal(self, host: str) -> None:
+    def _log_refusal(self, host: str, reason: str) -> None:
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._quiet_until_s:
             self._quiet_until_s = now_s + _REPEAT_S
             log.warning(
-                "connection.refused peer=%s open=%d so_far=%d",
-                host, len(self._connections), self.metrics.connections_refused,
+                "connection.refused peer=%s reason=%r open=%d so_far=%d",
+                host, reason, len(self._connections), self.metrics.connections_refused,
             )  # fmt: skip
 
     def forget(self, connection: Connection) -> None:
@@ -109,10 +117,16 @@ class Server:
             return
         del self._connections[connection]
         self._starved.pop(connection, None)
-        host = connection.peer.host
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
+        self.unfinished.forget(connection)
+        self.unread.forget(connection)
+        self._admission.leave(connection.peer.host)
+
+    def make_room(self) -> None:
+        """Cut off whoever holds longest while too much is held."""
+        while (connection := self.unfinished.excess()) is not None:
+            connection.cut_off("unfinished requests exceed unfinished_bytes_max")
+        while (connection := self.unread.excess()) is not None:
+            connection.cut_off("unread answers exceed unread_bytes_max")
 
     def may_start(self, connection: Connection) -> bool:
         """Say whether bytes are left for another request; if not, wake `connection` later."""
@@ -132,13 +146,22 @@ class Server:
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
+        now_s = loop.time()
         idle_s = self.config.connection_idle_ms / 1000
-        silent_since = loop.time() - idle_s
+        patience_s = self.config.frame_timeout_ms / 1000
+        for connection in self.unfinished.overdue(now_s):
+            if connection.is_read:
+                connection.cut_off("unfinished request for longer than frame_timeout_ms")
         for connection in list(self._connections):
-            if connection.is_idle(silent_since):
+            connection.look_at_unread(now_s)
+            if connection.is_idle(now_s - idle_s):
                 log.info("connection.idle peer=%s", connection.peer.host)
                 connection.close()
-        self._sweeper = loop.call_later(min(_SWEEP_S, idle_s / 2), self._sweep)
+            elif connection.is_closing_since(now_s - patience_s):
+                connection.abort()
+        for connection in self.unread.overdue(now_s):
+            connection.cut_off("unread answers for longer than connection_idle_ms")
+        self._sweeper = loop.call_later(min(_SWEEP_S, idle_s / 2, patience_s / 2), self._sweep)
 
 
 class Connection(asyncio.Protocol):
@@ -156,6 +179,7 @@ class Connection(asyncio.Protocol):
         self._arrived_s = 0.0
         self._started_s = 0.0
         """When the dispatcher got its last request."""
+        self._closing_since_s: float | None = None
         self._lost_call: Callable[[], None] | None = None
         self._muted = False
         # Answers not handed to the transport yet: early ones wait for their turn.
@@ -184,19 +208,24 @@ class Connection(asyncio.Protocol):
         self._arrived_s = self._server.metrics.now_s()
         self._server.metrics.received_bytes += len(data)
         try:
-            self._backlog += self._wire.receive(data)
+            frames = self._wire.receive(data)
         except RemoteProtocolError as error:
             self.fail(str(error))
             return
+        self._backlog += frames
         self.proceed()
+        self._note_unfinished(is_new=bool(frames))
 
     def pause_writing(self) -> None:
         """Stop starting requests: the client does not read its answers."""
         self._writing_paused = True
+        self.look_at_unread(self._loop.time())
+        self._loop.call_soon(self._server.make_room)
 
     def resume_writing(self) -> None:
         """Go on."""
         self._writing_paused = False
+        self._server.unread.forget(self)
         self.proceed()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -251,12 +280,56 @@ class Connection(asyncio.Protocol):
 
     # --- the rest
 
+    @property
+    def is_read(self) -> bool:
+        """Whether bytes of the client are taken now."""
+        return not self._reading_paused
+
+    def cut_off(self, reason: str) -> None:
+        """Close the connection at once: it holds what others need."""
+        self._server.metrics.connections_cut_off += 1
+        log.warning("connection.cut_off peer=%s port=%d reason=%r", self.peer.host, self.peer.port,
+                    reason)  # fmt: skip
+        self.abort()
+
+    def abort(self) -> None:
+        """Close the connection without sending what is ready."""
+        self._server.unfinished.forget(self)
+        self._server.unread.forget(self)
+        self._backlog.clear()
+        if self._transport is not None:
+            self._closing_since_s = self._loop.time()
+            self._transport.abort()
+
+    def look_at_unread(self, now_s: float) -> None:
+        """Count the answers that the client does not read, if it is behind."""
+        if self._writing_paused and self._transport is not None:
+            self._server.unread.note(self, self._transport.get_write_buffer_size(), now_s)
+
+    def is_closing_since(self, time_s: float) -> bool:
+        """Say whether it was closed before then and the client still does not read."""
+        return self._closing_since_s is not None and self._closing_since_s < time_s
+
+    def _note_unfinished(self, *, is_new: bool) -> None:
+        if self._closing_since_s is not None:
+            return
+        held = self._wire.buffered_bytes
+        if self._backlog:
+            held += sum(map(len, self._backlog))
+        unfinished = self._server.unfinished
+        if held or is_new:
+            unfinished.note(self, held, self._loop.time(), is_new=is_new)
+            if unfinished.excess() is not None:
+                self._server.make_room()
+
     def close(self) -> None:
         """Send what is ready, then close."""
         if self._transport is None or self._transport.is_closing():
             return
         self._backlog.clear()
+        self._server.unfinished.forget(self)
         self._flush()
+        self._closing_since_s = self._loop.time()
         self._transport.close()
 
     def is_idle(self, silent_since_s: float) -> bool:
@@ -304,6 +377,8 @@ class Connection(asyncio.Protocol):
             transport.pause_reading()
         elif not blocked and self._reading_paused:
             self._reading_paused = False
+            self._server.unfinished.note(self, self._wire.buffered_bytes, self._loop.time())
+            self._server.unfinished.resume(self, self._loop.time())
             transport.resume_reading()
 
     def _on_flush(self) -> None:

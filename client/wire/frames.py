@@ -2,9 +2,10 @@
 
 This file is the only home of framing; Kafka and BookKeeper share it, on servers and clients.
 The length is checked as soon as its four bytes are there, before anything is kept for it, so a
-peer can make us hold at most one frame of the agreed size plus one chunk. A frame that lies
-within one received chunk is handed out as a view of that chunk, without a copy; a frame spread
-over several chunks is joined once.
+peer can make us hold at most one frame of the agreed size. A frame that lies within one received
+chunk is handed out as a view of that chunk, without a copy; a frame spread over several chunks is
+joined once. What is held costs what was received: small pieces are copied together, so that a
+frame that comes in crumbs is not a list of crumbs, and a crumb does not keep its chunk alive.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Final
 from client.errors import RemoteProtocolError
 
 LENGTH_BYTES: Final = 4
+_SMALL_BYTES: Final = 4096
+"""Pieces below this are copied: an object of its own for each would cost a multiple of them."""
 
-Chunk = bytes | memoryview
+Chunk = bytes | bytearray | memoryview
 
 
 class FrameSplitter:
@@ -44,13 +47,22 @@ class FrameSplitter:
         same bytes completed before the bad length are lost with the connection.
         """
         if self._held:
-            self._parts.append(data)
             self._held += len(data)
             if self._held < self._needed:
+                self._keep(data)
                 return []
+            self._parts.append(data)
             data = b"".join(self._parts)
             self._parts = []
         return self._split(memoryview(data))
+
+    def _keep(self, data: bytes) -> None:
+        if len(data) >= _SMALL_BYTES:
+            self._parts.append(data)
+        elif isinstance(self._parts[-1], bytearray):
+            self._parts[-1] += data
+        else:
+            self._parts.append(bytearray(data))
 
     def _split(self, view: memoryview) -> list[memoryview]:
         frames: list[memoryview] = []
@@ -71,5 +83,6 @@ class FrameSplitter:
         self._held = end - start
         self._needed = needed
         if self._held:
-            self._parts = [view[start:]]
+            rest = view[start:]
+            self._parts = [rest if self._held >= _SMALL_BYTES else bytearray(rest)]
         return frames

@@ -102,6 +102,11 @@ async def flooded(version: int) -> None:
     limits = ServerLimits(
         frame_bytes_max=100_000,
         connections_max=100,
+        connections_per_host_max=100,
+        connection_idle_s=600.0,
+        frame_timeout_s=30.0,
+        unfinished_bytes_max=1 << 24,
+        unread_bytes_max=1 << 24,
         requests_in_flight_max=10_000,
         unsent_bytes_max=1 << 16,
         traffic=TrafficLimits(100_000, 1000),

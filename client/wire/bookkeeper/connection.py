@@ -172,6 +172,11 @@ class ServerConnection:
     def __init__(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._splitter = FrameSplitter(frame_bytes_max)
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes held of a frame that is not complete."""
+        return self._splitter.buffered_bytes
+
     def receive_data(self, data: bytes) -> list[Call]:
         """Take received bytes and return the requests they completed, in order.
 

@@ -16,6 +16,11 @@ from tests.fakes.bookie_box import BookieBox, add, fence, read, settle
 SERVER_LIMITS = ServerLimits(
     frame_bytes_max=10_000,
     connections_max=3,
+    connections_per_host_max=3,
+    connection_idle_s=600.0,
+    frame_timeout_s=30.0,
+    unfinished_bytes_max=1 << 20,
+    unread_bytes_max=1 << 20,
     requests_in_flight_max=5,
     unsent_bytes_max=1 << 16,
     traffic=TrafficLimits(adds_max=1000, reads_max=1000),
@@ -29,6 +34,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.writes: list[bytes] = []
         self.is_reading = True
+        self.unread_bytes = 0
         self.is_closed = False
         self.is_aborted = False
         self.protocol: asyncio.Protocol | None = None
@@ -49,6 +55,9 @@ class Wire(asyncio.Transport):
     def resume_reading(self) -> None:
         assert not self.is_reading
         self.is_reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
 
     def close(self) -> None:
         self.is_closed = True
@@ -83,6 +92,9 @@ async def connect(server: BookieServer) -> tuple[asyncio.Protocol, Wire]:
     made: list[asyncio.Protocol] = []
 
     class Loop:
+        def __getattr__(self, name: str):
+            return getattr(asyncio.get_running_loop(), name)
+
         async def create_server(self, factory, host: str, port: int):
             made.append(factory())
             listening = await asyncio.get_running_loop().create_server(

@@ -167,7 +167,7 @@ async def test_too_many_connections_of_one_host_are_refused(cloud: FakeCloud) ->
     await first.call(ApiKey.API_VERSIONS, 0)
     assert await (await WireClient.connect(broker.port)).is_closed()
     await first.close()
-    await until(lambda: not broker.server._per_host)
+    await until(lambda: not broker.server._admission.total)
 
 
 async def test_silent_connections_are_closed(cloud: FakeCloud) -> None:

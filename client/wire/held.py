@@ -1,0 +1,112 @@
+"""What a server bears of peers that it does not trust: connections, and bytes that do not move.
+
+This file is the only home of these counts; broker and bookie share it. Sizes and times in,
+verdicts out: the caller closes whoever is named.
+
+- `Admission`: so many connections in total and from one host.
+- `Held`: bytes that a peer makes us hold, of a request that it does not finish or of answers that
+  it does not read. They have a time limit, which begins anew with every MiB: a large request on a
+  slow link ends, one byte a minute does not. And all of them together have a size limit: beyond it
+  the connection goes that has held longest, of those with at least an average share. What an honest
+  peer makes us hold is gone soon, and closing the small ones would free nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+PROGRESS_BYTES: Final = 1 << 20
+"""By so much must change what is held for the time limit to begin anew."""
+
+C = TypeVar("C")
+
+
+class Admission:
+    """How many connections there are, in total and by host."""
+
+    def __init__(self, total_max: int, per_host_max: int) -> None:
+        self._total_max = total_max
+        self._per_host_max = per_host_max
+        self._per_host: dict[str, int] = {}
+        self.total = 0
+
+    def enter(self, host: str) -> str | None:
+        """Count a connection; or return the reason why there may not be another one."""
+        here = self._per_host.get(host, 0)
+        if self.total >= self._total_max:
+            return "connections_max is reached"
+        if here >= self._per_host_max:
+            return "connections_per_host_max is reached"
+        self.total += 1
+        self._per_host[host] = here + 1
+        return None
+
+    def leave(self, host: str) -> None:
+        """A connection that was counted is gone."""
+        self.total -= 1
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+
+class _Piece:
+    """What is held for one connection."""
+
+    __slots__ = ("began_s", "mark", "since_s", "size")
+
+    def __init__(self, size: int, now_s: float) -> None:
+        self.began_s = self.since_s = now_s
+        self.size = self.mark = size
+        """`mark`: the size when the time began anew."""
+
+
+class Held(Generic[C]):
+    """What is held for all connections."""
+
+    def __init__(self, bytes_max: int, timeout_s: float) -> None:
+        self._bytes_max = bytes_max
+        self._timeout_s = timeout_s
+        self._pieces: dict[C, _Piece] = {}
+        self.total_bytes = 0
+
+    def note(self, connection: C, size: int, now_s: float, *, is_new: bool = False) -> None:
+        """Take note of how much is held for a connection now.
+
+        `is_new`: whatever was held before is finished, this is another piece.
+        """
+        piece = self._pieces.get(connection)
+        if not size or is_new or piece is None:
+            self.forget(connection)
+            if size:
+                self._pieces[connection] = _Piece(size, now_s)
+                self.total_bytes += size
+            return
+        self.total_bytes += size - piece.size
+        piece.size = size
+        if abs(size - piece.mark) >= PROGRESS_BYTES:
+            piece.since_s, piece.mark = now_s, size
+
+    def excess(self) -> C | None:
+        """Return who must go because too much is held, if it is; ask again when it is gone."""
+        if self.total_bytes <= self._bytes_max:
+            return None
+        share = self.total_bytes / len(self._pieces)
+        large = (item for item in self._pieces.items() if item[1].size >= share)
+        return min(large, key=lambda item: item[1].began_s)[0]
+
+    def overdue(self, now_s: float) -> list[C]:
+        """Return the connections that have been holding for too long."""
+        since_s = now_s - self._timeout_s
+        return [each for each, piece in self._pieces.items() if piece.since_s <= since_s]
+
+    def resume(self, connection: C, now_s: float) -> None:
+        """The connection could not move for a while, which was not its fault."""
+        piece = self._pieces.get(connection)
+        if piece is not None:
+            piece.since_s = now_s
+
+    def forget(self, connection: C) -> None:
+        """The connection is gone, or holds nothing any more."""
+        piece = self._pieces.pop(connection, None)
+        if piece is not None:
+            self.total_bytes -= piece.size

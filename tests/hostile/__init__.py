@@ -1,0 +1,1 @@
+"""What a stranger may try, and what it costs us: see README.md."""
