@@ -58,13 +58,13 @@ class Cookie(NamedTuple):
 
 def decode_cookie(text: bytes, where: str) -> Cookie:
     """Parse a cookie. Raises ConfigError when it is not one."""
-    version, _, body = text.decode("utf-8", "replace").partition("\n")
-    if version != str(_LAYOUT_VERSION):
+    version, _, body = text.partition(b"\n")
+    if version != b"%d" % _LAYOUT_VERSION:
         raise ConfigError(f"the cookie in {where} has layout version {version!r}")
     message = protobuf.CookieFormat()
     try:
-        text_format.Parse(body, message, allow_unknown_field=True)
-    except text_format.ParseError as error:
+        protobuf.parse_text(body, message)
+    except ValueError as error:
         raise ConfigError(f"the cookie in {where} cannot be parsed: {error}") from error
     directories = tuple(message.ledgerDirs.split("\t")[1:])
     return Cookie(BookieId(message.bookieHost), directories, message.instanceId)

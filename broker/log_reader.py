@@ -21,6 +21,7 @@ from broker.tail_cache import Fetched
 from client.errors import LedgerError, RemoteProtocolError
 from client.ids import EntryId, LedgerId, Offset
 from client.wire.bookkeeper.entry import Entry
+from client.wire.kafka.compression import cautious_bytes_max
 from client.wire.kafka.record_builder import records
 from client.wire.kafka.records import BatchHeader, Buffer
 
@@ -171,13 +172,19 @@ def _batches(entry: Entry) -> Iterator[tuple[memoryview, BatchHeader]]:
 def _search_batch(
     batch: memoryview, header: BatchHeader, timestamp_ms: int, log_start: Offset
 ) -> tuple[Offset, int] | None:
-    """Return the first record that is not older; the broker opens a batch here and nowhere else."""
+    """Return the first record that is not older.
+
+    Where the producer's records cannot be opened, or only by inflating them beyond all measure, it
+    is the whole batch, whose header says that it has one: a producer must not make the partition
+    unsearchable, and whoever reads from there on misses nothing.
+    """
+    whole = max(header.base_offset, log_start), header.max_timestamp
     if header.has_log_append_time:
-        return max(header.base_offset, log_start), header.max_timestamp
+        return whole
     try:
-        for record in records(batch):
+        for record in records(batch, size_max=cautious_bytes_max(len(batch))):
             if record.timestamp_ms >= timestamp_ms and record.offset >= log_start:
                 return record.offset, record.timestamp_ms
-    except RemoteProtocolError as error:
-        raise LogCorrupt(f"records at offset {header.base_offset}: {error}") from error
+    except RemoteProtocolError:
+        return whole
     return None

@@ -18,6 +18,7 @@ from broker.core.topology import TopicInfo
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.ids import BrokerId
 from client.metadata import paths
+from client.metadata.json_node import read_object, whole
 from client.metadata.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
@@ -37,9 +38,9 @@ class Owner(NamedTuple):
 def decode_owner(data: bytes) -> Owner | None:
     """Read the node's bytes; None: nobody we can make sense of."""
     try:
-        fields = json.loads(data)
-        return Owner(BrokerId(int(fields["broker"])), str(fields["incarnation"]))
-    except (ValueError, KeyError, TypeError):
+        fields = read_object(data)
+        return Owner(BrokerId(whole(fields, "broker")), str(fields["incarnation"]))
+    except (ValueError, KeyError):
         return None
 
 

@@ -16,6 +16,7 @@ from broker.errors import LogCorrupt, RequestTimedOut
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.ids import ProducerId
 from client.metadata import paths
+from client.metadata.json_node import read_object, whole
 from client.metadata.store import MetadataStore
 
 BLOCK_SIZE: Final = 1_000
@@ -67,9 +68,9 @@ def _encode(first: int) -> bytes:
 
 def _decode(data: bytes) -> int:
     try:
-        fields = json.loads(data)
-        if fields["version"] == 1 and fields["next"] >= 0:
-            return int(fields["next"])
-    except (ValueError, KeyError, TypeError) as error:
+        fields = read_object(data)
+        if fields["version"] == 1:
+            return whole(fields, "next")
+    except (ValueError, KeyError) as error:
         raise LogCorrupt(f"{paths.PRODUCER_IDS} is not readable: {error!r}") from error
     raise LogCorrupt(f"{paths.PRODUCER_IDS} is not readable")

@@ -20,6 +20,10 @@ LONG_MAX: Final = (1 << 63) - 1
 ITEMS_MAX: Final = 10_000
 NAME_CHARS_MAX: Final = 1_000
 """Longest name in a path or query."""
+_FAULTS_MAX: Final = 100
+"""No more are looked for."""
+_SHOWN_CHARS_MAX: Final = 100
+"""Of a name that we do not know."""
 _REF: Final = "#/components/schemas/"
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -160,6 +164,8 @@ class _Reader:
         self._known = known
 
     def read(self, schema: Schema, value: object, at: str) -> Any:
+        if len(self.faults) >= _FAULTS_MAX:
+            return None  # more of them help nobody, and each of a million would cost something
         if "$ref" in schema:
             return self.read(self._known[schema["$ref"].removeprefix(_REF)], value, at)
         if isinstance(value, float) and value.is_integer():
@@ -176,7 +182,7 @@ class _Reader:
         for problem in _bounds(schema, value):
             self._fault(at, problem)
         if isinstance(value, list) and "items" in schema:
-            items = enumerate(value)
+            items = enumerate(value[: schema.get("maxItems")])
             return [self.read(schema["items"], item, f"{at}[{index}]") for index, item in items]
         if isinstance(value, dict):
             return self._object(schema, value, at)
@@ -188,14 +194,16 @@ class _Reader:
         others = schema.get("additionalProperties", True)
         found: dict[str, Any] = {}
         for name, item in value.items():
+            if len(self.faults) >= _FAULTS_MAX:
+                break
             if name in properties:
                 found[name] = self.read(properties[name], item, prefix + name)
             elif isinstance(others, Mapping):
                 found[name] = self.read(others, item, prefix + name)
             else:
-                near = difflib.get_close_matches(name, properties, n=1)
+                near = difflib.get_close_matches(name[:_SHOWN_CHARS_MAX], properties, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                self._fault(prefix + name, f"is not known{hint}")
+                self._fault(prefix + name[:_SHOWN_CHARS_MAX], f"is not known{hint}")
         for name in schema.get("required", ()):
             if name not in value:
                 self._fault(prefix + name, "is missing")

@@ -2,7 +2,7 @@
 
 This file is the only home of those rules. They look at the 61-byte header and the checksum;
 records are opened in one case only, a compacted topic, where each needs a key. What is not
-opened is trusted: record count and timestamps are the producer's word.
+opened is the producer's word, record count and timestamps; but so many records must have room.
 
 Order: what is cheap first, then the checksum, then the fields it vouches for, so that a batch
 damaged on the way is told from a batch that was wrong from the start.
@@ -22,7 +22,12 @@ from broker.errors import (
     UnsupportedCompression,
 )
 from client.errors import RemoteProtocolError
-from client.wire.kafka.record_builder import records
+from client.wire.kafka.compression import cautious_bytes_max
+from client.wire.kafka.record_builder import (
+    DECOMPRESSED_BYTES_MAX,
+    RECORD_BYTES_MIN,
+    records,
+)
 from client.wire.kafka.records import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -38,7 +43,6 @@ from client.wire.kafka.records import (
 )
 
 _CODEC_MAX: Final = max(Codec)
-_KEY_CHECK_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +83,26 @@ def check_batch(
         size_max = min(size_max, limits.batch_bytes_max)
     if size > size_max:
         raise MessageTooLarge(f"record batch of {size} bytes, {size_max} are allowed")
-    count = header.record_count
     if from_client:
         if crc_of(batch) != header.crc:
             raise CorruptBatch("record batch fails its CRC")
         _check_client_fields(header, limits, now_ms)
         if limits.keys_required:
             _check_keys(batch)
+    _check_count(header)
+    return header
+
+
+def _check_count(header: BatchHeader) -> None:
+    count = header.record_count
     if count <= 0 or header.last_offset_delta + 1 != count:
         raise InvalidRecord(
             f"record batch counts {count} records up to delta {header.last_offset_delta}"
         )
-    return header
+    is_plain = header.attributes & CODEC_MASK == Codec.NONE
+    room = header.size - HEADER_BYTES if is_plain else DECOMPRESSED_BYTES_MAX
+    if count * RECORD_BYTES_MIN > room:
+        raise InvalidRecord(f"record batch of {header.size} bytes counts {count} records")
 
 
 def _check_client_fields(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
@@ -125,7 +137,7 @@ def _check_keys(batch: memoryview) -> None:
     try:
         keyless = tuple(
             index
-            for index, record in enumerate(records(batch, size_max=_KEY_CHECK_BYTES_MAX))
+            for index, record in enumerate(records(batch, size_max=cautious_bytes_max(len(batch))))
             if record.key is None
         )
     except RemoteProtocolError as error:

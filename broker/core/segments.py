@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from broker.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
+from client.metadata.json_node import INT64_MAX, read_object, whole
 
 FORMAT_VERSION: Final = 1
 NO_EPOCH: Final = LeaderEpoch(-1)
@@ -155,6 +156,7 @@ class SegmentList(NamedTuple):
             assert segment.leader_epoch <= self.leader_epoch, self
             if index:
                 assert segment.base_offset == expected, self
+                assert self.segments[index - 1].leader_epoch <= segment.leader_epoch, self
             expected = segment.end_offset
         ids = [segment.ledger_id for segment in self.segments]
         assert len(ids) == len({*ids}), self
@@ -178,12 +180,12 @@ def decode_segments(data: bytes) -> SegmentList:
     if not data:
         return SegmentList()
     try:
-        value = json.loads(data)
+        value = read_object(data)
         if value["version"] != FORMAT_VERSION:
             raise LogCorrupt(f"segment list of version {value['version']}")
         found = SegmentList(
-            LeaderEpoch(value["leader_epoch"]),
-            Offset(value["log_start_offset"]),
+            LeaderEpoch(whole(value, "leader_epoch", NO_EPOCH)),
+            Offset(whole(value, "log_start_offset")),
             tuple(_segment_from_json(item) for item in value["segments"]),
             value.get("deleted", False),
         )
@@ -210,12 +212,14 @@ def _segment_from_json(value: dict[str, int]) -> Segment:
     facts = None
     if "last_offset" in value:
         facts = SegmentFacts(
-            Offset(value["last_offset"]), value["bytes"], value["max_timestamp_ms"]
+            Offset(whole(value, "last_offset", -1)),
+            whole(value, "bytes"),
+            whole(value, "max_timestamp_ms", -INT64_MAX - 1),
         )
     return Segment(
-        LedgerId(value["ledger"]),
-        Offset(value["base_offset"]) if value["base_offset"] is not None else None,
-        LeaderEpoch(value["leader_epoch"]),
-        value["created_ms"],
+        LedgerId(whole(value, "ledger")),
+        Offset(whole(value, "base_offset")) if value["base_offset"] is not None else None,
+        LeaderEpoch(whole(value, "leader_epoch")),
+        whole(value, "created_ms"),
         facts,
     )

@@ -15,8 +15,11 @@ from uuid import UUID
 from broker.core.topic_config import TopicConfig
 from broker.errors import InvalidTopicConfig, LogCorrupt
 from client.ids import BrokerId
+from client.metadata.json_node import read_object, whole
 
 _FORMAT: Final = 1
+_INT16_MAX: Final = (1 << 15) - 1
+_INT32_MAX: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class BrokerInfo:
                 id=broker_id,
                 incarnation=str(fields["incarnation"]),
                 host=str(fields["host"]),
-                port=int(fields["port"]),
+                port=whole(fields, "port", 0, 65_535),
                 advertised=bool(fields["advertised"]),
                 admin_url=str(fields["admin_url"]),
                 rack=fields["rack"],
@@ -132,11 +135,11 @@ class TopicInfo:
             return cls(
                 name=name,
                 topic_id=UUID(fields["topic_id"]),
-                partition_count=int(fields["partition_count"]),
-                replication_factor=int(fields["replication_factor"]),
+                partition_count=whole(fields, "partition_count", 1, _INT32_MAX),
+                replication_factor=whole(fields, "replication_factor", 1, _INT16_MAX),
                 config=TopicConfig.parse(fields["configs"]),
                 internal=bool(fields["internal"]),
-                created_ms=int(fields["created_ms"]),
+                created_ms=whole(fields, "created_ms"),
                 pins={
                     int(index): BrokerId(broker) for index, broker in fields.get("pins", {}).items()
                 },
@@ -151,10 +154,10 @@ def _dump(fields: Mapping[str, object]) -> bytes:
 
 def _load(data: bytes, what: str) -> dict[str, Any]:
     try:
-        fields = json.loads(data)
+        fields = read_object(data)
         version = fields["version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError) as error:
         raise LogCorrupt(f"{what} is not readable: {error!r}") from error
     if version != _FORMAT:
         raise LogCorrupt(f"{what} has format {version}, this broker knows {_FORMAT}")
-    return dict(fields)
+    return fields

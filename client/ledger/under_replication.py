@@ -84,8 +84,8 @@ async def read_mark(
         return None
     message = protobuf.UnderreplicatedLedgerFormat()
     try:
-        text_format.Parse(node.data.decode(), message, allow_unknown_field=True)
-    except (text_format.ParseError, UnicodeDecodeError) as error:
+        protobuf.parse_text(node.data, message)
+    except ValueError as error:
         raise MetadataCorrupt(f"the mark of ledger {ledger_id} is malformed: {error}") from error
     ctime_ms = message.ctime if message.HasField("ctime") else None
     return Mark(tuple(map(BookieId, message.replica)), ctime_ms, node.version)

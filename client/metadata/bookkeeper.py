@@ -70,8 +70,14 @@ async def check_layout(store: MetadataStore, *, root: str = paths.LEDGERS_ROOT) 
 
 
 async def read_instance_id(store: MetadataStore, *, root: str = paths.LEDGERS_ROOT) -> str:
-    """Return the cluster's instance id, which every bookie keeps in its cookie. Raises NoNode."""
-    return (await store.get(paths.instance_id(root))).data.decode("ascii")
+    """Return the cluster's instance id, which every bookie keeps in its cookie.
+
+    Raises NoNode, MetadataCorrupt.
+    """
+    found = (await store.get(paths.instance_id(root))).data
+    if not found.isascii():
+        raise MetadataCorrupt(f"{paths.instance_id(root)} is {found[:80]!r}")
+    return found.decode("ascii")
 
 
 async def _make(store: MetadataStore, nodes: list[tuple[str, bytes]]) -> None:

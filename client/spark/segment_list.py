@@ -7,11 +7,11 @@ never guessed at.
 
 from __future__ import annotations
 
-import json
 from typing import Final, NamedTuple
 
 from client.errors import RemoteProtocolError
 from client.ids import LedgerId
+from client.metadata.json_node import read_object, whole
 
 _FORMAT: Final = 1
 
@@ -38,18 +38,18 @@ def parse_segments(data: bytes) -> SegmentList:
     if not data:
         return SegmentList(0, ())
     try:
-        value = json.loads(data)
+        value = read_object(data)
         if value["version"] != _FORMAT:
             raise RemoteProtocolError(f"segment list of version {value['version']}")
         if value.get("deleted"):
             return SegmentList(0, ())
         return SegmentList(
-            int(value["log_start_offset"]),
+            whole(value, "log_start_offset"),
             tuple(
                 Segment(
-                    LedgerId(item["ledger"]),
-                    item["base_offset"],
-                    item["last_offset"] + 1 if "last_offset" in item else None,
+                    LedgerId(whole(item, "ledger")),
+                    None if item["base_offset"] is None else whole(item, "base_offset"),
+                    whole(item, "last_offset", -1) + 1 if "last_offset" in item else None,
                 )
                 for item in value["segments"]
             ),

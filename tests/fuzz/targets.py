@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import random
 import uuid
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.serial import entity_writer
 
 from bookie.cookie import Cookie, decode_cookie
 from bookie.core.append_log import LogPosition
+from bookie.core.availability import encode_availability
 from bookie.core.checkpoint import Checkpoint, decode_checkpoint
 from bookie.core.log_format import unpack_file_header, unpack_record
 from bookie.core.log_scan import LogScan
 from bookie.registration import service_info
+from broker.admin.operation import JSON
+from broker.admin.schema import Faults, read, read_text
+from broker.admin.table import COMPONENTS, OPERATIONS, PATH
 from broker.core.batch_checks import BatchLimits, check_batch
 from broker.core.consumer_protocol import assigned_partitions, subscribed_topics
 from broker.core.entry_format import batch_headers, first_offset
@@ -32,14 +37,23 @@ from broker.core.topic_config import TopicConfig
 from broker.core.topology import BrokerInfo, TopicInfo
 from broker.handlers.registry import handlers
 from broker.owner_node import decode_owner
-from client.errors import QuireError
-from client.ids import BookieId, BrokerId, LeaderEpoch, Offset
+from broker.producer_ids import _decode as _decode_producer_ids
+from client.errors import ConfigError, MetadataCorrupt, QuireError
+from client.ids import BookieId, BrokerId, EntryId, LeaderEpoch, LedgerId, Offset
 from client.ledger.bookie_directory import parse_service_info
 from client.ledger.core import metadata_codec
-from client.wire.bookkeeper import v2, v3
+from client.spark.decode import decode
+from client.spark.log_entry import has_transactions, next_offset, snapshot_points
+from client.spark.schema import COLUMNS
+from client.spark.segment_list import parse_segments
+from client.wire.bookkeeper import protobuf, v2, v3
+from client.wire.bookkeeper.availability import Holdings
 from client.wire.bookkeeper.connection import decode_call
+from client.wire.bookkeeper.entry import DigestType, EntryCodec
 from client.wire.frames import FrameSplitter
 from client.wire.kafka import apis, codec, fetch, produce
+from client.wire.kafka.compression import compress, decompress
+from client.wire.kafka.decoder import decode as decode_entity
 from client.wire.kafka.fetch_client import decode_fetch
 from client.wire.kafka.record_builder import Record, build_batch, records
 from client.wire.kafka.records import Codec
@@ -117,6 +131,73 @@ def _snapshot(data: bytes) -> object:
     return ProducerState().restore(open_snapshot(data).producers)
 
 
+def _text_node(kind: Any) -> Callable[[bytes], object]:
+    """A node of auto recovery."""
+
+    def run(data: bytes) -> object:
+        try:
+            return protobuf.parse_text(data, kind())
+        except ValueError as error:
+            raise MetadataCorrupt(str(error)) from error
+
+    return run
+
+
+def _rows(data: bytes) -> int:
+    found = decode([data], "t", 0, 0, 1 << 60, list(COLUMNS), decompressed_bytes_max=1 << 20)
+    return sum(batch.num_rows for batch in found)
+
+
+def _holdings(data: bytes) -> int:
+    found = Holdings(data)
+    return sum(EntryId(entry) in found for entry in range(60))
+
+
+def _inflate(data: bytes) -> object:
+    codec = Codec(1 + data[0] % 4) if data else Codec.GZIP
+    return decompress(codec, data[1:], INFLATED_BYTES_MAX)
+
+
+def _responses() -> list[bytes]:
+    """One random answer of every kind, in the newest version."""
+    seeds = []
+    for key in _GENERIC:
+        entity = apis.response_type(key, _SERVED[key][1])
+        body = io.BytesIO()
+        entity_writer(entity)(body, instance(entity, random.Random(str(key)))[0])
+        seeds.append(bytes([key]) + body.getvalue())
+    return seeds
+
+
+def _response(data: bytes) -> object:
+    if not data or data[0] not in _GENERIC:
+        return None
+    return decode_entity(apis.response_type(data[0], _SERVED[data[0]][1]), memoryview(data)[1:])
+
+
+def _admin_body(data: bytes) -> object:
+    """The first byte says which operation's body it is."""
+    taking = [one for one in OPERATIONS if JSON in one.takes]
+    operation = taking[data[0] % len(taking)] if data else taking[0]
+    try:
+        value = json.loads(data[1:])
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(str(error)) from error
+    try:
+        return read(operation.takes[JSON], value, "", COMPONENTS)
+    except Faults as error:
+        raise ConfigError(str(error)) from error
+
+
+def _admin_query(data: bytes) -> object:
+    fields = [*PATH.values(), *(each for one in OPERATIONS for each in one.query.values())]
+    schema = fields[data[0] % len(fields)] if data else fields[0]
+    try:
+        return read_text(schema, [data[1:].decode("utf-8", "surrogateescape")], "field")
+    except Faults as error:
+        raise ConfigError(str(error)) from error
+
+
 def _offset_record(data: bytes) -> object:
     cut = data[0] if data else 0
     return decode_offset_record(data[1 : 1 + cut], data[1 + cut :] or None)
@@ -126,6 +207,20 @@ _SNAPSHOT: Final = seal_snapshot(Offset(9), LeaderEpoch(2), 5, (), ProducerState
 _CHECKPOINT: Final = Checkpoint(7, LogPosition(1, 64), 1, ()).encode()
 _COOKIE: Final = Cookie(BookieId("b:3181"), ("/data",), "an instance").encode()
 _METADATA: Final = b"BookieMetadataFormatVersion\t3\n\x3b" + vectors.METADATA
+_METADATA_TEXTS: Final = [
+    b"BookieMetadataFormatVersion\t1\n2\n3\n0\n0\ta\tb\tc\n9\tCLOSED",
+    b"BookieMetadataFormatVersion\t2\nquorumSize: 2\nensembleSize: 2\nlength: 0\nstate: OPEN\n"
+    b'segment {\n ensembleMember: "a:1"\n ensembleMember: "b:1"\n firstEntryId: 0\n}\n'
+    b'digestType: CRC32C\npassword: "s"\nunknown { x: 1 }\n',
+]
+_SEGMENTS: Final = (
+    b'{"version":1,"leader_epoch":2,"log_start_offset":3,"segments":[{"ledger":1,"base_offset":0,'
+    b'"leader_epoch":1,"created_ms":5,"last_offset":8,"bytes":90,"max_timestamp_ms":7},'
+    b'{"ledger":2,"base_offset":9,"leader_epoch":2,"created_ms":6}]}'
+)
+_ENTRY: Final = EntryCodec(LedgerId(7), DigestType.DUMMY, b"")
+_HOLDINGS: Final = encode_availability([EntryId(n) for n in (0, 1, 2, 5, 8, 11, 40)])
+_PLAIN: Final = b"some bytes " * 20
 _REQUESTS: Final = [v[4:] for v in (vectors.V2_ADD, vectors.V2_FENCING_READ_LAST, vectors.V3_ADD)]
 _BROKER: Final = BrokerInfo(
     id=BrokerId(1), incarnation="x", host="host", port=9092, advertised=True
@@ -184,7 +279,9 @@ TARGETS: Final = [
     Target("group-assignment", assigned_partitions, [b"\0\0\0\0\0\1\0\1t\0\0\0\1\0\0\0\0"]),
     Target("offset-record", _offset_record, [b"\x0d\0\1\0\1g\0\1t\0\0\0\0", b"\5\0\2\0\1g"]),
     Target("snapshot", _snapshot, [_SNAPSHOT]),
-    Target("segment-list", decode_segments, [SegmentList().encode(), b"{}", b"[[[["]),
+    Target("segment-list", decode_segments, [_SEGMENTS, SegmentList().encode(), b"{}", b"[[[["]),
+    Target("segment-list-of-readers", parse_segments, [_SEGMENTS, SegmentList().encode(), b"["]),
+    Target("producer-ids", _decode_producer_ids, [b'{"version": 1, "next": 1000}']),
     Target("owner", decode_owner, [b'{"broker": 1, "incarnation": "x"}']),
     Target(
         "broker-info",
@@ -203,7 +300,7 @@ TARGETS: Final = [
         lambda data: v3.decode_response(memoryview(data)),
         [vectors.V3_ADD_OK[4:]],
     ),
-    Target("ledger-metadata", metadata_codec.decode, [_METADATA]),
+    Target("ledger-metadata", metadata_codec.decode, [_METADATA, *_METADATA_TEXTS]),
     Target(
         "service-info",
         functools.partial(parse_service_info, BookieId("b:3181")),
@@ -213,6 +310,35 @@ TARGETS: Final = [
     Target("checkpoint", decode_checkpoint, [_CHECKPOINT]),
     Target("log-file-header", unpack_file_header, [bytes(64)]),
     Target("log-record", lambda data: unpack_record(memoryview(data), 7), [bytes(64)]),
+    Target(
+        "decompression",
+        _inflate,
+        [bytes([codec - 1]) + compress(codec, _PLAIN) for codec in list(Codec)[1:]]
+        + [b"\1\x82SNAPPY\0\0\0\0\1\0\0\0\1" + b"\0\0\0\4" + compress(Codec.SNAPPY, b"ab")],
+        bytes_max=4 * INFLATED_BYTES_MAX,
+    ),
+    Target("kafka-answers", _response, _responses(), bytes_per_byte_max=2000),
+    Target("spark-rows", _rows, _batches(), bytes_max=8 * INFLATED_BYTES_MAX),
+    Target(
+        "spark-entry",
+        lambda data: (next_offset(data), snapshot_points(data), has_transactions(data)),
+        [*_batches(), _SNAPSHOT],
+    ),
+    Target(
+        "ledger-entry",
+        lambda data: _ENTRY.open(data, None),
+        [b"".join(_ENTRY.seal(EntryId(3), EntryId(2), 5, [b"hello"]))],
+    ),
+    Target("lac-packet", _ENTRY.open_lac, [_ENTRY.seal_lac(EntryId(3))]),
+    Target("list-of-entries", _holdings, [_HOLDINGS]),
+    Target(
+        "recovery-mark",
+        _text_node(protobuf.UnderreplicatedLedgerFormat),
+        [b'replica: "a:1"\nctime: 5\n'],
+    ),
+    Target("recovery-vote", _text_node(protobuf.AuditorVoteFormat), [b'bookieId: "a:1"\n']),
+    Target("admin-body", _admin_body, [b"\0{}", b'\1{"name":"t","partitions":3}', b"\2[[[["]),
+    Target("admin-query", _admin_query, [bytes([n]) + b"12" for n in range(20)]),
     Target("log-scan", _scan, [bytes(4096), bytes(range(256)) * 32]),
 ]
 

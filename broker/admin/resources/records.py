@@ -42,6 +42,7 @@ from broker.errors import (
 from broker.partition import Partition
 from client.errors import QuireError, RemoteProtocolError
 from client.ids import Offset
+from client.wire.kafka.compression import cautious_bytes_max
 from client.wire.kafka.record_builder import Record, build_batch, records
 from client.wire.kafka.records import headers
 
@@ -50,7 +51,6 @@ _BASE64: Final = "base64"
 _ON_THE_WAY_S: Final = 5.0
 _RECORDS_MAX: Final = 1_000
 _PEEK_BYTES: Final = 1 << 20
-_DECODED_BYTES_MAX: Final = 64 << 20
 _TIMESTAMP_MAX: Final = 253_402_300_799_999
 """The end of the year 9999."""
 
@@ -304,7 +304,7 @@ async def _read(partition: Partition, start: Offset, limit: int) -> tuple[list[R
                 if header.is_control:
                     continue
                 batch = data[place : place + header.size]
-                for one in records(batch, size_max=_DECODED_BYTES_MAX):
+                for one in records(batch, size_max=cautious_bytes_max(len(batch))):
                     if one.offset >= at and len(found) < limit:
                         found.append(one)
         except RemoteProtocolError as error:

@@ -216,6 +216,6 @@ def _text(message: object) -> bytes:
 def _parse(data: bytes, message: object) -> None:
     """Raises MetadataCorrupt."""
     try:
-        text_format.Parse(data.decode(), message, allow_unknown_field=True)  # type: ignore[type-var]
-    except (text_format.ParseError, UnicodeDecodeError) as error:
+        protobuf.parse_text(data, message)
+    except ValueError as error:
         raise MetadataCorrupt(f"auto recovery cannot read {data!r}: {error}") from error

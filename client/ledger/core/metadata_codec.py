@@ -30,6 +30,7 @@ from client.wire.bookkeeper.entry import DigestType
 _HEADER: Final = b"BookieMetadataFormatVersion\t"
 _VERSION_DIGITS_MAX: Final = 10
 _VARINT_BYTES_MAX: Final = 5
+_INT64_MAX: Final = (1 << 63) - 1
 _V1_CLOSED: Final = "CLOSED"
 _V1_IN_RECOVERY: Final = -102
 
@@ -57,7 +58,7 @@ def decode(data: bytes) -> LedgerMetadata:
         metadata = _DECODERS[version](body)
     except KeyError as error:
         raise MetadataCorrupt(f"metadata format {version} is unknown") from error
-    except (DecodeError, text_format.ParseError, ValueError, IndexError) as error:
+    except (DecodeError, ValueError, IndexError) as error:
         raise MetadataCorrupt(f"metadata in format {version} is malformed: {error}") from error
     _check(metadata)
     return metadata
@@ -105,7 +106,7 @@ def _decode_binary(body: bytes) -> LedgerMetadata:
 
 def _decode_text(body: bytes) -> LedgerMetadata:
     message = protobuf.LedgerMetadataFormat()
-    text_format.Parse(body.decode(), message, allow_unknown_field=True)
+    protobuf.parse_text(body, message)
     return _from_message(message, 2)
 
 
@@ -190,9 +191,13 @@ def _check(metadata: LedgerMetadata) -> None:
     for first, ensemble in metadata.fragments:
         if first <= below:
             raise MetadataCorrupt(f"fragments are out of order at entry {first}")
+        if len(set(ensemble)) != len(ensemble):
+            raise MetadataCorrupt(f"fragment at {first} names a bookie twice")
         if len(ensemble) != metadata.ensemble_size or "" in ensemble:
             raise MetadataCorrupt(f"fragment at {first} names {len(ensemble)} bookies")
         below = first
+    if max(below, metadata.last_entry, metadata.length) > _INT64_MAX:
+        raise MetadataCorrupt("a number does not fit 64 bits")
     if metadata.last_entry < NO_ENTRY or metadata.length < 0:
         raise MetadataCorrupt(f"ends at {metadata.last_entry}, {metadata.length} bytes long")
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 _FILE: Final = "quire/bookkeeper.proto"
 
@@ -87,6 +87,24 @@ CheckAllLedgersFormat: checkAllLedgersCTime=1 int64
 PlacementPolicyCheckFormat: placementPolicyCheckCTime=1 int64
 ReplicasCheckFormat: replicasCheckCTime=1 int64
 """
+
+
+def parse_text(data: bytes, message: Any) -> None:
+    """Fill a message from its text form; fields that we do not know are passed over.
+
+    Raises ValueError, also for text that is nested without end. It says where and not what: a
+    ledger's password may stand there.
+    """
+    try:
+        text_format.Parse(data.decode(), message, allow_unknown_field=True)
+    except text_format.ParseError as error:
+        where = f"line {error.GetLine()}, column {error.GetColumn()}"
+        raise ValueError(f"no protobuf text at {where}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"no UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _SCALARS: Final = {

@@ -1,8 +1,10 @@
 """The four compression codecs of record batches, with a bound on what they may expand to.
 
 This file is the only importer of cramjam. Decompression writes into a buffer whose size never
-exceeds `size_max`, so a few kilobytes from a hostile producer cannot fill the memory. Snappy
-has two forms on the wire: raw blocks (librdkafka, most clients) and xerial's framing (Java).
+exceeds `size_max`, so a few kilobytes from a hostile producer cannot fill the memory. A server
+bounds it by `cautious_bytes_max`, because it opens many batches of a request on the loop that
+serves everybody. Snappy has two forms on the wire: raw blocks (librdkafka, most clients) and
+xerial's framing (Java).
 """
 
 from __future__ import annotations
@@ -20,6 +22,22 @@ _XERIAL_HEADER: Final = struct.Struct(">8sii")
 _XERIAL_BLOCK: Final = struct.Struct(">i")
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _GROWTH: Final = 8
+_NO_ROOM: Final = "failed to write whole buffer"
+"""What cramjam says when the output does not fit; anything else is damage, and no buffer helps."""
+_SNAPPY_RATIO_MAX: Final = 22
+"""Three bytes of a block stand for 64 at most: a block that claims more lies."""
+
+_CAUTIOUS_BYTES: Final = 1 << 20, 16 << 20
+_CAUTIOUS_RATIO: Final = 100
+
+
+def cautious_bytes_max(compressed_size: int) -> int:
+    """Return what a server inflates so many bytes to at most: a hundredfold, 16 MiB, never < 1 MiB.
+
+    A thousand tiny batches in one request must not cost what a thousand large ones would.
+    """
+    least, most = _CAUTIOUS_BYTES
+    return min(most, max(least, _CAUTIOUS_RATIO * compressed_size))
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
@@ -57,8 +75,8 @@ def _decompress_stream(codec: Codec, data: Buffer, size_max: int) -> Buffer:
         output = bytearray(size)
         try:
             written = module.decompress_into(data, output)
-        except cramjam.DecompressionError:
-            if size >= size_max:
+        except cramjam.DecompressionError as error:
+            if size >= size_max or _NO_ROOM not in str(error):
                 raise
             size = min(size_max, size * _GROWTH)
             continue
@@ -86,6 +104,8 @@ def _decompress_snappy(data: Buffer, size_max: int) -> Buffer:
 
 def _decompress_snappy_block(data: Buffer, size_max: int) -> Buffer:
     size = cramjam.snappy.decompress_raw_len(data)
-    if size > size_max:
-        raise RemoteProtocolError(f"snappy block of {size} bytes, {size_max} are allowed")
+    if size > min(size_max, _SNAPPY_RATIO_MAX * len(data)):
+        raise RemoteProtocolError(
+            f"snappy block of {size} bytes in {len(data)}, {size_max} are allowed"
+        )
     return bytes(cramjam.snappy.decompress_raw(data))

@@ -36,6 +36,8 @@ from client.wire.kafka.records import (
 FIRST_OFFSET: Final = Offset(0)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, both deltas, both field lengths and the header count take a byte each."""
 _VARINT_BITS_MAX: Final = 63
 
 
@@ -131,7 +133,7 @@ def _decode_record(body: memoryview, header: BatchHeader) -> Record:
     key, at = _get_bytes(body, at)
     value, at = _get_bytes(body, at)
     header_count, at = _get_varint(body, at)
-    if header_count > len(body) - at:
+    if not 0 <= header_count <= len(body) - at:
         raise RemoteProtocolError(f"{header_count} headers in {len(body) - at} bytes")
     pairs: list[tuple[str, bytes | None]] = []
     for _ in range(header_count):
