@@ -10,6 +10,7 @@ clock, the machine's randomness and the real event loop enter.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import os
 import random
@@ -40,6 +41,7 @@ from client.histogram import Histogram
 from client.ids import BookieId
 from client.ledger.autorecovery.service import running
 from client.metadata.zookeeper import ZooKeeperStore
+from client.open_files import connections_that_fit
 from client.process_metrics import (
     ROWS,
     LoopLag,
@@ -49,6 +51,11 @@ from client.process_metrics import (
 from client.stop_signal import on_stop_signal
 
 logger = logging.getLogger("bookie")
+
+_OTHER_FILES: Final = 200
+"""Open files that are no client connections: of the admin server, to other bookies."""
+_DIRECTORY_FILES: Final = 1_200
+"""Of one data directory: LevelDB keeps up to 1,000 open, and the log has its own."""
 
 _HEALING_STOP_S = 1.0
 """For giving locks back; without ZooKeeper they expire, and the bookie has more to do."""
@@ -70,7 +77,10 @@ def main() -> int:
             BookieConfig, prog="python -m bookie", env_prefix="QUIRE_BOOKIE_", argv=sys.argv[1:]
         )
         collect_seldom()
-        return uvloop.run(_run(resolved.config))
+        config = resolved.config
+        reserved = _OTHER_FILES + _DIRECTORY_FILES * len(config.data_dirs())
+        fitting = connections_that_fit(config.connections_max, reserved=reserved)
+        return uvloop.run(_run(dataclasses.replace(config, connections_max=fitting)))
     except (ConfigError, StorageError, MetadataError) as error:
         logger.error("bookie.cannot_start reason=%s", error)
     except OSError as error:

@@ -33,10 +33,14 @@ from client.errors import ConfigError, LedgerError, MetadataError
 from client.ledger.client import LedgerClient
 from client.ledger.stats import LedgerStats
 from client.metadata.zookeeper import ZooKeeperStore
+from client.open_files import connections_that_fit
 from client.process_metrics import provide_metadata_requests
 from client.stop_signal import on_stop_signal
 
 log = logging.getLogger("broker")
+
+_OTHER_FILES: Final = 1_000
+"""Open files that are no client connections: of the admin server, to bookies and brokers."""
 
 _STOP_MORE_S: Final = 4.0
 """What may come after the partitions: deregistration, connections, the session."""
@@ -63,7 +67,9 @@ def main() -> int:
                 config=config, sources={**resolved.sources, "hostname": "this machine"}
             )
         collect_seldom()
-        return uvloop.run(_run(resolved))
+        fitting = connections_that_fit(resolved.config.connections_max, reserved=_OTHER_FILES)
+        config = dataclasses.replace(resolved.config, connections_max=fitting)
+        return uvloop.run(_run(resolved._replace(config=config)))
     except (ConfigError, MetadataError, LedgerError, BrokerError, OSError) as error:
         log.error("broker.cannot_start reason=%s", error or repr(error))
     return 2

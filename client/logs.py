@@ -45,6 +45,8 @@ _REMEMBERED: Final = 1000
 _EVENT: Final = re.compile(r"[a-z][a-z_]*\.[a-z][a-z_]*(?= |$)")
 _FIELD: Final = re.compile(r"^([a-z_]+)=(.*%.*)$")
 _PLACE: Final = re.compile(r"%[#0-9.+-]*[a-zA-Z]")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""What would let a client's words look like lines of ours, or steer a terminal."""
 _NATIVE: Final = ("%s", "%d", "%g", "%.1f", "%.3f")
 """Values of these stay numbers in JSON."""
 _FOREIGN: Final = {"kazoo": logging.ERROR, "asyncio": logging.WARNING}
@@ -80,6 +82,10 @@ def _value(template: str, values: list[Any]) -> object:
     return template % tuple(values)
 
 
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
 class TextLines(logging.Formatter):
     """For people."""
 
@@ -90,6 +96,7 @@ class TextLines(logging.Formatter):
         if line.event == LIBRARY:
             text = f"{LIBRARY} logger={record.name} {text}"
         left_out = getattr(record, "left_out", 0)
+        text = _CONTROL.sub(_escaped, text)
         text = f"{at} {record.levelname:7} {text}" + (f" left_out={left_out}" if left_out else "")
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 

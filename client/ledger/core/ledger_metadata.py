@@ -65,7 +65,7 @@ class LedgerMetadata:
     """Payload bytes of the whole ledger once CLOSED; 0 before."""
     digest_type: DigestType | None = None
     """None only in ledgers of very old clients, which stored neither digest nor password."""
-    password: bytes | None = None
+    password: bytes | None = field(default=None, repr=False)
     ctime_ms: int | None = None
     """Creation time if the creator stored it; otherwise the znode's creation time counts."""
     custom_metadata: Mapping[str, bytes] = field(default_factory=dict)
