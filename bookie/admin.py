@@ -40,6 +40,7 @@ from bookie.shelves import Shelves
 from bookie.writability import Writability
 from client.config_kinds import plain
 from client.errors import MetadataError, NoSuchLedger, QuireError
+from client.http_door import Doors
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,8 @@ class AdminServer:
         self._config = config
         self._metrics = metrics
         self._status = status
-        app = web.Application(middlewares=[_sentences])
+        self._doors = Doors()
+        app = web.Application(middlewares=[self._doors.watch, self._doors.whole, _sentences])
         bookie = "/api/v1/bookie"
         app.router.add_get("/heartbeat", self._heartbeat)
         app.router.add_get("/metrics", self._exposition)
@@ -103,12 +105,11 @@ class AdminServer:
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        bound: int = self._runner.addresses[0][1]
-        return bound
+        return await self._doors.listen(self._runner, host, port)
 
     async def stop(self) -> None:
         """Close the server and its connections."""
+        self._doors.close()
         await self._runner.cleanup()
 
     @property
@@ -264,7 +265,7 @@ async def body_of(request: web.Request, *required: str, **defaults: bool) -> dic
         given = await request.json() if text.strip() else {}
         found = {**defaults, **given}
         asked = {name: found[name] for name in (*required, *defaults)}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         asked = {}
     if not asked or not all(isinstance(value, bool) for value in asked.values()):
         wanted = ", ".join(f'"{name}": true or false' for name in (*required, *defaults))

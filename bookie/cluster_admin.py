@@ -303,7 +303,7 @@ def _number(request: web.Request, name: str, default: int | None = None) -> int:
     text = request.query.get(name)
     if text is None and default is not None:
         return default
-    if text is None or re.fullmatch("[0-9]+", text) is None:
+    if text is None or re.fullmatch("[0-9]{1,19}", text) is None:
         raise web.HTTPBadRequest(text=f"{name} must be a number\n")
     return int(text)
 
@@ -311,7 +311,7 @@ def _number(request: web.Request, name: str, default: int | None = None) -> int:
 async def _body(request: web.Request) -> dict[str, Any]:
     try:
         body = await request.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     return body if isinstance(body, dict) else {}
 

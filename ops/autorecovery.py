@@ -32,6 +32,7 @@ from client import logs
 from client.config import check_ranges, load_program, setting
 from client.errors import ConfigError, LedgerError, MetadataError
 from client.exposition import CONTENT_TYPE, Exposition
+from client.http_door import Doors
 from client.ids import BookieId
 from client.ledger.autorecovery.config import AutoRecoveryConfig
 from client.ledger.autorecovery.metrics import PROGRAM_TABLE
@@ -82,7 +83,8 @@ class AdminServer:
     def __init__(self, metrics: Exposition) -> None:
         self.is_ready = False
         self._metrics = metrics
-        app = web.Application()
+        self._doors = Doors()
+        app = web.Application(middlewares=[self._doors.watch])
         app.router.add_get("/heartbeat", self._heartbeat)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._exposition)
@@ -91,11 +93,11 @@ class AdminServer:
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        return int(self._runner.addresses[0][1])
+        return await self._doors.listen(self._runner, host, port)
 
     async def close(self) -> None:
         """Close the server and its connections."""
+        self._doors.close()
         await self._runner.cleanup()
 
     async def _heartbeat(self, _request: web.Request) -> web.Response:

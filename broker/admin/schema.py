@@ -182,7 +182,7 @@ class _Reader:
         for problem in _bounds(schema, value):
             self._fault(at, problem)
         if isinstance(value, list) and "items" in schema:
-            items = enumerate(value[: schema.get("maxItems")])
+            items = enumerate(value)
             return [self.read(schema["items"], item, f"{at}[{index}]") for index, item in items]
         if isinstance(value, dict):
             return self._object(schema, value, at)

@@ -37,6 +37,7 @@ from broker.config import BrokerConfig
 from broker.core.topology import BrokerInfo
 from client.config import DEFAULT, settings_of
 from client.errors import ConfigError, QuireError
+from client.http_door import Doors
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class AdminServer:
             lags=self._lags,
             pulse=self._pulse,
         )
+        self._doors = Doors()
         self._runner: web.AppRunner | None = None
         self.url = ""
         """Where other brokers and operators reach it; empty while they do not."""
@@ -96,9 +98,7 @@ class AdminServer:
             max_line_size=_LINE_BYTES_MAX,
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, config.admin_host, config.admin_port, ssl_context=tls)
-        await site.start()
-        port = int(self._runner.addresses[0][1])
+        port = await self._doors.listen(self._runner, config.admin_host, config.admin_port, ssl=tls)
         host = config.admin_advertised_host or config.admin_host
         if host in _EVERYWHERE:
             host = config.hostname or "127.0.0.1"
@@ -114,6 +114,7 @@ class AdminServer:
 
     async def close(self) -> None:
         """Stop listening."""
+        self._doors.close()
         if self._runner is not None:
             await self._runner.cleanup()
         self._pulse.close()
@@ -122,7 +123,7 @@ class AdminServer:
 
     def _app(self) -> web.Application:
         app = web.Application(
-            middlewares=[self._with_problems],
+            middlewares=[self._doors.watch, self._with_problems],
             client_max_size=self._config.control_request_bytes_max,
         )
         app.router.add_get("/healthz", self._healthz)
@@ -180,7 +181,7 @@ class AdminServer:
             self._guard.check_browser(request)
             self._guard.check_token(request)
             passed_on = self._check_meant(request)
-            body = await request.read() if operation.takes else b""
+            body = await self._doors.body(request) if operation.takes else b""
             ask = _ask(operation, request, body)
             if not self._broker.is_started:
                 raise Problem(
