@@ -60,7 +60,7 @@ def decode_cookie(text: bytes, where: str) -> Cookie:
     """Parse a cookie. Raises ConfigError when it is not one."""
     version, _, body = text.partition(b"\n")
     if version != b"%d" % _LAYOUT_VERSION:
-        raise ConfigError(f"the cookie in {where} has layout version {version!r}")
+        raise ConfigError(f"the cookie in {where} has layout version {version[:20]!r}")
     message = protobuf.CookieFormat()
     try:
         protobuf.parse_text(body, message)

@@ -19,7 +19,8 @@ from client.metadata.json_node import read_object, whole
 
 _FORMAT: Final = 1
 _INT16_MAX: Final = (1 << 15) - 1
-_INT32_MAX: Final = (1 << 31) - 1
+_PARTITIONS_MAX: Final = 1_000_000
+"""Every broker goes through all of them: more are damage, whatever the node says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +136,7 @@ class TopicInfo:
             return cls(
                 name=name,
                 topic_id=UUID(fields["topic_id"]),
-                partition_count=whole(fields, "partition_count", 1, _INT32_MAX),
+                partition_count=whole(fields, "partition_count", 1, _PARTITIONS_MAX),
                 replication_factor=whole(fields, "replication_factor", 1, _INT16_MAX),
                 config=TopicConfig.parse(fields["configs"]),
                 internal=bool(fields["internal"]),

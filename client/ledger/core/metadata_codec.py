@@ -69,7 +69,7 @@ def _split_header(data: bytes) -> tuple[int, bytes]:
     if not data.startswith(_HEADER) or not newline:
         raise MetadataCorrupt("metadata does not begin with its format version")
     if len(digits) > _VERSION_DIGITS_MAX or not digits.isdigit():
-        raise MetadataCorrupt(f"metadata format version {digits!r} is no number")
+        raise MetadataCorrupt(f"metadata format version {digits[:20]!r} is no number")
     return int(digits), body
 
 
