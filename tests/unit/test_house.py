@@ -235,20 +235,57 @@ def test_the_table_of_known_failures_is_complete() -> None:
     assert {str(number) for number in range(1, 18)} <= found
 
 
+def missing_tests(rows: Iterator[str], file: str, folders: tuple[str, ...]) -> list[str]:
+    """Return what rows name in their last column and is not there: files, and tests after them."""
+    missing: list[str] = []
+    for row in rows:
+        source = ""
+        for quoted in re.findall(r"`([\w./]+)`", row.rpartition(" | ")[2]):
+            if quoted.endswith(".py"):
+                file = quoted
+            paths = [ROOT / "tests" / folder / file for folder in folders]
+            source = next(
+                (path.read_text(encoding="utf-8") for path in paths if path.is_file()), ""
+            )
+            if quoted.endswith(".py"):
+                missing += [] if source else [file]
+            elif quoted.startswith("test_") and f"def {quoted.removesuffix('...')}" not in source:
+                missing.append(f"{file} {quoted}")
+    return missing
+
+
+def test_the_table_of_hostile_input_names_tests_that_exist() -> None:
+    text = (ROOT / "tests/hostile/README.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert missing_tests(iter(rows), "", ("hostile", "")) == []
+    assert [row for row in rows if "`test_" not in row] == []
+    named = set(re.findall(r"`(test_\w+)`", text))
+    ours = {
+        function.name
+        for path in (ROOT / "tests/hostile").glob("test_*.py")
+        for function in functions(parse(path))
+        if function.name.startswith("test_")
+    }
+    assert ours - named <= HOSTILE_RULES, "a test without a row"
+
+
+HOSTILE_RULES = {
+    "test_a_stream_of_frames_is_never_overdue",
+    "test_who_was_not_read_is_not_to_blame",
+    "test_the_oldest_of_the_large_ones_goes_first",
+    "test_a_slow_answer_is_no_silence",
+    "test_the_good_ones_are_read",
+}
+"""Tests of how the limits are kept, and that they do not strike the wrong ones."""
+
+
 def test_the_table_of_known_failures_names_tests_that_exist() -> None:
     """`tests/README.md`: in each row a file, or the section's, and tests of it after it."""
     text = (ROOT / "tests/README.md").read_text(encoding="utf-8")
     missing: list[str] = []
     for section in text.split("\n### ")[1:]:
         named = re.search(r"All in `([\w/]+\.py)`", section)
-        for row in (line for line in section.splitlines() if line.startswith("| ")):
-            file = named.group(1) if named else ""
-            for quoted in re.findall(r"`([\w./]+)`", row.rpartition(" | ")[2]):
-                if quoted.endswith(".py"):
-                    file = quoted
-                    missing += [] if (ROOT / "tests" / file).is_file() else [file]
-                elif quoted.startswith("test_"):
-                    source = (ROOT / "tests" / file).read_text(encoding="utf-8")
-                    found = f"def {quoted.removesuffix('...')}" in source
-                    missing += [] if found else [f"{file} {quoted}"]
+        rows = [line for line in section.splitlines() if line.startswith("| ")]
+        for row in rows:
+            missing += missing_tests(iter([row]), named.group(1) if named else "", ("",))
     assert missing == []
