@@ -18,7 +18,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 from prometheus_client import ProcessCollector
