@@ -6,7 +6,9 @@
 From one to the other the new node is made before the old one goes: a bookie in both counts as
 writable, one in neither as dead. A node of an older session of ours (after a crash) is waited out,
 not deleted: until the server expires it, it points to us anyway. When the session expires the
-bookie registers again. This file is the only home of those nodes and of BookieServiceInfo.
+bookie registers again. A change whose answer is lost may have happened or not: before anything
+relies on it, it is made again, or the store is asked. This file is the only home of those nodes
+and of BookieServiceInfo.
 
 Source: Apache BookKeeper `ZKRegistrationManager`.
 """
@@ -76,8 +78,8 @@ class Registration:
             True: paths.readonly_bookie(bookie_id, root),
         }
         """Where a writable and where a read-only bookie registers."""
-        self._nodes = {False: False, True: False}
-        """Which of them are there, as far as we know."""
+        self._nodes: dict[bool, bool | None] = {False: False, True: False}
+        """Which of them are there; None: a change of it is under way, or its answer was lost."""
         self._session = 0
         """Counts sessions: what was made in an earlier one is gone."""
         self.is_read_only = False
@@ -87,7 +89,7 @@ class Registration:
     @property
     def is_registered(self) -> bool:
         """Whether clients can find the bookie, in whatever mode."""
-        return any(self._nodes.values())
+        return True in self._nodes.values()
 
     async def register(self, *, read_only: bool) -> None:
         """Create the node, however long the metadata store is away.
@@ -123,7 +125,8 @@ class Registration:
 
     @property
     def _is_settled(self) -> bool:
-        return self._nodes[self.is_read_only] and not self._nodes[not self.is_read_only]
+        wanted, other = self._nodes[self.is_read_only], self._nodes[not self.is_read_only]
+        return wanted is True and other is False
 
     async def _settle(self) -> None:
         """Bring the nodes to where they should be. Raises MetadataError, ConfigError."""
@@ -132,17 +135,24 @@ class Registration:
             if not self._nodes[read_only]:
                 await self._store_directories()
                 session = self._session
+                self._nodes[read_only] = None
                 await self._claim(self._paths[read_only])
-                self._nodes[read_only] = session == self._session
+                self._nodes[read_only] = True if session == self._session else None
             else:
                 await self._remove(not read_only)
         logger.info("bookie.registered bookie=%s read_only=%s", self._bookie_id, self.is_read_only)
 
     async def _remove(self, read_only: bool) -> None:
-        if self._nodes[read_only]:
+        known, path = self._nodes[read_only], self._paths[read_only]
+        if known is None:
+            # Not knowing, we may only take away what is ours.
+            found = await self._store.exists(path)
+            known = found is not None and found.ephemeral_owner == self._store.session_id
+        if known:
+            self._nodes[read_only] = None
             with contextlib.suppress(NoNode):
-                await self._store.delete(self._paths[read_only])
-            self._nodes[read_only] = False
+                await self._store.delete(path)
+        self._nodes[read_only] = False
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._is_wanted:

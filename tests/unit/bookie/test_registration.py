@@ -118,6 +118,74 @@ async def test_a_lost_answer_to_our_own_create_is_recognised(monkeypatch) -> Non
     assert await owner(store, WRITABLE) == store.session_id
 
 
+async def test_a_lost_answer_to_a_removal_is_not_believed_to_be_no_removal(monkeypatch) -> None:
+    """Seed 621 of the simulation's wrecks: a bookie that nobody could find any more."""
+    monkeypatch.setattr("bookie.registration._RETRY_S", 0.0)
+    cluster = MemoryCluster(reconnect_delay_s=0.0)
+    store = cluster.session()
+    registration = make(store)
+    await registration.register(read_only=False)
+
+    def lose_once(operation: Operation) -> Fault | None:
+        if operation.name == "delete" and operation.path == WRITABLE:
+            cluster.on_request = lambda _: None
+            # The disk has space again before the removal is tried again.
+            registration.set_read_only(False)
+            return Fault.LOSE_REPLY
+        return None
+
+    cluster.on_request = lose_once
+    registration.set_read_only(True)
+    await settle(100)
+    assert registration.is_registered
+    assert await owner(store, WRITABLE) == store.session_id
+    assert await owner(store, READ_ONLY) is None
+
+
+async def test_a_lost_answer_to_a_creation_is_not_believed_to_be_no_creation(monkeypatch) -> None:
+    monkeypatch.setattr("bookie.registration._RETRY_S", 0.0)
+    cluster = MemoryCluster(reconnect_delay_s=0.0)
+    store = cluster.session()
+    registration = make(store)
+    await registration.register(read_only=True)
+
+    def lose_once(operation: Operation) -> Fault | None:
+        if operation.name == "create" and operation.path == WRITABLE:
+            cluster.on_request = lambda _: None
+            registration.set_read_only(True)
+            return Fault.LOSE_REPLY
+        return None
+
+    cluster.on_request = lose_once
+    registration.set_read_only(False)
+    await settle(100)
+    assert registration.is_registered
+    assert await owner(store, READ_ONLY) == store.session_id
+    assert await owner(store, WRITABLE) is None, "writers would take it for writable"
+
+
+async def test_what_another_session_made_meanwhile_is_left_alone(monkeypatch) -> None:
+    monkeypatch.setattr("bookie.registration._RETRY_S", 0.0)
+    cluster = MemoryCluster(reconnect_delay_s=0.0)
+    store, other = cluster.session(), cluster.session()
+    registration = make(store)
+    await registration.register(read_only=True)
+
+    def lose_once(operation: Operation) -> Fault | None:
+        if operation.name == "create" and operation.session_id == store.session_id:
+            cluster.on_request = lambda _: None
+            registration.set_read_only(True)
+            return Fault.LOSE_REQUEST
+        return None
+
+    await other.create(WRITABLE, b"", ephemeral=True, make_parents=True)
+    cluster.on_request = lose_once
+    registration.set_read_only(False)
+    await settle(100)
+    assert await owner(store, WRITABLE) == other.session_id
+    assert await owner(store, READ_ONLY) == store.session_id
+
+
 async def test_a_read_only_bookie_registers_as_such() -> None:
     store = MemoryCluster().session()
     registration = make(store)
