@@ -64,6 +64,9 @@ Reply = Callable[[Response], None]
 _AUTH_DISABLED: Final = "AuthDisabledPlugin"
 _BATCH_HEADER_BYTES: Final = 24 + 8 + 4
 _LENGTH_BYTES: Final = 4
+_BATCH_READS_MAX: Final = 32
+"""Entries that a batch read asks for at once: what one reader job takes."""
+
 _LONG_POLL_MS_MAX: Final = 60_000
 
 
@@ -292,7 +295,8 @@ def _batch(request: BatchReadRequest, status: Status, entries: list[Buffer]) -> 
 
 
 class _BatchRead:
-    """One batch read on its way from entry to entry."""
+    """One batch read on its way, some entries at a time: cold ones that are asked for together
+    share a reader job, and how many fit into the answer is known only after a first one."""
 
     def __init__(
         self,
@@ -304,37 +308,63 @@ class _BatchRead:
         self._request = request
         self._reply = reply
         self._read = read
-        self._room = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
+        self._room = self._space = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
         self._entries: list[Buffer] = []
+        self._found: list[Buffer | Status | None] = []
+        self._missing = 0
         self._is_stepping = False
         self._next_is_due = False
 
     def next(self) -> None:
-        """Read the next entry; hot entries in a loop, so that a long batch needs no deep stack."""
+        """Read on; hot entries in a loop, so that a long batch needs no deep stack."""
         self._next_is_due = True
         if self._is_stepping:
             return
         self._is_stepping = True
         while self._next_is_due:
             self._next_is_due = False
-            entry_id = EntryId(self._request.first_entry_id + len(self._entries))
-            self._read(self._request.ledger_id, entry_id, self._on_read)
+            self._ask()
         self._is_stepping = False
 
-    def _on_read(self, status: Status, entry: Buffer | None) -> None:
-        if status is not Status.OK or entry is None:
-            # A later entry that is absent or unreadable only ends the batch.
-            self._finish(Status.OK if self._entries else status)
-            return
-        self._room -= len(entry) + _LENGTH_BYTES
-        if self._entries and self._room < 0:
-            self._finish(Status.OK)
-            return
-        self._entries.append(entry)
-        if self._room <= 0 or len(self._entries) == self._request.count_max:
-            self._finish(Status.OK)
-        else:
-            self.next()
+    def _ask(self) -> None:
+        first = self._request.first_entry_id + len(self._entries)
+        self._missing = self._count()
+        self._found = [None] * self._missing
+        for index in range(self._missing):
+            on_read = partial(self._on_read, index)
+            self._read(self._request.ledger_id, EntryId(first + index), on_read)
+
+    def _count(self) -> int:
+        """Return how many entries are likely to fit, going by those there are."""
+        if not self._entries:
+            return 1
+        each = (self._space - self._room) // len(self._entries)
+        wanted = min(_BATCH_READS_MAX, max(1, self._room // each))
+        left = self._request.count_max - len(self._entries)
+        return min(wanted, left) if left > 0 else wanted
+
+    def _on_read(self, index: int, status: Status, entry: Buffer | None) -> None:
+        self._found[index] = status if entry is None else entry
+        self._missing -= 1
+        if not self._missing:
+            self._take()
+
+    def _take(self) -> None:
+        for entry in self._found:
+            assert entry is not None
+            if isinstance(entry, Status):
+                # A later entry that is absent or unreadable only ends the batch.
+                self._finish(Status.OK if self._entries else entry)
+                return
+            self._room -= len(entry) + _LENGTH_BYTES
+            if self._entries and self._room < 0:
+                self._finish(Status.OK)
+                return
+            self._entries.append(entry)
+            if self._room <= 0 or len(self._entries) == self._request.count_max:
+                self._finish(Status.OK)
+                return
+        self.next()
 
     def _finish(self, status: Status) -> None:
         self._reply(_batch(self._request, status, self._entries))

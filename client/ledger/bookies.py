@@ -6,8 +6,9 @@ one answer by its callback, later on the loop and never inside the call that sen
 when its status is OK, otherwise a `LedgerError`. A bookie has up to two connections, opened by
 need:
 
-- v2 for plain adds and plain reads: a fixed header, the fast path. Its answers are matched by
-  what they are about, which is good enough because equal plain requests are interchangeable.
+- v2 for plain adds, plain reads and batch reads: a fixed header, the fast path. Its answers are
+  matched by what they are about, which is good enough because equal plain requests are
+  interchangeable.
 - v3 for everything else. Fencing reads and recovery adds belong here although v2 has them: on v2
   the late answer to a plain read of the last entry would be taken for the fence's, and that of a
   writer's add for a recovery add's, when one process is both. v3 matches by transaction id.
@@ -40,6 +41,7 @@ from client.ledger.stats import BookieStats, LedgerStats
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
+    BatchReadRequest,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
@@ -182,6 +184,8 @@ class _TcpBookie:
         elif isinstance(request, ReadRequest):
             is_plain = not request.fence and request.previous_lac is None
             connection = self._plain if is_plain else self._exact
+        elif isinstance(request, BatchReadRequest):
+            connection = self._plain
         elif isinstance(request, ReadLacRequest) and self._is_v2_only:
             _read_lac_in_v2(self._plain, request, on_answer)
             return

@@ -130,12 +130,8 @@ class RangeRead:
         self._timer = self._loop.call_later(self._speculation.wait_s / _LOOKS, self._look)
 
     def _note_failure(self, bookie: BookieId, error: LedgerError, now_s: float) -> None:
-        if not is_bad_read(error):
-            return
-        self._note_slow(bookie, now_s)
-        if self._context.health.on_error(bookie, error, now_s):
-            self._context.stats.quarantines += 1
-            log.warning("bookie.quarantined bookie=%s error=%r", bookie, error)
+        note_failure(self._context, bookie, error, now_s)
+        self._ranks.pop(bookie, None)
 
     def _note_slow(self, bookie: BookieId, now_s: float) -> None:
         self._context.health.on_slow(bookie, now_s)
@@ -145,22 +141,36 @@ class RangeRead:
         """Return how readily to ask a bookie, as known when this run first asks."""
         rank = self._ranks.get(bookie)
         if rank is None:
-            rank = self._ranks[bookie] = self._judge(bookie)
+            rank = self._ranks[bookie] = rank_of(self._context, bookie, self._loop.time())
         return rank
 
-    def _judge(self, bookie: BookieId) -> Rank:
-        bookies = self._context.bookies
-        if bookies.bookie(bookie).is_unreachable:
-            return Rank.UNREACHABLE
-        is_writable = bookie in bookies.writable
-        if not is_writable and bookie not in bookies.readonly:
-            return Rank.UNREGISTERED
-        if self._context.health.is_slow(bookie, self._loop.time()):
-            return Rank.SLOW
-        if not is_writable:
-            return Rank.READ_ONLY
-        is_local = bookies.rack(bookie) == self._context.config.local_rack
-        return Rank.LOCAL if is_local else Rank.GOOD
+
+def rank_of(context: LedgerContext, bookie: BookieId, now_s: float) -> Rank:
+    """Return how readily to ask a bookie, as known now."""
+    bookies = context.bookies
+    if bookies.bookie(bookie).is_unreachable:
+        return Rank.UNREACHABLE
+    is_writable = bookie in bookies.writable
+    if not is_writable and bookie not in bookies.readonly:
+        return Rank.UNREGISTERED
+    if context.health.is_slow(bookie, now_s):
+        return Rank.SLOW
+    if not is_writable:
+        return Rank.READ_ONLY
+    is_local = bookies.rack(bookie) == context.config.local_rack
+    return Rank.LOCAL if is_local else Rank.GOOD
+
+
+def note_failure(
+    context: LedgerContext, bookie: BookieId, error: LedgerError, now_s: float
+) -> None:
+    """Remember a failure that is the bookie's own: it is asked after others for a while."""
+    if not is_bad_read(error):
+        return
+    context.health.on_slow(bookie, now_s)
+    if context.health.on_error(bookie, error, now_s):
+        context.stats.quarantines += 1
+        log.warning("bookie.quarantined bookie=%s error=%r", bookie, error)
 
 
 def open_entry(

@@ -10,7 +10,7 @@ from typing import Final
 
 from client.histogram import Histogram, Stopwatch, loop_time
 from client.ids import BookieId
-from client.wire.bookkeeper.messages import AddRequest, ReadRequest, Request
+from client.wire.bookkeeper.messages import AddRequest, BatchReadRequest, ReadRequest, Request
 
 ADD: Final = "add"
 READ: Final = "read"
@@ -33,7 +33,7 @@ class BookieStats:
         """Count a request that was answered."""
         if isinstance(request, AddRequest):
             self.adds.observe(seconds)
-        elif isinstance(request, ReadRequest):
+        elif isinstance(request, (ReadRequest, BatchReadRequest)):
             self.reads.observe(seconds)
         else:
             self.others.observe(seconds)

@@ -12,6 +12,7 @@ answers, are the registrations looked up.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import random
 import threading
@@ -23,6 +24,7 @@ import uvloop
 
 from client.errors import BookieUnavailable, LedgerError, NoNode
 from client.ids import BookieId, EntryId, LedgerId
+from client.ledger.batch_read import BatchReads
 from client.ledger.bookie_directory import Address, BookieDirectory, parse_service_info
 from client.ledger.bookies import Bookies
 from client.ledger.client import LedgerClient, unlock
@@ -81,6 +83,7 @@ class LedgerAccess:
         self._client = LedgerClient(
             self._view, rng=random.SystemRandom(), clock=WallClock(), config=config, bookies=bookies
         )
+        self._batches = BatchReads(self._client.context)
         self._codecs: dict[LedgerId, EntryCodec] = {}
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(
@@ -103,9 +106,13 @@ class LedgerAccess:
     def close(self) -> None:
         """Close connections and session, and end the thread."""
         self.call(self._close())
+        self.stop()
+        self._loop.close()
+
+    def stop(self) -> None:
+        """End the thread with whatever it does."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.close()
 
     async def segments(self, topic_id: str, partition: int) -> SegmentList:
         try:
@@ -122,31 +129,33 @@ class LedgerAccess:
         return await read_lac(metadata, codec, self._client.context.bookies)
 
     async def entry(self, ledger_id: LedgerId, metadata: LedgerMetadata, entry_id: int) -> Entry:
-        (entry,) = await self._read(ledger_id, metadata, entry_id, entry_id)
+        codec = self._codec(ledger_id, metadata)
+        at = EntryId(entry_id)
+        (entry,) = await RangeRead(at, at, metadata, codec, self._client.context).run()
         return entry
 
     async def read(
-        self, ledger_id: LedgerId, metadata: LedgerMetadata, first: int, last: int
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, first: int, last: int, size_max: int
     ) -> list[Entry]:
         """Return entries `first`..`last`; they are confirmed for certain.
 
-        If no replica has one of them, their places are looked up anew: bookies may have been
-        replaced since `metadata` was read. Raises LedgerError, MetadataError.
+        They are asked for in answers of up to `size_max` bytes, where bookies can do that. If no
+        replica has one of them, their places are looked up anew: bookies may have been replaced
+        since `metadata` was read. Raises LedgerError, MetadataError.
         """
         try:
-            return await self._read(ledger_id, metadata, first, last)
+            return await self._read(ledger_id, metadata, first, last, size_max)
         except LedgerError:
             current = await self.describe(ledger_id)
             if current.fragments == metadata.fragments:
                 raise
-        return await self._read(ledger_id, current, first, last)
+        return await self._read(ledger_id, current, first, last, size_max)
 
     async def _read(
-        self, ledger_id: LedgerId, metadata: LedgerMetadata, first: int, last: int
+        self, ledger_id: LedgerId, metadata: LedgerMetadata, first: int, last: int, size_max: int
     ) -> list[Entry]:
         codec = self._codec(ledger_id, metadata)
-        context = self._client.context
-        return await RangeRead(EntryId(first), EntryId(last), metadata, codec, context).run()
+        return await self._batches.read(EntryId(first), EntryId(last), metadata, codec, size_max)
 
     def _codec(self, ledger_id: LedgerId, metadata: LedgerMetadata) -> EntryCodec:
         codec = self._codecs.get(ledger_id)
@@ -167,5 +176,15 @@ def shared(uri: str, speculative_ms: int) -> LedgerAccess:
     """Return this process's access to a cluster; connections stay open between tasks."""
     key = (uri, speculative_ms, os.getpid())
     if key not in _shared:
+        if not _shared:
+            # A loop that still runs while the interpreter is taken down under it crashes.
+            atexit.register(_stop_all, os.getpid())
         _shared[key] = LedgerAccess(uri, speculative_ms)
     return _shared[key]
+
+
+def _stop_all(pid: int) -> None:
+    """Stop the threads of a process that ends; its connections end with it."""
+    for (_uri, _speculative_ms, owner), access in _shared.items():
+        if owner == pid == os.getpid():
+            access.stop()

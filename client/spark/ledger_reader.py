@@ -30,6 +30,7 @@ from client.spark.log_entry import has_transactions, is_internal, next_offset
 from client.spark.options import Options
 from client.spark.splits import AbortedTransaction, BrokerSplit, LedgerSplit
 from client.wire.bookkeeper.entry import Entry
+from client.wire.bookkeeper.messages import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +114,8 @@ def _entries(split: LedgerSplit, options: Options, access: LedgerAccess) -> Iter
             while position <= split.last_entry and len(under_way) < RUNS_AHEAD:
                 run = min(max(1, budget // max(1, entry_bytes)), RUN_ENTRIES_MAX)
                 until = min(split.last_entry, position + run - 1)
-                under_way.append(access.begin(access.read(ledger_id, metadata, position, until)))
+                read = access.read(ledger_id, metadata, position, until, _answer_bytes_max(budget))
+                under_way.append(access.begin(read))
                 position = until + 1
             entries = under_way[0].result(options.fetch_timeout_ms / 1000)
             under_way.popleft()
@@ -122,6 +124,12 @@ def _entries(split: LedgerSplit, options: Options, access: LedgerAccess) -> Iter
     finally:
         for future in under_way:
             future.cancel()
+
+
+def _answer_bytes_max(budget: int) -> int:
+    """Return how large one answer may be: entries are larger than guessed now and then, and one
+    that does not fit costs a request of its own."""
+    return min(budget + budget // 4, FRAME_BYTES_MAX)
 
 
 def _broker_chunks(options: Options) -> BrokerChunks:

@@ -22,6 +22,8 @@ from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
     AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
     ListEntriesRequest,
     ListEntriesResponse,
     ReadLacRequest,
@@ -196,6 +198,8 @@ class FakeBookie:
                 response: Response = self._add(request)
             case ReadRequest():
                 response = self._read(request)
+            case BatchReadRequest():
+                response = self._read_batch(request)
             case ReadLacRequest(ledger_id):
                 response = self._read_lac(ledger_id)
             case WriteLacRequest():
@@ -236,6 +240,23 @@ class FakeBookie:
         if found is None or found not in entries:
             return ReadResponse(Status.NO_ENTRY, ledger_id, entry_id)
         return ReadResponse(Status.OK, ledger_id, entry_id, entries[found])
+
+    def _read_batch(self, request: BatchReadRequest) -> BatchReadResponse:
+        entries: list[bytes] = []
+        entry_id = request.first_entry_id
+        room = request.size_max
+        while len(entries) < request.count_max:
+            found = self._read(ReadRequest(request.ledger_id, EntryId(entry_id + len(entries))))
+            entry = found.entry
+            if entry is None or (entries and room < len(entry)):
+                break
+            assert isinstance(entry, bytes)
+            entries.append(entry)
+            room -= len(entry)
+        status = Status.OK if entries else found.status
+        return BatchReadResponse(
+            status, request.ledger_id, entry_id, request.request_id, tuple(entries)
+        )
 
     def _read_lac(self, ledger_id: LedgerId) -> ReadLacResponse:
         ledger = self.ledgers.get(ledger_id)

@@ -135,6 +135,27 @@ async def test_batch_read_of_an_absent_first_entry() -> None:
     assert await box.status(batch(0)) is Status.NO_LEDGER
 
 
+async def test_a_cold_batch_takes_few_reader_jobs() -> None:
+    box = await filled(100)
+    box.restart()
+    jobs: list[object] = []
+    reader_job = box.disk.reader_job
+
+    def counted(job):
+        jobs.append(job)
+        return reader_job(job)
+
+    box.disk.reader_job = counted  # type: ignore[method-assign]
+    whole = await box.call(batch(0))
+    assert len(whole.entries) == 100
+    assert len(jobs) <= 6
+    del jobs[:]
+    size = len(whole.entries[0]) + 4
+    assert len((await box.call(batch(3, size_max=36 + 7 * size))).entries) == 7
+    assert len(jobs) <= 3
+    assert box.metrics.reads <= 100 + 8  # no more is read than is likely to fit
+
+
 async def test_batch_read_of_hot_entries_does_not_nest() -> None:
     box = BookieBox(limits=WARM._replace(cache_bytes_max=1 << 24))
     for n in range(3000):

@@ -61,7 +61,9 @@ class Moving(LedgerAccess):
             raise NoSuchLedger("deleted")
         return self.now
 
-    async def _read(self, ledger_id: Any, metadata: Any, first: int, last: int) -> list[Any]:
+    async def _read(
+        self, ledger_id: Any, metadata: Any, first: int, last: int, size_max: int
+    ) -> list[Any]:
         self.reads.append(metadata)
         if metadata is not self.now:
             raise self.error
@@ -80,7 +82,7 @@ async def test_replaced_bookies_are_looked_up_once() -> None:
     ensemble = tuple(BookieId(f"10.0.1.{number}:3181") for number in (1, 2, 3))
     moved = replace(known, fragments=(Fragment(EntryId(0), ensemble),))
     access = Moving(moved, NoSuchEntry("gone"))
-    assert await access.read(LedgerId(10), known, 0, 0) == []
+    assert await access.read(LedgerId(10), known, 0, 0, 1 << 20) == []
     assert access.reads == [known, moved]
 
 
@@ -88,7 +90,7 @@ async def test_a_failure_at_the_known_places_is_told() -> None:
     known = ledger()
     access = Moving(replace(known), NoSuchEntry("gone"))
     with pytest.raises(NoSuchEntry):
-        await access.read(LedgerId(10), known, 0, 0)
+        await access.read(LedgerId(10), known, 0, 0, 1 << 20)
     assert len(access.reads) == 1
     with pytest.raises(NoSuchLedger):
-        await Moving(None, NoSuchEntry("gone")).read(LedgerId(10), known, 0, 0)
+        await Moving(None, NoSuchEntry("gone")).read(LedgerId(10), known, 0, 0, 1 << 20)

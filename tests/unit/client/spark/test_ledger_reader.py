@@ -31,7 +31,7 @@ class FakeAccess:
         self.under_way = 0
         self.under_way_max = 0
 
-    def read(self, ledger_id: LedgerId, metadata: Any, first: int, last: int) -> Any:
+    def read(self, ledger_id: LedgerId, metadata: Any, first: int, last: int, size_max: int) -> Any:
         self.asked.append((first, last))
         return first, last
 
