@@ -92,6 +92,8 @@ _PROTECTED: Final[Mapping[str, str]] = {
     "interceptor.classes": "records are never objects here",
 }
 
+_SECURITY: Final = ("kafka.ssl.", "kafka.sasl.")
+
 _NO_EFFECT: Final = frozenset(
     {
         "kafka.group.id", "kafka.client.id", "kafka.max.poll.records",
@@ -221,6 +223,32 @@ def check_kafka_option(name: str) -> None:
         raise ConfigError(f"option {name} may not be set: {protected}")
 
 
+def check_supported(name: str) -> None:
+    """Raise ConfigError for an option of Kafka clients, or of this source's design, that is not
+    supported: nobody may believe that a connection is encrypted which is not."""
+    lower = name.lower()
+    if lower.startswith(_SECURITY):
+        raise ConfigError(
+            f"option {name}: TLS and SASL are not supported by the data source, which connects in"
+            " plain text; leave it out, and use a network that only those may reach who may read"
+        )
+    if lower == "transform":
+        raise ConfigError(
+            "option transform is not supported: write the expression on the DataFrame, and leave"
+            " out what it does not need with option columns"
+        )
+
+
+def check_protocol(values: Mapping[str, str]) -> None:
+    """Raise ConfigError for another protocol than plain text."""
+    protocol = values.get("kafka.security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise ConfigError(
+            f"option kafka.security.protocol: {protocol} is not supported by the data source;"
+            " leave it out, or set PLAINTEXT"
+        )
+
+
 def _known(given: Mapping[str, str]) -> dict[str, str]:
     """Return the options under their proper names. Raises ConfigError for others."""
     proper = names_by_lower_case(READER_OPTIONS)
@@ -228,6 +256,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         lower = name.lower()
         check_kafka_option(name)
+        check_supported(name)
         if lower == "path":
             raise ConfigError("load() takes no path: name topics with option subscribe")
         if lower in _NO_EFFECT:
@@ -238,12 +267,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
             hint = f"; did you mean {proper[near[0]]}?" if near else ""
             raise ConfigError(f"there is no option {name!r} for reading{hint}")
         values[proper[lower]] = value.strip()
-    protocol = values.get("kafka.security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise ConfigError(
-            f"option kafka.security.protocol: {protocol} is not supported by the data source;"
-            " leave it out, or set PLAINTEXT"
-        )
+    check_protocol(values)
     if values.get("planLeaseMs", "0") != "0":
         raise ConfigError("option planLeaseMs: leases are not implemented; leave it out, or set 0")
     return values

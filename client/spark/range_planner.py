@@ -6,6 +6,7 @@ whether the ranges still exist, and which way each is read. The cutting itself i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from client.spark.loss import report_loss
 from client.spark.options import Options
 from client.spark.planner import TaskLimits, cut, group
 from client.spark.split_reader import TaskSplits
-from client.spark.splits import BrokerSplit, OffsetRange, Split, TopicPartition
+from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange, Split, TopicPartition
 
 
 def bytes_per_record(
@@ -74,11 +75,12 @@ def plan_tasks(
         from client.spark import ledger_planner
 
         splits += ledger_planner.plan(through_ledgers, options)
-    tasks = [TaskSplits((split,)) for split in splits]
-    pieces = cut(through_brokers, limits, record_bytes)
-    for together in group(pieces, limits, record_bytes):
-        tasks.append(TaskSplits(tuple(_broker_split(cluster, piece) for piece in together)))
-    return tasks
+    splits += [
+        _broker_split(cluster, piece) for piece in cut(through_brokers, limits, record_bytes)
+    ]
+    together = group([_range_of(split) for split in splits], limits, record_bytes)
+    rest = iter(splits)
+    return [TaskSplits(tuple(itertools.islice(rest, len(ranges)))) for ranges in together]
 
 
 def _ways(
@@ -97,3 +99,12 @@ def _ways(
 def _broker_split(cluster: KafkaCluster, piece: OffsetRange) -> BrokerSplit:
     epoch = cluster.leader(piece.at).epoch
     return BrokerSplit(piece.topic_id, piece.topic, piece.partition, epoch, piece.start, piece.end)
+
+
+def _range_of(split: Split) -> OffsetRange:
+    """Return the offsets that a split reads."""
+    if isinstance(split, LedgerSplit):
+        start, end = split.offset_start, split.offset_end
+    else:
+        start, end = split.start, split.end
+    return OffsetRange(split.topic_id, split.topic, split.partition, start, end)

@@ -27,7 +27,12 @@ from client.errors import ConfigError
 from client.pubsub.addresses import parse as parse_addresses
 from client.pubsub.errors import check_topic_name
 from client.spark.option_values import choice, positive, size_bytes
-from client.spark.options import check_kafka_option, names_by_lower_case
+from client.spark.options import (
+    check_kafka_option,
+    check_protocol,
+    check_supported,
+    names_by_lower_case,
+)
 from client.wire.kafka.records import Codec
 
 log = logging.getLogger(__name__)
@@ -152,6 +157,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
     for name, value in given.items():
         lower = name.lower()
         check_kafka_option(name)
+        check_supported(name)
         if lower == "sinkid":
             raise ConfigError(
                 "option sinkId: exactly-once writing needs transactions, which the broker does"
@@ -169,10 +175,5 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
             hint = f"; did you mean {proper[near[0]]}?" if near else ""
             raise ConfigError(f"there is no option {name!r} for writing{hint}")
         values[_ALIASES.get(proper[lower], proper[lower])] = value.strip()
-    protocol = values.get("kafka.security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise ConfigError(
-            f"option kafka.security.protocol: {protocol} is not supported by the data source;"
-            " leave it out, or set PLAINTEXT"
-        )
+    check_protocol(values)
     return values

@@ -90,6 +90,7 @@ def test_what_spark_and_java_jobs_carry_along_is_taken() -> None:
         ("kafka.compression.type", "brotli", "none of none, gzip"),
         ("kafka.key.serializer", "x", "cast"),
         ("kafka.security.protocol", "SASL_SSL", "not supported"),
+        ("kafka.ssl.keystore.location", "x", "TLS and SASL are not supported"),
         ("path", "/x", "option topic"),
         ("tpoic", "t", "did you mean topic"),
         ("subscribe", "t", "no option 'subscribe' for writing"),
