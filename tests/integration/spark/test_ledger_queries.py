@@ -9,6 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from client.spark.batch_reader import QuireBatchReader
+from client.spark.options import parse_options
+from client.spark.splits import LedgerSplit
 from tests.integration.cluster import LocalCluster
 from tests.integration.spark.topics import create, publish
 
@@ -60,18 +63,18 @@ def test_one_partition_in_parallel(cluster: LocalCluster, spark: SparkSession) -
     assert numbers(part) == list(range(4321, 8765))
 
 
-@pytest.mark.parametrize(("least", "tasks"), [("64k", range(4, 99)), ("1g", range(1, 2))])
+@pytest.mark.parametrize(("least", "direct"), [("64k", True), ("1g", False)])
 def test_auto_takes_ledgers_where_they_pay(
-    cluster: LocalCluster, spark: SparkSession, least: str, tasks: range
+    cluster: LocalCluster, spark: SparkSession, least: str, direct: bool
 ) -> None:
     topic = make(cluster, f"ledger-auto-{least}", 6_000)
-    rows = (
-        spark.read.format("quire")
-        .options(**options(cluster, topic, readMode="auto", ledgerMinBytes=least))
-        .load()
-    )
-    assert rows.rdd.getNumPartitions() in tasks
+    given = options(cluster, topic, readMode="auto", ledgerMinBytes=least)
+    rows = spark.read.format("quire").options(**given).load()
     assert numbers(rows) == list(range(6_000))
+    tasks = QuireBatchReader(parse_options(given, streaming=False)).partitions()
+    kinds = [type(part) for task in tasks for part in task.parts]  # type: ignore[attr-defined]
+    assert (kinds.count(LedgerSplit) >= 4) == direct
+    assert len(tasks) == 1, "so little is read by one task, whichever way"
 
 
 def test_a_stream_goes_on_by_its_positions(
