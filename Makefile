@@ -95,7 +95,7 @@ fuzz: $(INSTALLED)  ## Fuzz every parser for SECONDS each (default 60), guided b
 mutants: $(INSTALLED)  ## Plant each known defect in turn; the simulation must find all of them
 	@$(BIN)/python -m tests.simulation.mutation --jobs 2 $(ARGS)
 
-bench: $(INSTALLED)  ## Measure Quire and Apache Kafka side by side, for hours, on an idle machine
+bench: $(INSTALLED) clients  ## Measure Quire and Apache Kafka side by side, for hours, on an idle machine
 	@ops/bench/peers/install.sh
 	@$(BIN)/python -m ops.bench.compare $(ARGS)
 
@@ -104,8 +104,9 @@ bench-short: $(INSTALLED)  ## A moment of each workload: checks only that they r
 		$(BIN)/python -m ops.bench.compare --short --anyway \
 		--folder "$$out/data" --out "$$out/results" $(ARGS)
 
-bench-spark: $(INSTALLED)  ## Measure reading topics into Spark: through brokers and from ledgers
-	@$(BIN)/python -m ops.bench.spark $(ARGS)
+bench-spark: $(INSTALLED) clients  ## The rows of it about Spark: through brokers, from ledgers
+	@ops/bench/peers/install.sh
+	@$(BIN)/python -m ops.bench.compare --only spark $(ARGS)
 
 lint: $(INSTALLED)  ## Check style, types and import contracts
 	@echo "lint: ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .

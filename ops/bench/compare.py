@@ -32,10 +32,11 @@ from ops.bench.peers import kafka
 from ops.bench.peers.kafka import KafkaSystem
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.peers.system import REPLICAS, System
-from ops.bench.workloads import catch_up, failover, fixed_rate, produce, small_requests
+from ops.bench.workloads import catch_up, failover, fixed_rate, produce, small_requests, spark
 
 WORKLOADS: Final[dict[str, ModuleType]] = {
-    module.NAME: module for module in (produce, fixed_rate, small_requests, catch_up, failover)
+    module.NAME: module
+    for module in (produce, fixed_rate, small_requests, catch_up, spark, failover)
 }
 """In the order in which they are measured. Fail-over is the last: it leaves a broker dead."""
 RESULTS: Final = Path(__file__).parent / "results"

@@ -35,6 +35,11 @@ class Scale:
     catch_up_groups: tuple[int, ...] = (1, 5)
     tail_s: float = 10.0
     """How long the tail reader runs before the catch-up begins."""
+    spark_values: tuple[int, ...] = (100, 1024)
+    spark_bytes: int = 400_000_000
+    """Of values in each topic that Spark reads."""
+    spark_warm_ups: int = 3
+    spark_passes: int = 3
     failover_partitions: tuple[int, ...] = (1, 1_000)
 
     @classmethod
@@ -51,6 +56,9 @@ class Scale:
             catch_up_bytes=4_000_000,
             catch_up_groups=(1,),
             tail_s=1.0,
+            spark_bytes=1_000_000,
+            spark_warm_ups=0,
+            spark_passes=1,
             failover_partitions=(1,),
         )
 

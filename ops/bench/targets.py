@@ -14,6 +14,8 @@ SYNCED: Final = "kafka, synced"
 DEFAULTS: Final = "kafka, defaults"
 ALONE: Final = ""
 """The peer of rows in which Quire stands alone."""
+SPARK_SLOTS: Final = 2
+"""Task slots of the Spark that reads."""
 
 _OPERATORS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">=": operator.ge,
@@ -48,6 +50,21 @@ class Rule(NamedTuple):
 
 
 EVERY: Final = (SYNCED, DEFAULTS, ALONE)
+
+
+def _of_spark(topic: str) -> tuple[Rule, ...]:
+    """Return the rules for reading one topic into Spark."""
+    official = f"{topic}, as part of spark-sql-kafka"
+    ledgers = f"{topic}, ledger mode"
+    return (
+        Rule(f"{topic}, one task", "rows/s", (SYNCED, DEFAULTS), Target("ratio", ">=", 1.5)),
+        Rule(official, "rows/s", (ALONE,), Target("value", ">=", 1.5)),
+        Rule(ledgers, "tasks", (ALONE,), Target("value", ">=", SPARK_SLOTS)),
+        Rule(ledgers, "rows/s as part of broker mode's", (ALONE,), Target("value", ">=", 1)),
+        Rule(ledgers, "brokers' CPU in cores", (ALONE,), Target("value", "<=", 0.05)),
+    )
+
+
 RULES: Final = (
     Rule("produce", "MB/s", (SYNCED,), Target("ratio", ">=", 2)),
     Rule("produce", "MB/s", (DEFAULTS,), Target("ratio", ">=", 1)),
@@ -61,6 +78,9 @@ RULES: Final = (
     Rule(
         "catch-up read beside", "tail p99 during / before", EVERY, Target("value", "<=", 2)
     ),
+    *(rule for value_bytes in (100, 1024) for rule in _of_spark(f"spark {value_bytes} B")),
+    Rule("spark trigger", "addBatch ms", EVERY, Target("value", "<=", 60)),
+    Rule("spark trigger", "largest Python worker MB", EVERY, Target("value", "<=", 250)),
     Rule("kill -9 of the leader, 1 partition", "p99 ms", EVERY, Target("value", "<=", 500)),
     Rule(
         "kill -9 of the leader, 1,000 partitions", "all served ms", EVERY,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.cluster import ROOT
 
-KINDS = ("produce", "latency", "unbatched", "catch-up", "kill")
+KINDS = ("produce", "latency", "unbatched", "catch-up", "spark", "kill")
 """The first words of the rows of each workload."""
 
 

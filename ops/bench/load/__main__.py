@@ -9,7 +9,7 @@ from typing import Final
 
 from ops.bench.load.channel import LoadFailed, tell
 
-JOBS: Final = ("produce", "paced", "latency", "read", "failover", "requests")
+JOBS: Final = ("produce", "paced", "latency", "read", "failover", "requests", "spark")
 
 
 def main() -> None:

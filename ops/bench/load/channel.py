@@ -72,16 +72,17 @@ class LoadProcess:
             process.stdin.close()
             await process.wait()
 
-    async def event(self, name: str) -> dict[str, Any]:
-        """Wait for an event. Raises LoadFailed when the process ends or says `failed` instead."""
+    async def event(self, *names: str) -> dict[str, Any]:
+        """Wait for one of some events. Raises LoadFailed when the process ends or says another."""
         assert self._process is not None and self._process.stdout is not None
+        wanted = " or ".join(names)
         async with asyncio.timeout(_EVENT_TIMEOUT_S):
             line = await self._process.stdout.readline()
         if not line:
-            raise LoadFailed(f"the load process ({self._job}) ended before it said {name!r}")
+            raise LoadFailed(f"the load process ({self._job}) ended before it said {wanted!r}")
         event: dict[str, Any] = json.loads(line)
-        if event["event"] != name:
-            raise LoadFailed(f"the load process ({self._job}) said {event} instead of {name!r}")
+        if event["event"] not in names:
+            raise LoadFailed(f"the load process ({self._job}) said {event} instead of {wanted!r}")
         return event
 
     def say(self, word: str) -> None:

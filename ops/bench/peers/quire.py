@@ -73,10 +73,19 @@ class QuireSystem:
         """Return the process id of each broker, by its id."""
         return {broker["id"]: broker["pid"] for broker in self._state["brokers"]}
 
+    @property
+    def zookeeper(self) -> str:
+        """host:port of the metadata server."""
+        return str(self._state["zookeeper"])
+
+    def bookie_pids(self) -> Sequence[int]:
+        """Return the process id of each bookie."""
+        return [bookie["pid"] for bookie in self._state["bookies"]]
+
     def pids(self) -> Sequence[int]:
         """Return brokers, bookies and ZooKeeper."""
-        bookies = [bookie["pid"] for bookie in self._state["bookies"]]
-        return [*self.broker_pids().values(), *bookies, self._state["zookeeper_pid"]]
+        zookeeper = self._state["zookeeper_pid"]
+        return [*self.broker_pids().values(), *self.bookie_pids(), zookeeper]
 
     def data_folder(self) -> Path:
         """Return the data directory of the local cluster."""

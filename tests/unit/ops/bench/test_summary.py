@@ -8,6 +8,7 @@ from ops.bench.figures import Figure
 from ops.bench.plots import by_picture, draw, file_name
 from ops.bench.summary import Measured, markdown, rows, spreads
 from ops.bench.targets import ALONE, DEFAULTS, RULES, SYNCED, Target, target_of
+from ops.bench.workloads.spark import label
 
 PRODUCE = "produce 1024 B, 1 partition, 1 MB batches"
 
@@ -79,6 +80,10 @@ def test_a_peer_of_zero_has_no_ratio() -> None:
         ("catch-up read beside a tail reader", "tail p99 during / before", ALONE, "value <= 2"),
         ("kill -9 of the leader, 1,000 partitions", "all served ms", ALONE, "value <= 3000"),
         ("kill -9 of the leader, 1,000 partitions", "p99 ms", ALONE, None),
+        (label(100, "one task"), "rows/s", SYNCED, "ratio >= 1.5"),
+        (label(1024, "spark-sql-kafka"), "rows/s", SYNCED, None),
+        (label(1024, "ledger mode"), "brokers' CPU in cores", ALONE, "value <= 0.05"),
+        ("spark trigger of a quiet stream", "addBatch ms", DEFAULTS, "value <= 60"),
     ],
 )
 def test_targets(workload: str, measure: str, peer: str, expected: str | None) -> None:
