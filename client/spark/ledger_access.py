@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import os
 import random
 import threading
@@ -42,6 +43,9 @@ T = TypeVar("T")
 
 RUN_ENTRIES_MAX: Final = 512
 """Entries of one read: what they may weigh is the caller's to bound."""
+
+_STOP_S: Final = 2.0
+"""How long a process that ends waits for the thread."""
 
 
 class BookieAddresses(BookieDirectory):
@@ -110,9 +114,11 @@ class LedgerAccess:
         self._loop.close()
 
     def stop(self) -> None:
-        """End the thread with whatever it does."""
+        """End the thread; what it still does is cancelled."""
+        with contextlib.suppress(TimeoutError):
+            self.call(_cancel_others(), _STOP_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.join(_STOP_S)
 
     async def segments(self, topic_id: str, partition: int) -> SegmentList:
         try:
@@ -167,6 +173,13 @@ class LedgerAccess:
     async def _close(self) -> None:
         await self._client.close()
         await self._view.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks().difference({asyncio.current_task()})
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 _shared: dict[tuple[str, int, int], LedgerAccess] = {}

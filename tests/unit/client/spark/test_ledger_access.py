@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,3 +98,28 @@ async def test_a_failure_at_the_known_places_is_told() -> None:
     assert len(access.reads) == 1
     with pytest.raises(NoSuchLedger):
         await Moving(None, NoSuchEntry("gone")).read(LedgerId(10), known, 0, 0, 1 << 20)
+
+
+ENDING = """
+import asyncio
+from client.spark import ledger_access
+
+async def work():
+    while True:
+        await asyncio.sleep(0)
+
+access = ledger_access.shared("127.0.0.1:1", 200)
+access.begin(work())
+access.call(asyncio.sleep(0.01))
+"""
+
+
+def test_a_process_ends_quietly_whatever_its_thread_does() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
