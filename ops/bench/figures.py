@@ -40,6 +40,7 @@ class Scale:
     """Of values in each topic that Spark reads."""
     spark_warm_ups: int = 3
     spark_passes: int = 3
+    spark_triggers: int = 30
     failover_partitions: tuple[int, ...] = (1, 1_000)
 
     @classmethod
@@ -56,9 +57,11 @@ class Scale:
             catch_up_bytes=4_000_000,
             catch_up_groups=(1,),
             tail_s=1.0,
+            spark_values=(100,),
             spark_bytes=1_000_000,
             spark_warm_ups=0,
             spark_passes=1,
+            spark_triggers=4,
             failover_partitions=(1,),
         )
 

@@ -29,7 +29,6 @@ LEDGERS: Final = "ledgers"
 BROKER: Final = "broker"
 OFFICIAL: Final = "spark-sql-kafka"
 TRIGGER_RECORDS: Final = 100
-TRIGGERS: Final = 30
 
 
 class Way(NamedTuple):
@@ -145,9 +144,9 @@ class Readings:
         entries = sum(part.last_entry - part.first_entry + 1 for some in splits for part in some)
         return {"tasks": len([some for some in splits if some]), "entries": entries}
 
-    def trigger(self, topic: Topic, way: Way) -> float:
+    def trigger(self, topic: Topic, way: Way, triggers: int) -> float:
         """Return the median milliseconds of addBatch for a batch of `TRIGGER_RECORDS`."""
-        start = max(0, topic.records - TRIGGER_RECORDS * TRIGGERS)
+        start = max(0, topic.records - TRIGGER_RECORDS * triggers)
         with tempfile.TemporaryDirectory(prefix="quire-bench-") as folder:
             query = (
                 self._spark.readStream.format(way.format)
@@ -179,6 +178,7 @@ def run(
     bookies: Sequence[int],
     warm_ups: int,
     passes: int,
+    triggers: int,
 ) -> None:
     """Events: ready; after "go" a `reading` for each topic and way, a `trigger` for each way of
     streams, and done. `topics` are (name, records); `brokers` and `bookies` process ids.
@@ -195,6 +195,6 @@ def run(
             tell("reading", topic=topic.name, way=way.name, records=topic.records, **took)
     for way in compared:
         if way.name in (ONE_TASK, OFFICIAL):
-            tell("trigger", way=way.name, add_batch_ms=readings.trigger(given[0], way))
+            tell("trigger", way=way.name, add_batch_ms=readings.trigger(given[0], way, triggers))
     tell("done", worker_bytes_max=readings.worker_bytes_max())
     spark.stop()

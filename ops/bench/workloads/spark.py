@@ -47,6 +47,7 @@ async def measure(system: System, run: Run) -> list[Figure]:
         bookies=system.bookie_pids() if isinstance(system, QuireSystem) else [],
         warm_ups=scale.spark_warm_ups,
         passes=scale.spark_passes,
+        triggers=scale.spark_triggers,
     ) as load:
         await load.event("ready")
         load.say("go")
