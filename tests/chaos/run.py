@@ -7,10 +7,9 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from client.pubsub import TopicAdmin
 from tests.chaos.campaign import Campaign, Plan, Unavailable
@@ -29,8 +28,6 @@ from tests.integration.rolling_restart import (
     acks_of,
     reads_of,
 )
-
-T = TypeVar("T")
 
 KINDS = ("confluent", "kafka-python", "aiokafka")
 GROUPS = ("confluent", "aiokafka")
@@ -150,13 +147,11 @@ class Run:
         wait_until(is_well, "every producer and partition to get on", _READ_S_MAX)
         written_s = time.monotonic() - began_s
         self._say(f"every producer and every partition got on {written_s:.1f} s after healing")
-        with ThreadPoolExecutor() as threads:
-            probing = threads.submit(self._readback, lambda readback: readback.probe())
-            reading = threads.submit(self._readback, lambda readback: readback.whole())
-            probing.result()
+        with self._readback() as readback:
+            readback.probe()
             served_s = time.monotonic() - began_s
             self._say(f"every partition served first, middle and last records by {served_s:.1f} s")
-            _, timing = reading.result()
+            _, timing = readback.whole()
         read_s = time.monotonic() - began_s
         self._say(
             f"everything was read by {read_s:.1f} s: {timing.records} records in"
@@ -165,16 +160,16 @@ class Run:
         )
         return Healing(written_s, served_s, read_s, timing)
 
-    def _readback(self, what: Callable[[Readback], T]) -> T:
+    def _readback(self) -> Readback:
         servers = self._cluster.bootstrap_servers
-        with Readback(servers, TOPIC, PARTITION_COUNT, timeout_s=_READ_S_MAX) as readback:
-            return what(readback)
+        return Readback(servers, TOPIC, PARTITION_COUNT, timeout_s=_READ_S_MAX)
 
     def _finish(self) -> Log:
         """End the load; return the log once the groups have read all of it."""
         for producer in self._producers:
             producer.finish()
-        log, timing = self._readback(lambda readback: readback.whole())
+        with self._readback() as readback:
+            log, timing = readback.whole()
         for group, members in self._groups.items():
             seen = Seen(members)
             self._say(f"waiting for {group} to read {timing.records} records")

@@ -24,7 +24,7 @@ def healed(**figures: float) -> dict[str, Any]:
 
 
 def options(minutes: float = 3, faults_min: int = 50) -> argparse.Namespace:
-    return argparse.Namespace(minutes=minutes, faults_min=faults_min, only=[])
+    return argparse.Namespace(minutes=minutes, faults_min=faults_min, only=[], readable_s_max=10.0)
 
 
 def test_a_good_run_passes() -> None:
