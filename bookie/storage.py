@@ -3,9 +3,8 @@
 Everything here runs on the event loop, and between looking at a ledger and appending to the log
 without suspension: that is what serialises fence and add. Results come through callbacks:
 
-    add            checked, appended to the open group, readable at once; answered after the sync
+    add, write_lac checked, appended to the open group, readable at once; answered after the sync
     fence          in force at once; answered when its record is durable, in every case
-    write_lac      like an add
     force          answered when everything accepted before it is durable
     delete         the ledger is gone at once; answered when log and index have forgotten it
 
