@@ -25,10 +25,12 @@ class ActiveSegment:
 
     __slots__ = (
         "_index_interval_bytes",
+        "_last_point_bytes",
         "_last_snapshot_bytes",
         "_limits",
         "_since_index_bytes",
         "_since_snapshot_bytes",
+        "_since_snapshot_entries",
         "base_offset",
         "created_ms",
         "end_offset",
@@ -58,7 +60,9 @@ class ActiveSegment:
         self._index_interval_bytes = limits.index_interval_bytes
         self._since_index_bytes = limits.index_interval_bytes
         self._since_snapshot_bytes = 0
+        self._since_snapshot_entries = 0
         self._last_snapshot_bytes = 0
+        self._last_point_bytes = 0
 
     def on_batch(self, offset: Offset, end: Offset, size: int, max_timestamp_ms: int) -> None:
         """The next entry holds a batch of `size` bytes for the offsets [offset, end)."""
@@ -72,31 +76,45 @@ class ActiveSegment:
         self.size_bytes += size
         self._since_index_bytes += size
         self._since_snapshot_bytes += size
+        self._since_snapshot_entries += 1
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
 
     def on_snapshot(self, size: int) -> None:
         """The next entry is a snapshot of `size` bytes, at the segment's present end."""
-        entry_id = EntryId(self.entry_count)
-        self.points.append(IndexPoint(self.end_offset, entry_id, self.max_timestamp_ms))
-        if len(self.points) > _POINT_COUNT_MAX:
-            del self.points[1::2]
+        self._list_point()
         self.entry_count += 1
         self.size_bytes += size
         self._since_snapshot_bytes = 0
+        self._since_snapshot_entries = 0
         self._last_snapshot_bytes = size
 
     @property
     def snapshot_due(self) -> bool:
         """Whether enough was written since the last snapshot."""
-        return self._since_snapshot_bytes >= max(
-            self._limits.snapshot_interval_bytes, _SNAPSHOT_SHARE * self._last_snapshot_bytes
+        written = self._since_snapshot_bytes
+        limits = self._limits
+        return written >= _SNAPSHOT_SHARE * self._last_snapshot_bytes and (
+            self._since_snapshot_entries >= limits.snapshot_interval_entries
+            or written >= limits.snapshot_interval_bytes
         )
 
     @property
     def has_news(self) -> bool:
         """Whether batches follow the last snapshot."""
         return self._since_snapshot_bytes > 0
+
+    def _list_point(self) -> None:
+        """List the snapshot that comes next, unless the last one listed is near: all are carried
+        by every later snapshot, and would make it large."""
+        distance = self.size_bytes - self._last_point_bytes
+        if self.points and distance < self._limits.snapshot_interval_bytes:
+            return
+        self._last_point_bytes = self.size_bytes
+        entry_id = EntryId(self.entry_count)
+        self.points.append(IndexPoint(self.end_offset, entry_id, self.max_timestamp_ms))
+        if len(self.points) > _POINT_COUNT_MAX:
+            del self.points[1::2]
 
     def roll_due(self, limits: SegmentLimits, now_ms: int) -> bool:
         """Whether the segment is full, or old, or would be deleted if it were sealed.

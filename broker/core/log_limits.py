@@ -35,6 +35,9 @@ class LogLimits:
     snapshot_interval_bytes: int = 4 * 1024 * 1024
     """A takeover reads back at most about this much. Lower: more snapshot bytes in the log."""
 
+    snapshot_interval_entries: int = 64
+    """And at most about so many entries: small ones cost a takeover as much each as large ones."""
+
     index_interval_bytes: int = 64 * 1024
     """Distance of places in the sparse index of the segment being written."""
 

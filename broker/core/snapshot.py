@@ -1,12 +1,12 @@
 """The snapshot entry: what a new leader, or a search, needs to know of everything before it.
 
 This file is the only home of the snapshot body. A ledger begins with a snapshot and gets
-another one at least every few megabytes, so whoever opens it reads back a short tail: the last
-snapshot, and the headers after it. Body, version 1:
+another one every few megabytes or dozens of entries, so whoever opens it reads back a short tail:
+the last snapshot, and the headers after it. Body, version 1:
 
     version i16, max_timestamp i64 of this ledger so far,
     point count i32, points (offset i64, entry id i64, max_timestamp_before i64) of the
-    snapshots of this ledger before this one, producer state
+    snapshots of this ledger before this one, without those close to the one before; producer state
 
 Open transactions will come with version 2. An unknown version is refused, never guessed.
 """

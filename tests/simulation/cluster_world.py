@@ -55,6 +55,7 @@ class VariedConfig(BrokerConfig):
         """Return the limits of partition logs: small ones, so that small logs meet them."""
         return LogLimits(
             snapshot_interval_bytes=self.snapshot_interval_bytes,
+            snapshot_interval_entries=min(64, max(3, self.snapshot_interval_bytes // 100)),
             index_interval_bytes=500,
             search_span_entries=2,
             read_entries_max=8,

@@ -44,6 +44,20 @@ def test_snapshots_fall_due_by_bytes() -> None:
     assert not active.has_news
 
 
+def test_snapshots_fall_due_by_entries() -> None:
+    active = segment(snapshot_interval_entries=20)
+    active.on_snapshot(30)
+    fill(active, 19)
+    assert not active.snapshot_due
+    fill(active, 1)
+    assert active.snapshot_due
+    active.on_snapshot(500)
+    fill(active, 39)
+    assert not active.snapshot_due, "at most an eighth of the log is snapshots"
+    fill(active, 1)
+    assert active.snapshot_due
+
+
 def test_large_snapshots_are_rarer() -> None:
     active = segment(snapshot_interval_bytes=1000)
     active.on_snapshot(500)
@@ -54,15 +68,25 @@ def test_large_snapshots_are_rarer() -> None:
 
 
 def test_points_list_the_snapshots() -> None:
-    active = segment()
+    active = segment(snapshot_interval_bytes=200)
     active.on_snapshot(10)
     fill(active, 2, timestamp_ms=44)
     active.on_snapshot(10)
     assert [tuple(point) for point in active.points] == [(100, 0, -1), (102, 3, 44)]
 
 
+def test_points_leave_out_snapshots_close_to_the_one_before() -> None:
+    active = segment(snapshot_interval_bytes=1000, snapshot_interval_entries=3)
+    active.on_snapshot(10)
+    for _ in range(4):
+        fill(active, 3)
+        assert active.snapshot_due
+        active.on_snapshot(10)
+    assert [point.entry_id for point in active.points] == [0, 16]
+
+
 def test_points_are_thinned_out() -> None:
-    active = segment()
+    active = segment(snapshot_interval_bytes=10)
     for _ in range(10_000):
         active.on_snapshot(10)
     assert len(active.points) <= 4096
