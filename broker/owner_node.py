@@ -9,6 +9,7 @@ process that is gone; it is deleted at once instead of waiting for its session t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable
@@ -91,22 +92,34 @@ class OwnerNode:
         """Return whether the node is ours; if not, a live broker has it and a watch is set."""
         while True:
             try:
-                await self._store.create(
-                    self.path, self._me.encode(), ephemeral=True, make_parents=True
-                )
-                return True
-            except NodeExists:
-                pass
-            except ConnectionLoss:
-                continue  # it may be there now: the next attempt tells
-            try:
                 node = await self._store.get(self.path, wake.set)
-                holder = decode_owner(node.data)
-                if holder == self._me and node.ephemeral_owner == self._store.session_id:
+            except NoNode:
+                if await self._make():
                     return True
-                if holder is not None and holder != self._me and is_alive(holder):
-                    return False
-                _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
-                await self._store.delete(self.path, node.version)
-            except (NoNode, VersionConflict, ConnectionLoss):
                 continue
+            except ConnectionLoss:
+                continue
+            holder = decode_owner(node.data)
+            if holder == self._me and node.ephemeral_owner == self._store.session_id:
+                return True
+            if holder is not None and holder != self._me and is_alive(holder):
+                return False
+            _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
+            # One after the other on the wire, without waiting in between.
+            _, is_made = await asyncio.gather(self._break(node.version), self._make())
+            if is_made:
+                return True
+
+    async def _break(self, version: int) -> None:
+        """Delete the node of a process that is gone; what became of it, the next look tells."""
+        with contextlib.suppress(NoNode, VersionConflict, ConnectionLoss):
+            await self._store.delete(self.path, version)
+
+    async def _make(self) -> bool:
+        """Return whether the node was made; without an answer it may be there all the same."""
+        data = self._me.encode()
+        try:
+            await self._store.create(self.path, data, ephemeral=True, make_parents=True)
+        except (NodeExists, ConnectionLoss):
+            return False
+        return True
