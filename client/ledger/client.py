@@ -53,6 +53,7 @@ from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 log = logging.getLogger(__name__)
 
 _C_TOKEN_BITS: Final = 63
+_WRITERS_FEW: Final = 64
 _LINGER_S: Final = 1.0
 """How long closing a client waits for answers to its last adds, and for its last marks."""
 
@@ -101,6 +102,8 @@ class LedgerClient:
         )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
+        self._writers_max = _WRITERS_FEW
+        """At so many it forgets the settled ones: each time twice of what was left."""
 
     async def start(self) -> None:
         """Check that the cluster is one we understand, and learn which bookies there are.
@@ -201,7 +204,7 @@ class LedgerClient:
         )
         codec = EntryCodec(made_id, digest_type, password)
         writer = LedgerWriter(codec, master_key(password), current, self._context)
-        self._writers = [*(known for known in self._writers if not known.is_settled), writer]
+        self._remember(writer)
         return writer
 
     async def open(self, ledger_id: int, *, password: bytes | None = b"") -> LedgerReader:
@@ -243,6 +246,13 @@ class LedgerClient:
     def ledgers(self) -> AsyncIterator[LedgerId]:
         """Yield the ids of all ledgers; those created or deleted meanwhile may be missed."""
         return self._nodes.ids()
+
+    def _remember(self, writer: LedgerWriter) -> None:
+        """Keep a writer for `close`, at least until it is settled."""
+        if len(self._writers) >= self._writers_max:
+            self._writers = [known for known in self._writers if not known.is_settled]
+            self._writers_max = max(_WRITERS_FEW, 2 * len(self._writers))
+        self._writers.append(writer)
 
     async def _create_node(
         self, chosen_id: int | None, metadata: LedgerMetadata

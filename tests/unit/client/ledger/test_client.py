@@ -313,6 +313,18 @@ async def test_close_abandons_writers() -> None:
     assert cluster.bookies.listener_count == 0
 
 
+async def test_settled_writers_are_forgotten_before_long() -> None:
+    cluster = await LedgerCluster.start("b0", "b1", "b2")
+    client = await cluster.client()
+    left_open = await client.create(ensemble_size=3, write_quorum=3, ack_quorum=2)
+    for _ in range(200):
+        await (await client.create(ensemble_size=3, write_quorum=3, ack_quorum=2)).close()
+    assert left_open in client._writers
+    assert len(client._writers) <= 64
+    await client.close()
+    assert left_open.is_ended
+
+
 async def test_start_refuses_a_cluster_that_is_none_or_foreign() -> None:
     metadata = MemoryCluster()
     client = LedgerClient(metadata.session(), rng=random.Random(1), clock=FakeClock())
