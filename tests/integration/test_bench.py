@@ -15,7 +15,7 @@ KINDS = ("produce", "latency", "unbatched", "catch-up", "spark", "kill")
 """The first words of the rows of each workload."""
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 async def test_every_workload_runs_and_its_rows_are_in_the_results(tmp_path: Path) -> None:
     out = tmp_path / "results"
     process = await asyncio.create_subprocess_exec(
