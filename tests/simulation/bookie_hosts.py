@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BOOKIE_PORT = 3181
 _RESTART_S = 0.3
+_WEAK_DISK_FACTOR = 10.0
 _REFUSED_S = 5.0
 """Pause after a refusal to start that only an operator could mend."""
 
@@ -95,9 +96,14 @@ class BookieHost:
             _Drive(self, str(path), number) for number, path in enumerate(config.data_dirs())
         ]
         self._bookie: Bookie | None = None
+        self._serving: object = None
+        """The process whose bookie has come up."""
         # Checking every range again for every host would take longer than the host's life.
         self.config = copy.copy(config)
         object.__setattr__(self.config, "advertised_host", host.name)
+        if options.bookie.weak_adds_max and host is world.bookies[0]:
+            object.__setattr__(self.config, "adds_in_flight_max", options.bookie.weak_adds_max)
+            self.times.factor = _WEAK_DISK_FACTOR
 
     def _rng(self, what: str) -> random.Random:
         return self._world.fork_rng(f"{what} {self.host.name}")
@@ -117,6 +123,11 @@ class BookieHost:
     def damage_index(self) -> None:
         """Make the index impossible to open."""
         self._drives[-1].index.corrupt = True
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a bookie serves here."""
+        return self.host.running and self._serving is self.host.process
 
     @property
     def has_failed_directory(self) -> bool:
@@ -147,6 +158,7 @@ class BookieHost:
         self._bookie = bookie
         try:
             await bookie.start()
+            self._serving = self.host.process
             beside = world.beside_bookie(self.host, store)
             if beside is not None:
                 loop.create_task(beside)  # noqa: RUF006  (the process keeps its tasks)

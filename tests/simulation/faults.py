@@ -125,8 +125,10 @@ class Nemesis:
         if not host.running or host.process is None or host.process.paused:
             return
         self._note("ambush at %s", what)
-        action = self._rng.randrange(4)
-        if action < 2:
+        action = self._rng.randrange(5)
+        if action == 4:
+            self._deliver_everything()
+        elif action < 2:
             self._kill(host, power_loss=action == 0 and host in self._world.bookies)
         elif action == 2:
             self._pause(host.process)
@@ -135,6 +137,13 @@ class Nemesis:
                 if end.host is host and not end.dead:
                     self._world.net.reset(end)
         self.counts["ambush"] = self.counts.get("ambush", 0) + 1
+
+    def _deliver_everything(self) -> None:
+        """What cuts and pauses held back arrives now, however late."""
+        self._heal()
+        for host in self._everybody():
+            if host.process is not None:
+                self._resume(host.process)
 
     def strike(self, name: str) -> bool:
         """Make one fault of a class; False when there was nothing to break."""
@@ -420,7 +429,8 @@ class Nemesis:
         """Change a byte of a file for good, in the cache as on the device.
 
         Once per schedule, and not in the newest group of a log: without a later group that proves
-        it was durable, no bookie can tell rot from what a power loss tore.
+        it was durable, no bookie can tell rot from what a power loss tore. Where a byte rots the
+        index may be lost as well: then the whole log is read again.
         """
         host = self._any(self._world.bookies)
         volume = self._world.volume(host)
@@ -444,6 +454,8 @@ class Nemesis:
         self._note("rotten byte in %s of %s at %d", file.name, host.name, at)
         file.rot(at, 1 << self._rng.randrange(8))
         self._world.oracle.bookie(self._world.bookie_id(host)).rotten = True
+        if self._rng.random() < 0.3:
+            self._world.damage_index(host)
         if self._rng.random() < 0.5 and host.running:
             self._kill(host)
         return True

@@ -102,7 +102,7 @@ class LedgerClients:
             burst = _Burst(self._world, writer)
             assert host.process is not None
             self._bursts.append((host.process, burst))
-            while self._adds_left[host.name] > 0 and not burst.failed:
+            while self._adds_left[host.name] > 0 and burst.goes_on(options.adds_per_ledger):
                 if not burst.add(options.payload_bytes):
                     break
                 self._adds_left[host.name] -= 1
@@ -133,7 +133,7 @@ class LedgerClients:
         client = await self._client(host)
         rng = self._world.fork_rng(f"recoverer {host.name} {host.starts}")
         while not self._world.healed:
-            await asyncio.sleep(rng.expovariate(1 / self._world.options.fault_phase_s) / 3)
+            await asyncio.sleep(rng.expovariate(self._world.looks_per_s))
             if not self.known:
                 continue
             ledger_id = self.known[-1 - rng.randrange(min(2, len(self.known)))]
@@ -180,7 +180,7 @@ class LedgerClients:
         client = await self._client(host)
         rng = self._world.fork_rng(f"reader {host.name} {host.starts}")
         while not self._world.healed:
-            await asyncio.sleep(rng.expovariate(1 / self._world.options.fault_phase_s) / 3)
+            await asyncio.sleep(rng.expovariate(self._world.looks_per_s))
             if not self.known:
                 continue
             ledger_id = self.known[rng.randrange(len(self.known))]
@@ -233,6 +233,10 @@ class _Burst:
         self.in_flight = 0
         self.failed = False
         self._changed = asyncio.Event()
+
+    def goes_on(self, adds_max: int) -> bool:
+        """Whether the ledger is to get more."""
+        return not self.failed and self._count < adds_max
 
     def add(self, payload_bytes: int) -> bool:
         """Send the next unique payload; False if the writer takes no more."""

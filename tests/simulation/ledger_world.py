@@ -29,6 +29,8 @@ class LedgerWorld(Machines):
 
     def __init__(self, options: LedgerSwarm, *, log: bool) -> None:
         super().__init__(options, LedgerOracle, log=log)
+        self.looks_per_s = options.looks / options.fault_phase_s
+        """How often a recoverer or reader takes up a ledger."""
         self.work = LedgerClients(self)
         for role, count in (
             ("writer", options.writers),

@@ -19,6 +19,7 @@ from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from tests.simulation.bookie_hosts import BOOKIE_PORT, BookieHost, bookie_config
 from tests.simulation.hosts import Host, SimClock
+from tests.simulation.inspection import Inspection
 from tests.simulation.loop import SimLoop, Stuck, Violation
 from tests.simulation.net import SimNet
 from tests.simulation.result import Result
@@ -145,6 +146,10 @@ class Machines(abc.ABC):
         """Return the name of the bookie on a host."""
         return self._machines[host.name].bookie_id
 
+    def is_up(self, host: Host) -> bool:
+        """Return whether the bookie on a host serves."""
+        return self._machines[host.name].is_up
+
     def power_lost(self, host: Host) -> None:
         """Let a host's disk lose what was not durable."""
         machine = self._machines.get(host.name)
@@ -235,16 +240,28 @@ class Machines(abc.ABC):
 
     async def _judge(self) -> None:
         """See that all is well, within the bound."""
-        host = self.net.add_host("judge")
-        done = self.loop.create_future()
-        judged = self.judge(host, done)
-        process = self.loop.start_process(host, lambda: judged)
-        self.net.bind(process)
         try:
             async with asyncio.timeout(self.healed_phase_s):
-                await done
+                await self._run_aside("judge", self.judge)
+                self.doing = "inspecting the bookies"
+                await self._run_aside("inspector", self._inspect)
         except TimeoutError:
             self.late(f"healed for {self.healed_phase_s} s, still: {self.doing}")
+
+    async def _run_aside(
+        self, name: str, main: Callable[[Host, asyncio.Future[None]], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Run a program on a machine of its own until it says that it is done."""
+        host, done = self.net.add_host(name), self.loop.create_future()
+        running = main(host, done)
+        process = self.loop.start_process(host, lambda: running)
+        self.net.bind(process)
+        await done
+
+    async def _inspect(self, host: Host, done: asyncio.Future[None]) -> None:
+        del host
+        await Inspection(self, self.store.session()).run()
+        done.set_result(None)
 
     def late(self, text: str) -> None:
         """The bound of the healed phase is over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from bookie import bookie, cookie, entry_reader, indexer, replay, rewriter, storage
@@ -220,10 +221,11 @@ def empty_disk_accepted(patch: Any) -> None:
     """A bookie that lost its disk comes back under its old name (2612)."""
 
     async def admit(store: Any, directories: Any, **options: Any) -> Any:
-        [directory] = directories
-        if directory.disk.load(cookie.FILE_NAME) is None:
-            init_log(directory.disk, options["rng"])
-            return cookie.Cookie(options["bookie_id"], (directory.path,), "unknown")
+        if any(each.disk.load(cookie.FILE_NAME) is None for each in directories):
+            for each in directories:
+                init_log(each.disk, options["rng"])
+            names = tuple(each.path for each in directories)
+            return cookie.Cookie(options["bookie_id"], names, "unknown")
         return await original(store, directories, **options)
 
     original = patch(bookie.cookie, "admit", admit)
@@ -232,6 +234,18 @@ def empty_disk_accepted(patch: Any) -> None:
 def never_registers_again(patch: Any) -> None:
     """A bookie whose session expired never registers again."""
     patch(Registration, "_on_session", lambda self, state: None)
+
+
+def lost_removal_forgotten(patch: Any) -> None:
+    """A registration whose removal got no answer is taken to be there still."""
+
+    async def remove(self: Registration, read_only: bool) -> None:
+        if self._nodes[read_only]:
+            with contextlib.suppress(NoNode):
+                await self._store.delete(self._paths[read_only])
+            self._nodes[read_only] = False
+
+    patch(Registration, "_remove", remove)
 
 
 def gc_trusts_failures(patch: Any) -> None:

@@ -13,6 +13,7 @@ Names are those of the invariants a distributed log of BookKeeper's kind must ke
     R3 fence first, stay fenced    R4 a negative answer is explicit and true
     R5 read what you have          R6 recovery publishes fragments only with CLOSED
     R7 ensemble change             R8 ack order, durability and distinct bookies
+    R10 without its disk a bookie is nobody
     R11 a fence is a timeout       R12 only deleted ledgers disappear
 
 Sources of its knowledge: the bytes on bookie connections (`wiretap.py`), durable writes of the
@@ -26,6 +27,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
+from bookie.core.log_format import RECORD_MAGIC, Kind
 from client.errors import LedgerError, Outcome
 from client.ids import EntryId
 from client.ledger.core import metadata_codec
@@ -41,8 +43,9 @@ if TYPE_CHECKING:
     from tests.simulation.wiretap import Pending
 
 OK, NO_LEDGER, NO_ENTRY = 0, 1, 2
-_HEADER_BYTES = 32
 _MARK = re.compile(rb"<(\d+):(\d+)>")
+_FENCE = re.compile(RECORD_MAGIC + rb".{8}" + bytes([Kind.FENCE]) + rb".{19}(.{8})", re.DOTALL)
+"""The record of a fence in a bookie's log, up to the ledger id."""
 _LEDGER_PATH = re.compile(r"^/ledgers/(\d\d)/(\d{4})/L(\d{4})$")
 
 
@@ -93,14 +96,20 @@ class BookieBook:
         self.fenced_at: dict[int, int] = {}
         """When a fence was first answered, by ledger (position among received requests)."""
         self.pending: dict[tuple[int, int], list[Pending]] = {}
+        self.fences: set[int] = set()
+        """Ledgers whose fence is on the disk."""
         self.wiped = False
+        self.is_nobody = False
+        """Its disk is gone and with it what it promised: it must not answer under its name."""
         self.rotten = False
         """A byte of its log rotted: what it calls the last entry may be an earlier one. That is
         harmless, recovery then asks for more; a denial would not be."""
 
     def wipe(self) -> None:
         """The disk is gone and with it all promises."""
+        self.is_nobody = self.is_nobody or bool(self.stored or self.fenced_at)
         self.durable.clear()
+        self.fences.clear()
         self.stored.clear()
         self.fenced_at.clear()
         self.wiped = True
@@ -389,15 +398,22 @@ class LedgerOracle:
                 continue
             if offset != end:
                 self.find_entries(book, run)
+                self.find_fences(book, run)
                 run = bytearray()
             run += data
             end = offset + len(data)
         self.find_entries(book, run)
+        self.find_fences(book, run)
 
     def find_entries(self, book: BookieBook, run: bytearray) -> None:
         """Note which entries are in bytes that are durable now."""
         for match in _MARK.finditer(run):
             book.durable.add((int(match[1]), int(match[2])))
+
+    def find_fences(self, book: BookieBook, run: bytearray) -> None:
+        """Note which fences are in bytes that are durable now."""
+        for match in _FENCE.finditer(run):
+            book.fences.add(int.from_bytes(match[1], "big"))
 
     def wiped(self, bookie: str) -> None:
         """A bookie lost its disk."""
@@ -444,6 +460,7 @@ class LedgerOracle:
                 del book.pending[add.ledger, add.entry]
         if code != OK:
             return
+        self._check_identity(book)
         self.hot("add answered", bookie)
         book.stored.setdefault(add.ledger, {}).setdefault(add.entry, self._received)
         fenced_at = book.fenced_at.get(add.ledger)
@@ -500,13 +517,17 @@ class LedgerOracle:
             read.entry,
             code,
         )
+        if code in (OK, NO_LEDGER, NO_ENTRY):
+            self._check_identity(book)
         if read.fence and code in (OK, NO_LEDGER, NO_ENTRY):
+            if read.ledger not in book.fences:
+                self.fail("R3", f"{bookie} answered a fence of {read.ledger} that is not durable")
             book.fenced_at.setdefault(read.ledger, self._received)
             self.trace.ledger(read.ledger, "fence_answered", bookie)
             self.hot("fence answered", bookie)
         if code == OK:
             self._check_served(book, read, bytes(entry))
-        elif code in (NO_LEDGER, NO_ENTRY) and not self._may_have_dropped(book, read.ledger):
+        elif code in (NO_LEDGER, NO_ENTRY) and not self.may_have_dropped(book, read.ledger):
             self._check_negative(book, read)
 
     def fence_heard(self, bookie: str, read: Pending, code: int) -> None:
@@ -536,6 +557,10 @@ class LedgerOracle:
                 f" {sorted(answered)} are fenced",
             )
 
+    def _check_identity(self, book: BookieBook) -> None:
+        if book.is_nobody:
+            self.fail("R10", f"{book.name} lost its disk and answers under its old name")
+
     def _check_served(self, book: BookieBook, read: Pending, entry: bytes) -> None:
         number = int.from_bytes(entry[8:16], "big")
         sent = self.ledger(read.ledger).sent
@@ -550,7 +575,7 @@ class LedgerOracle:
                 f" had taken {read.lac}",
             )
 
-    def _may_have_dropped(self, book: BookieBook, ledger_id: int) -> bool:
+    def may_have_dropped(self, book: BookieBook, ledger_id: int) -> bool:
         """Whether a bookie may forget a ledger: it is deleted, or closed and elsewhere (R12)."""
         ledger = self.ledger(ledger_id)
         if ledger.deleted:

@@ -26,9 +26,7 @@ def record(
     section, or no table in it.
     """
     lines = page.read_text().splitlines()
-    start = lines.index(f"## {section}")
-    first = next(at for at in range(start, len(lines)) if lines[at].startswith(_RULE)) + 1
-    end = next((at for at in range(first, len(lines)) if not lines[at].startswith("|")), len(lines))
+    first, end = _table(lines, section)
     table: dict[tuple[str, ...], str] = {}
     for line in lines[first:end]:
         table[_cells(line)[:key_cells]] = line
@@ -37,6 +35,21 @@ def record(
         table[_cells(line)[:key_cells]] = line
     kept = [line for key, line in sorted(table.items()) if keep is None or key[0] in keep]
     page.write_text("\n".join([*lines[:first], *kept, *lines[end:]]) + "\n")
+
+
+def rows(section: str, page: Path = PAGE) -> list[tuple[str, ...]]:
+    """Return the rows of a section's table. Raises as `record`."""
+    lines = page.read_text().splitlines()
+    first, end = _table(lines, section)
+    return [_cells(line) for line in lines[first:end]]
+
+
+def _table(lines: list[str], section: str) -> tuple[int, int]:
+    """Return where the rows of a section's table begin and end."""
+    start = lines.index(f"## {section}")
+    first = next(at for at in range(start, len(lines)) if lines[at].startswith(_RULE)) + 1
+    end = next((at for at in range(first, len(lines)) if not lines[at].startswith("|")), len(lines))
+    return first, end
 
 
 def _cells(line: str) -> tuple[str, ...]:

@@ -37,6 +37,8 @@ class StoreOptions:
     """Probability that a change's connection breaks before the change is made."""
     lose_reply_p: float = 0.0
     """Probability that it breaks after the change was made: the outcome is unknown."""
+    lose_read_p: float = 0.0
+    """Probability that a read's connection breaks."""
 
 
 class SimMetadata:
@@ -67,8 +69,10 @@ class SimMetadata:
     def _on_request(self, operation: Operation) -> Fault | None:
         options = self.options
         if operation.name not in _CHANGES:
-            return None
-        if options.lose_request_p and self._random() < options.lose_request_p:
+            if not options.lose_read_p or self._random() >= options.lose_read_p:
+                return None
+            fault = Fault.LOSE_REQUEST
+        elif options.lose_request_p and self._random() < options.lose_request_p:
             fault = Fault.LOSE_REQUEST
         elif options.lose_reply_p and self._random() < options.lose_reply_p:
             fault = Fault.LOSE_REPLY
@@ -149,7 +153,9 @@ class SimMetadata:
 
     def calm_down(self) -> None:
         """From now on, no request or answer is lost or very late."""
-        self.options = replace(self.options, tail_p=0.0, lose_request_p=0.0, lose_reply_p=0.0)
+        self.options = replace(
+            self.options, tail_p=0.0, lose_request_p=0.0, lose_reply_p=0.0, lose_read_p=0.0
+        )
         self.thaw()
 
     def expire(self, process: Process) -> None:

@@ -60,6 +60,24 @@ RACE_FAULTS = (
 )
 
 
+DISK_FAULTS = (
+    "kill bookie",
+    "power loss of a bookie",
+    "power loss of all bookies",
+    "slow disk",
+    "full disk",
+    "failed sync",
+    "power loss in a step",
+    "kill in a step",
+    "lost index",
+    "flipped reads",
+    "rotten byte",
+    "lost disk",
+    "expire session",
+    "clock jump",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskOptions:
     """How disks behave in one schedule."""
@@ -76,6 +94,9 @@ class BookieOptions:
     """Limits of the bookies in one schedule; see `bookie.config`."""
 
     requests_in_flight_max: int = 10_000
+    weak_adds_max: int = 0
+    """One bookie is weak: it refuses more than so many adds at a time, and its disk is slow. So
+    its answers to what it took come when its writer has replaced it already. 0: none."""
     pending_bytes_max: int = 32 << 20
     cache_bytes_max: int = 64 << 20
     log_file_bytes_max: int = 64 << 10
@@ -103,11 +124,15 @@ class LedgerSwarm:
     readers: int
     adds: int
     """How many adds each writer tries."""
+    adds_per_ledger: int
+    """After how many it goes on in another ledger."""
     payload_bytes: int
     in_flight: int
     """How many adds a writer keeps in flight."""
     deletes_p: float
     """Probability that who recovered a ledger deletes it."""
+    looks: int
+    """How often in a fault phase a recoverer or reader takes up a ledger, on average."""
     recovery_window: int
     """How many entries a recovery reads ahead of what it has written back."""
     think_s: float
@@ -154,12 +179,17 @@ _QUORUMS = (
 def draw(seed: int) -> LedgerSwarm:
     """Draw the options of a ledger schedule.
 
-    Two in three are races: small and short, without broken disks, on a network whose delays have
-    heavy tails. They cost a third of the others and find what depends on who comes first.
+    Most are races: small and short, without broken disks, on a network whose delays have heavy
+    tails. They cost a third of the others and find what depends on who comes first. One in five
+    is a wreck: calm between the machines, while their disks go through everything, with small
+    files, caches and checkpoints, and with many eyes. The rest have options from everywhere.
     """
     rng = random.Random(f"ledger swarm {seed}")
     drawn = draw_any(seed, rng)
-    return _as_race(drawn, rng) if rng.random() < 2 / 3 else drawn
+    kind = rng.random()
+    if kind < 0.6:
+        return _as_race(drawn, rng)
+    return _as_wreck(drawn, rng) if kind < 0.8 else drawn
 
 
 def _as_race(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
@@ -188,6 +218,41 @@ def _as_race(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
     )
 
 
+def _as_wreck(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
+    faults = {name: rng.choice((1, 3, 10)) for name in DISK_FAULTS if rng.random() < 0.4}
+    if rng.random() < 0.4:
+        faults[rng.choice(("rotten byte", "full disk", "power loss in a step"))] = 30
+    return replace(
+        drawn,
+        writers=rng.choice((1, 2, 3)),
+        recoverers=rng.choice((1, 2)),
+        readers=rng.choice((1, 2)),
+        looks=rng.choice((5, 20)),
+        adds=rng.choice((15, 30)),
+        adds_per_ledger=rng.choice((4, 12, 1000)),
+        payload_bytes=rng.choice((16, 100, 400)),
+        in_flight=rng.choice((3, 10)),
+        deletes_p=rng.choice((0.0, 0.2, 0.5)),
+        think_s=rng.choice((0.002, 0.02)),
+        fault_phase_s=rng.choice((0.5, 1.5)),
+        fault_every_s=rng.choice((0.05, 0.15, 0.4)),
+        faults=faults or {"power loss in a step": 1},
+        request_timeout_s=rng.choice((0.1, 0.5)),
+        net=replace(drawn.net, tail_p=0.0, slow_p=0.0, split_p=0.0),
+        disk=replace(drawn.disk, write_s=rng.choice((0.00005, 0.002))),
+        bookie=replace(
+            drawn.bookie,
+            cache_bytes_max=rng.choice((0, 1000)),
+            log_file_bytes_max=rng.choice((1024, 3000, 64 << 10)),
+            checkpoint_bytes=rng.choice((1024, 5000, 128 << 20)),
+            gc_wait_ms=rng.choice((50, 200)),
+            gc_overreplicated_wait_ms=rng.choice((200, 86_400_000)),
+            compaction_interval_ms=rng.choice((100, 3_600_000)),
+            disk_check_interval_ms=100,
+        ),
+    )
+
+
 def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
     """Draw every option by itself."""
     quorums = rng.choice(_QUORUMS)
@@ -202,9 +267,11 @@ def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
         recoverers=rng.choice((0, 1, 1, 2, 2, 3)),
         readers=rng.choice((0, 1)),
         adds=rng.choice((5, 15, 30, 60)),
+        adds_per_ledger=1000,
         payload_bytes=rng.choice((0, 16, 100, 100, 1000, 5000)),
         in_flight=rng.choice((1, 3, 10, 30)),
         deletes_p=rng.choice((0.0, 0.0, 0.2)),
+        looks=3,
         recovery_window=rng.choice((1, 1, 2, 5, 30)),
         think_s=rng.choice((0.0, 0.002, 0.02, 0.1)),
         fault_phase_s=rng.choice((0.5, 1.5, 4.0)),
@@ -231,6 +298,7 @@ def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
         ),
         bookie=BookieOptions(
             requests_in_flight_max=rng.choice((40, 10_000)),
+            weak_adds_max=rng.choice((2, 0, 0, 0)),
             pending_bytes_max=rng.choice((1024, 32 << 20, 32 << 20)),
             cache_bytes_max=rng.choice((0, 1000, 64 << 20)),
             log_preallocate_bytes=rng.choice((0, 2000, 20_000)),
@@ -250,6 +318,7 @@ def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
             tail_s=tail_s,
             lose_request_p=rng.choice((0.0, 0.0, 0.02)),
             lose_reply_p=rng.choice((0.0, 0.0, 0.05)),
+            lose_read_p=rng.choice((0.0, 0.0, 0.03)),
         ),
         step_cost_s=rng.choice((0.000005, 0.00002, 0.0001)),
         self_checks=rng.random() < 0.25,

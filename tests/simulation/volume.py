@@ -109,6 +109,9 @@ class SimFile:
             kept = [_torn(w, rng) if rng.random() < 0.2 else w for w in dirty if rng.random() < 0.5]
         for write in kept:
             _apply(self.durable, write)
+        if kept and self.volume.on_durable is not None:
+            whole = {id(write) for write in dirty}
+            self.volume.on_durable(self, [write for write in kept if id(write) in whole])
         self.dirty = []
         self._revert()
 
