@@ -1,7 +1,7 @@
 """A few schedules of the real ledger layer, and the oracle's proof that it can see.
 
 `make sim` runs them by the thousand, `make mutants` hunts every planted defect. Here those are
-hunted that the table of `RESULTS.md` says fall at once: a minute for most of the oracle.
+hunted that the table of `RESULTS.md` says fall at once: seconds for half of the oracle.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.simulation import batch, results_page, swarm
 from tests.simulation.mutants import PLANTS, planted
 from tests.simulation.mutation import Task, hunt
 
-AT_ONCE = 10
+AT_ONCE = 3
 """Schedules within which an easy mutant was found."""
 PATIENCE = 400
 """Schedules within which it is found whatever else has changed since."""
@@ -39,8 +39,8 @@ def test_the_oracle_sees_a_planted_defect(name: str) -> None:
     assert hunt(Task(name, 0, PATIENCE)).violation
 
 
-def test_most_mutants_are_easy() -> None:
-    assert len(easy()) >= 40
+def test_many_mutants_are_easy() -> None:
+    assert len(easy()) >= 30
 
 
 def test_every_mutant_says_what_it_is() -> None:
