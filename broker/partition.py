@@ -22,6 +22,7 @@ from typing import Final
 from broker.core.append_queue import Append
 from broker.core.batch_checks import BatchLimits, check_batch
 from broker.core.log_limits import UNLIMITED, SegmentLimits
+from broker.core.producer_state import AcceptedBatch
 from broker.core.topology import TopicInfo
 from broker.core.watermark_waits import WatermarkWaits
 from broker.errors import (
@@ -31,6 +32,7 @@ from broker.errors import (
     NotLeader,
     OffsetOutOfRange,
     Overloaded,
+    SequenceError,
 )
 from broker.log_services import LogServices
 from broker.opening import Opened
@@ -41,7 +43,7 @@ from client.errors import LedgerError, MetadataError
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.ledger.core.schedule import Schedule
 from client.ledger.core.sizing import fitting
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.records import BatchHeader, Buffer
 
 __all__ = ["HIGH_WATERMARK", "Append", "Fetched", "Partition", "State"]
 
@@ -192,7 +194,7 @@ class Partition:
         if header.producer_id >= 0:
             if from_client and header.is_transactional:
                 raise InvalidTransactionState(header.producer_id, "no transaction is open")
-            known = write.producers.find_duplicate(header)
+            known = self._find_duplicate(header)
             if known is not None:
                 return write.repeat(known)
         if write.in_flight_bytes + header.size > self._services.limits.in_flight_bytes_max:
@@ -205,6 +207,19 @@ class Partition:
         if write.active.size_bytes >= self._segment_limits.segment_bytes:
             self._changes.roll_soon()
         return append
+
+    def _find_duplicate(self, header: BatchHeader) -> AcceptedBatch | None:
+        """See `ProducerState`; a refusal is logged: it costs a producer its epoch, or its life."""
+        try:
+            return self._write.producers.find_duplicate(header)
+        except SequenceError as error:
+            _LOG.warning(
+                "producer.refused topic=%s partition=%d epoch=%d producer=%d producer_epoch=%d"
+                " sequence=%d records=%d error=%s",
+                self.topic.name, self.index, self.leader_epoch, header.producer_id,
+                header.producer_epoch, header.base_sequence, header.record_count, error,
+            )  # fmt: skip
+            raise
 
     def on_high_watermark(self, above: Offset, call: Callable[[], None]) -> Callable[[], None]:
         """Call once the high watermark is greater than `above`, or leadership has ended.
