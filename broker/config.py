@@ -233,6 +233,13 @@ class BrokerConfig:
     producer_expiration_ms: int = setting(
         86_400_000, "An idempotent producer silent for so long is forgotten.", at_least=1_000
     )
+    producer_settling_ms: int = setting(
+        5_000,
+        "How long after a partition's leadership began a gap in a producer's sequences may come"
+        " from a refusal before, so that the producer is told to send both batches again. Low:"
+        " slow clients raise their epoch for nothing, and may store twice what they sent before.",
+        at_least=0,
+    )
 
     # --- logs
     log_format: LogFormat = setting(
@@ -288,4 +295,5 @@ class BrokerConfig:
         return LogLimits(
             in_flight_bytes_max=self.log_in_flight_bytes_max,
             producer_expiration_ms=self.producer_expiration_ms,
+            settling_ms=self.producer_settling_ms,
         )

@@ -148,6 +148,13 @@ class SequenceError(BrokerError):
 class OutOfOrderSequence(SequenceError):
     """The first sequence is not the one after the last accepted batch."""
 
+    def __init__(self, producer_id: ProducerId, text: str, *, first: int, expected: int) -> None:
+        super().__init__(producer_id, text)
+        self.first = first
+        """First sequence of the batch."""
+        self.expected = expected
+        """The sequence that should have come."""
+
 
 class InvalidProducerEpoch(SequenceError):
     """A newer instance of this producer has written already."""

@@ -23,6 +23,7 @@ from broker.core.append_queue import Append
 from broker.core.batch_checks import BatchLimits, check_batch
 from broker.core.log_limits import UNLIMITED, SegmentLimits
 from broker.core.producer_state import AcceptedBatch
+from broker.core.sequence_gaps import SequenceGaps, is_gap
 from broker.core.topology import TopicInfo
 from broker.core.watermark_waits import WatermarkWaits
 from broker.errors import (
@@ -31,6 +32,7 @@ from broker.errors import (
     LeadershipLost,
     NotLeader,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     Overloaded,
     SequenceError,
 )
@@ -76,6 +78,7 @@ class Partition:
         self._loop = asyncio.get_running_loop()
         self._state = State.OPEN
         self._waits = WatermarkWaits()
+        self._gaps = SequenceGaps(self._loop.time() + services.limits.settling_ms / 1000)
         self._tail = services.cache.tail()
         self._write = WritePath(
             services, opened, on_confirmed=self._on_confirmed, on_failed=self._on_failed
@@ -198,6 +201,8 @@ class Partition:
             if known is not None:
                 return write.repeat(known)
         if write.in_flight_bytes + header.size > self._services.limits.in_flight_bytes_max:
+            if header.producer_id >= 0:
+                self._gaps.on_no_room(header)
             raise Overloaded(f"{self.name} has {write.in_flight_bytes} unconfirmed bytes")
         try:
             append = write.append(view, header, now_ms, stamped=self._log_append_time)
@@ -209,17 +214,41 @@ class Partition:
         return append
 
     def _find_duplicate(self, header: BatchHeader) -> AcceptedBatch | None:
-        """See `ProducerState`; a refusal is logged: it costs a producer its epoch, or its life."""
+        """Return the batch that this one repeats; None: accept it.
+
+        Raises SequenceError; NotLeader or Overloaded if what is missing before it was refused.
+        """
+        producers = self._write.producers
+        settling = self._gaps.is_settling(self._loop.time())
+        if settling and header.base_sequence != 0 and header.producer_id not in producers:
+            raise self._not_yet(header)
         try:
-            return self._write.producers.find_duplicate(header)
-        except SequenceError as error:
-            _LOG.warning(
-                "producer.refused topic=%s partition=%d epoch=%d producer=%d producer_epoch=%d"
-                " sequence=%d records=%d error=%s",
-                self.topic.name, self.index, self.leader_epoch, header.producer_id,
-                header.producer_epoch, header.base_sequence, header.record_count, error,
-            )  # fmt: skip
+            return producers.find_duplicate(header)
+        except OutOfOrderSequence as error:
+            if settling and is_gap(error.first, error.expected):
+                raise self._not_yet(header) from error
+            if self._gaps.lacked_room(header, error.expected):
+                raise Overloaded(f"{self.name} had no room for the batch before this") from error
+            self._log_refusal(header, error)
             raise
+        except SequenceError as error:
+            self._log_refusal(header, error)
+            raise
+
+    def _not_yet(self, header: BatchHeader) -> NotLeader:
+        return NotLeader(
+            f"{self.name} is led since a moment ago: send what precedes sequence"
+            f" {header.base_sequence} of producer {header.producer_id} again, then this"
+        )
+
+    def _log_refusal(self, header: BatchHeader, error: SequenceError) -> None:
+        """It costs a producer its epoch, or its life."""
+        _LOG.warning(
+            "producer.refused topic=%s partition=%d epoch=%d producer=%d producer_epoch=%d"
+            " sequence=%d records=%d error=%s",
+            self.topic.name, self.index, self.leader_epoch, header.producer_id,
+            header.producer_epoch, header.base_sequence, header.record_count, error,
+        )  # fmt: skip
 
     def on_high_watermark(self, above: Offset, call: Callable[[], None]) -> Callable[[], None]:
         """Call once the high watermark is greater than `above`, or leadership has ended.

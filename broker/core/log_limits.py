@@ -62,5 +62,9 @@ class LogLimits:
     producer_count_max: int = 20_000
     """Idempotent producers a partition remembers; beyond, the ones silent longest are dropped."""
 
+    settling_ms: int = 5_000
+    """After a leadership began, gaps in producers' sequences may be of our own making for so long
+    (`sequence_gaps.py`). Lower: clients slower than that raise their epoch for nothing."""
+
     copy_below_bytes: int = 4096
     """Copy batches smaller than this, so that a few bytes do not keep a large frame in memory."""

@@ -98,7 +98,10 @@ class ProducerState:
                 )
             if first != 0:
                 raise OutOfOrderSequence(
-                    header.producer_id, f"new epoch {header.producer_epoch} begins with {first}"
+                    header.producer_id,
+                    f"new epoch {header.producer_epoch} begins with {first}",
+                    first=first,
+                    expected=0,
                 )
             return None
         last = (first + header.last_offset_delta) % SEQUENCE_MODULUS
@@ -107,7 +110,12 @@ class ProducerState:
                 return batch
         expected = next_sequence(producer.window[-1].last_sequence) if producer.window else 0
         if first != expected:
-            raise OutOfOrderSequence(header.producer_id, f"sequence {first}, expected {expected}")
+            raise OutOfOrderSequence(
+                header.producer_id,
+                f"sequence {first}, expected {expected}",
+                first=first,
+                expected=expected,
+            )
         return None
 
     def accept(

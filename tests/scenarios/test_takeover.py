@@ -164,7 +164,7 @@ def test_duplicates_are_known_after_a_takeover(backend: type) -> None:
         third = await first.open(topic)
         assert third.append(batch("x", pid=0, sequence=10)).base_offset == 30
 
-    two_brokers(scenario, backend, snapshot_interval_bytes=700)
+    two_brokers(scenario, backend, snapshot_interval_bytes=700, settling_ms=0)
 
 
 def test_a_record_that_survived_without_acknowledgement_is_known_too() -> None:

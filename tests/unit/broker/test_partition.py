@@ -177,7 +177,45 @@ def test_sequences_follow_the_accepted_order_not_the_confirmed_one() -> None:
         broker.ledgers.release()
         assert [await done(append) for append in appends] == [0, 1, 2, 3, 4]
 
+    one_partition(scenario, settling_ms=0)
+
+
+def test_gaps_are_refused_as_what_is_missing_was_while_the_leadership_is_new() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        with pytest.raises(NotLeader):
+            partition.append(batch("2", pid=7, sequence=1))
+        await done(partition.append(batch("1", pid=7, sequence=0)))
+        await done(partition.append(batch("2", pid=7, sequence=1)))
+        with pytest.raises(NotLeader):
+            partition.append(batch("4", pid=7, sequence=3))
+        with pytest.raises(NotLeader):
+            partition.append(batch("2", pid=7, epoch=1, sequence=1))
+        with pytest.raises(OutOfOrderSequence):  # behind what was written: no gap
+            partition.append(batch("1", "2", pid=7, sequence=0))
+        await asyncio.sleep(5)
+        with pytest.raises(OutOfOrderSequence):
+            partition.append(batch("4", pid=7, sequence=3))
+        await done(partition.append(batch("any", pid=8, sequence=9)))
+
     one_partition(scenario)
+
+
+def test_what_follows_a_batch_without_room_is_refused_for_want_of_room() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        broker.ledgers.hold_answers = True
+        partition.append(batch("x" * 300, pid=7, sequence=0))
+        with pytest.raises(Overloaded):
+            partition.append(batch("x" * 300, pid=7, sequence=1))
+        with pytest.raises(Overloaded):
+            partition.append(batch("x", pid=7, sequence=2))
+        broker.ledgers.release()
+        await settle()
+        partition.append(batch("x" * 300, pid=7, sequence=1))
+        with pytest.raises(OutOfOrderSequence):
+            partition.append(batch("x", pid=7, sequence=3))
+        await done(partition.append(batch("x", pid=7, sequence=2)))
+
+    one_partition(scenario, settling_ms=0, in_flight_bytes_max=500)
 
 
 def test_the_high_watermark_waits_for_the_ledger() -> None:

@@ -68,9 +68,9 @@ async def test_requests_of_a_connection_are_pipelined_in_order(
     await client.receive()
 
 
-async def test_an_idempotent_producers_sequence_is_checked(
-    broker: Broker, client: WireClient
-) -> None:
+async def test_an_idempotent_producers_sequence_is_checked(cloud: FakeCloud) -> None:
+    broker = await cloud.start_broker(1, producer_settling_ms=0)
+    client = await WireClient.connect(broker.port)
     await create_topic(broker)
 
     def numbered(sequence: int, epoch: int = 0) -> bytes:
@@ -85,6 +85,24 @@ async def test_an_idempotent_producers_sequence_is_checked(
     assert (await produce(client, numbered(0, epoch=1))).error_code is ErrorCode.none
     old = await produce(client, numbered(2))
     assert old.error_code is ErrorCode.invalid_producer_epoch
+    await client.close()
+
+
+async def test_a_gap_right_after_the_leadership_began_is_not_the_producers_fault(
+    broker: Broker, client: WireClient
+) -> None:
+    """It sent two batches without waiting; the first was refused, then we began to lead.
+
+    OUT_OF_ORDER_SEQUENCE_NUMBER makes librdkafka send everything unacknowledged again under a
+    new epoch, in all partitions, and what had survived there is then stored twice.
+    """
+    await create_topic(broker)
+    first, second = (
+        batch(b"v", producer_id=7, producer_epoch=0, base_sequence=number) for number in (0, 1)
+    )
+    assert (await produce(client, second)).error_code is ErrorCode.not_leader_or_follower
+    assert (await produce(client, first)).base_offset == 0
+    assert (await produce(client, second)).base_offset == 1
 
 
 def damaged() -> bytes:
