@@ -10,7 +10,7 @@ FAST := not integration and not slow and not model
 .DEFAULT_GOAL := help
 .PHONY: help setup up demo test test-fast test-integration clients lint format clean
 .PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short power-loss crash-loop rolling-restart
-.PHONY: interop interop-short bench bench-short
+.PHONY: interop interop-short bench bench-short bench-profile
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,7 @@ interop-short: $(INSTALLED) clients  ## The form of it that CI runs: all ten row
 
 clients:  ## Install the foreign programs that tests use: kcat, Chromium, Prometheus, Java's jars
 	@tests/integration/clients/install.sh
+	@ops/bench/peers/install.sh
 
 crash-loop: $(INSTALLED)  ## Kill a bookie -9 under load KILLS times (default 100); nothing may be lost
 	@QUIRE_CRASH_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest \
@@ -95,7 +96,7 @@ fuzz: $(INSTALLED)  ## Fuzz every parser for SECONDS each (default 60), guided b
 mutants: $(INSTALLED)  ## Plant each known defect in turn; the simulation must find all of them
 	@$(BIN)/python -m tests.simulation.mutation --jobs 2 $(ARGS)
 
-bench: $(INSTALLED) clients  ## Measure Quire and Apache Kafka side by side, for hours, on an idle machine
+bench: $(INSTALLED) clients  ## Measure Quire, Kafka and BookKeeper side by side, for hours, on an idle machine
 	@ops/bench/peers/install.sh
 	@$(BIN)/python -m ops.bench.compare $(ARGS)
 
@@ -103,6 +104,9 @@ bench-short: $(INSTALLED)  ## A moment of each workload: checks only that they r
 	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && \
 		$(BIN)/python -m ops.bench.compare --short --anyway \
 		--folder "$$out/data" --out "$$out/results" $(ARGS)
+
+bench-profile: $(INSTALLED)  ## Sample where brokers, bookies and clients spend their time: a page in ops/bench
+	@$(BIN)/python -m ops.bench.profile $(ARGS)
 
 bench-spark: $(INSTALLED) clients  ## The rows of it about Spark: through brokers, from ledgers
 	@ops/bench/peers/install.sh
@@ -121,5 +125,5 @@ clean:  ## Remove .venv, caches and test leftovers; keeps ./data
 		.import_linter_cache
 	rm -rf tests/integration/clients/kafkajs/node_modules tests/integration/clients/java/lib
 	rm -rf tests/integration/spark/jars/lib
-	rm -rf tests/interop/bookkeeper/java/lib ops/bench/peers/java/lib
+	rm -rf tests/interop/bookkeeper/java/lib ops/bench/peers/java*/lib
 	find broker bookie client ops tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,7 @@
-"""Quire and Apache Kafka side by side: `make bench`, and `make bench-short`.
+"""Quire, Apache Kafka and Apache BookKeeper side by side: `make bench`, and `make bench-short`.
 
     python -m ops.bench.compare --rounds 5
-    python -m ops.bench.compare --only produce --only fixed-rate
+    python -m ops.bench.compare --only produce --only fixed-rate --budget-minutes 60
     python -m ops.bench.compare --short --anyway
 
 One system runs at a time. Each workload is measured in rounds, and each round gives every system
@@ -11,160 +11,66 @@ its turn, fresh and empty: Quire, Kafka, Quire, Kafka. How it measures is in `op
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 import os
 import shlex
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import click
 
 from client.errors import QuireError
-from ops.bench import machine, plots, summary
-from ops.bench.figures import Run, Scale
-from ops.bench.peers import kafka
-from ops.bench.peers.kafka import KafkaSystem
-from ops.bench.peers.quire import QuireSystem
-from ops.bench.peers.system import REPLICAS, System
-from ops.bench.workloads import catch_up, failover, fixed_rate, produce, small_requests, spark
+from ops.bench import machine, results
+from ops.bench.figures import Scale
+from ops.bench.systems import missing
+from ops.bench.turns import Plan, Turns, blocks_of, check_disk, claimed
+from ops.bench.workloads.catalog import WORKLOADS
 
-WORKLOADS: Final[dict[str, ModuleType]] = {
-    module.NAME: module
-    for module in (produce, fixed_rate, small_requests, catch_up, spark, failover)
-}
-"""In the order in which they are measured. Fail-over is the last: it leaves a broker dead."""
 RESULTS: Final = Path(__file__).parent / "results"
-_DISK_MARGIN_BYTES: Final = 20_000_000_000
-
-Make = Callable[[Path], System]
 
 
-def systems(*, peers: bool, short: bool) -> dict[str, Make]:
-    """Return how each system is made, in the order of their turns.
-
-    Kafka with and without sync are started alike: a short run needs only one of them.
-    """
-    makers: dict[str, Make] = {"quire": QuireSystem}
-    if peers:
-        makers["kafka, synced"] = lambda folder: KafkaSystem(folder, synced=True)
-    if peers and not short:
-        makers["kafka, defaults"] = lambda folder: KafkaSystem(folder, synced=False)
-    return makers
-
-
-class Bench:
-    """Gives each system its turn and keeps what it measured."""
-
-    def __init__(self, makers: dict[str, Make], scale: Scale, folder: Path) -> None:
-        self._makers = makers
-        self._scale = scale
-        self._folder = folder
-        self._run = Run(scale)
-        self.measured: list[summary.Measured] = []
-        self.about: dict[str, Any] = {}
-
-    async def turns(self, blocks: Sequence[Sequence[str]]) -> None:
-        """Measure blocks of workloads one after the other; a turn is one block on one system."""
-        for block in blocks:
-            for number in range(1, self._scale.rounds + 1):
-                for name, make in self._makers.items():
-                    click.echo(f"bench: {', '.join(block)}, round {number}: {name}", err=True)
-                    await self._turn(block, number, make)
-
-    async def _turn(self, block: Sequence[str], number: int, make: Make) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="turn-", dir=self._folder))
-        system = make(folder / "data")
-        try:
-            await system.start()
-            self.about[system.about.name] = {
-                "durability": system.about.durability,
-                "settings": dict(system.settings()),
-            }
-            for workload in block:
-                began_s = time.monotonic()
-                figures = await WORKLOADS[workload].measure(system, self._run)
-                took_s = time.monotonic() - began_s
-                click.echo(f"bench:   {workload} took {took_s:.0f} s", err=True)
-                self.measured += [
-                    summary.Measured(system.about.name, number, figure) for figure in figures
-                ]
-        finally:
-            await system.stop()
-            await asyncio.to_thread(shutil.rmtree, folder)
-
-
-def blocks_of(chosen: Sequence[str], *, short: bool) -> list[list[str]]:
-    """Return what is measured on one start of a system: a workload, or in a short run all."""
-    ordered = [name for name in WORKLOADS if name in chosen]
-    return [ordered] if short else [[name] for name in ordered]
-
-
-def check_disk(folder: Path, scale: Scale) -> None:
-    """Raise QuireError when the disk has not the room for what will be written."""
-    needed = scale.catch_up_bytes * REPLICAS + _DISK_MARGIN_BYTES
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise QuireError(
-            f"{folder} has {free / 1e9:.0f} GB free and the bench needs {needed / 1e9:.0f} GB:"
-            " name a folder on a larger disk with --folder"
-        )
-
-
-def write(out: Path, about: dict[str, Any], measured: Sequence[summary.Measured]) -> None:
-    """Write machine and settings, every round, the summary, its table and the plots."""
-    out.mkdir(parents=True, exist_ok=True)
-    rows = summary.rows(measured)
-    rounds = [
-        {"system": one.system, "round": one.round, **one.figure._asdict()} for one in measured
-    ]
-    for name, value in (("run", about), ("rounds", rounds), ("summary", rows)):
-        (out / f"{name}.json").write_text(json.dumps(value, indent=1) + "\n")
-    note = (
-        ""
-        if about["is a result"]
-        else "**Not a result**: the machine was busy, or it was short.\n\n"
-    )
-    text = f"`{about['command']}`\n\n{note}{summary.markdown(rows)}"
-    (out / "summary.md").write_text(text)
-    plots.draw(summary.spreads(measured), out)
-
-
-def measure(
-    chosen: Sequence[str], scale: Scale, folder: Path, *, short: bool, anyway: bool, alone: bool
-) -> Any:
-    """Run everything; return (what was run where, the figures). Raises QuireError."""
-    load_1_min = os.getloadavg()[0]
-    quiet = machine.is_quiet(load_1_min)
+def check(chosen: Sequence[str], plan: Plan, *, quiet: bool, anyway: bool) -> None:
+    """Raise QuireError for whatever would spoil the run, before anything is started."""
     if not quiet and not anyway:
         raise QuireError(
-            f"the load average is {load_1_min:.1f}, and above {machine.LOAD_MAX:g} nothing is a"
-            " result: wait until the machine is idle, or measure with --anyway, which is recorded"
+            f"the load average is {os.getloadavg()[0]:.1f}, and above {machine.LOAD_MAX:g} nothing"
+            " is a result: wait until the machine is idle, or measure with --anyway, which is"
+            " recorded"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    if not short:
-        check_disk(folder, scale)
-        if not alone and not kafka.is_installed():
-            raise QuireError(
-                "Apache Kafka is not there: run `make bench`, which fetches it, or give --alone"
-            )
-    about: dict[str, Any] = {
-        "command": shlex.join(["python", "-m", "ops.bench.compare", *sys.argv[1:]]),
-        "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "is a result": quiet and not short,
-        "anyway": anyway,
-        "short": short,
-        "machine": machine.facts(folder),
-    }
-    makers = systems(peers=kafka.is_installed() and not alone, short=short)
-    bench = Bench(makers, scale, folder)
-    asyncio.run(bench.turns(blocks_of(chosen, short=short)))
-    return {**about, "systems": bench.about}, bench.measured
+    for name in chosen:
+        check_disk(plan.folder, plan.scale, WORKLOADS[name])
+    lacking = missing([WORKLOADS[name].systems for name in chosen])
+    if plan.peers and not plan.short and lacking:
+        raise QuireError(
+            f"{' and '.join(lacking)} are not there: run `make bench`, which fetches them, or give"
+            " --alone"
+        )
+    has_maxima = (results.path_of(plan.out, "produce")).exists()
+    if "fixed-rate" in chosen and "produce" not in chosen and not has_maxima:
+        raise QuireError(
+            f"`fixed-rate` takes shares of what `produce` found, and {plan.out} has nothing of it:"
+            " measure `produce` too"
+        )
+
+
+def measure(chosen: Sequence[str], plan: Plan, *, anyway: bool) -> list[str]:
+    """Measure; return what failed. Raises QuireError when nothing can be measured."""
+    quiet = machine.is_quiet(os.getloadavg()[0])
+    with claimed(plan.folder):
+        check(chosen, plan, quiet=quiet, anyway=anyway)
+        about: dict[str, Any] = {
+            "command": shlex.join(["python", "-m", "ops.bench.compare", *sys.argv[1:]]),
+            "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "commit": machine.commit(),
+            "is a result": quiet and not plan.short,
+            "anyway": anyway,
+            "short": plan.short,
+            "machine": machine.facts(plan.folder),
+        }
+        return asyncio.run(Turns(plan, about).take(blocks_of(chosen, short=plan.short)))
 
 
 @click.command(help=(__doc__ or "").partition("\n\n")[0])
@@ -173,8 +79,14 @@ def measure(
     help="Measure this workload; may be given more than once.  [default: all]",
 )  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of each workload.  [default: 5]")
+@click.option(
+    "--budget-minutes", type=click.FloatRange(min=0, min_open=True),
+    help="Measure fewer rounds, but one at least, so as to end in about this time.",
+)  # fmt: skip
+@click.option("--resume", is_flag=True, help="Go on with results of the same commit.")
+@click.option("--sum-up", is_flag=True, help="Measure nothing: make the summary of what is there.")
 @click.option("--short", is_flag=True, help="A moment of each workload: only to see that it runs.")
-@click.option("--alone", is_flag=True, help="Measure Quire without Apache Kafka.")
+@click.option("--alone", is_flag=True, help="Measure Quire without its peers.")
 @click.option("--anyway", is_flag=True, help="Measure on a busy machine; the output says so.")
 @click.option(
     "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path("data/bench"),
@@ -187,6 +99,9 @@ def measure(
 def main(
     chosen: tuple[str, ...],
     rounds: int | None,
+    budget_minutes: float | None,
+    resume: bool,
+    sum_up: bool,
     short: bool,
     alone: bool,
     anyway: bool,
@@ -194,16 +109,22 @@ def main(
     out: Path,
 ) -> None:
     """Measure, and write the results."""
-    sizes = Scale.short() if short else Scale(rounds=rounds or Scale().rounds)
-    try:
-        about, measured = measure(
-            chosen or tuple(WORKLOADS), sizes, folder, short=short, anyway=anyway, alone=alone
-        )
-    except QuireError as error:
-        raise click.ClickException(str(error)) from error
-    write(out, about, measured)
-    click.echo(summary.markdown(summary.rows(measured)))
-    click.echo(f"bench: {len(measured)} figures are in {out}", err=True)
+    logging.basicConfig(level=logging.ERROR)  # systems that are stopped break connections
+    scale = Scale.short() if short else Scale(rounds=rounds or Scale().rounds)
+    budget_s = None if budget_minutes is None else budget_minutes * 60
+    plan = Plan(
+        scale, folder, out, peers=not alone, short=short, resume=resume, budget_s=budget_s
+    )  # fmt: skip
+    failures = []
+    if not sum_up:
+        try:
+            failures = measure(chosen or tuple(WORKLOADS), plan, anyway=anyway)
+        except QuireError as error:
+            raise click.ClickException(str(error)) from error
+    click.echo(results.sum_up(out))
+    click.echo(f"bench: the results are in {out}", err=True)
+    if failures:
+        raise click.ClickException("; ".join(failures))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from ops.bench.peers.system import System
+from ops.bench.peers.system import Measurable
 from ops.bench.process_cpu import cpu_s, resident_bytes_max, written_bytes
 
 
@@ -41,7 +41,23 @@ class Scale:
     spark_warm_ups: int = 3
     spark_passes: int = 3
     spark_triggers: int = 30
+    hand_over_partitions: tuple[int, ...] = (1, 100)
+    partition_counts: tuple[int, ...] = (1_000, 10_000)
+    ledger_entry_bytes: tuple[int, ...] = (1024, 65_536)
+    ledger_in_flight_bytes: int = 2 << 20
+    """Of adds that a ledger client has under way; at most `ledger_in_flight_max` of them."""
+    ledger_in_flight_max: int = 1_000
+    growth_bytes: tuple[int, ...] = (1_000_000_000, 5_000_000_000, 20_000_000_000)
+    growth_ledgers: tuple[int, ...] = (1, 10, 100)
+    growth_measured_bytes: int = 800_000_000
+    """The end of each filling, whose throughput is the one at that size."""
+    limit_bytes: int = 1 << 30
+    """What each transfer of `hardware` carries."""
     failover_partitions: tuple[int, ...] = (1, 1_000)
+
+    def in_flight(self, entry_bytes: int) -> int:
+        """Return how many adds of that size a ledger client has under way."""
+        return min(self.ledger_in_flight_max, self.ledger_in_flight_bytes // entry_bytes)
 
     @classmethod
     def short(cls) -> Self:
@@ -62,6 +78,12 @@ class Scale:
             spark_warm_ups=0,
             spark_passes=1,
             spark_triggers=4,
+            hand_over_partitions=(2,),
+            partition_counts=(12,),
+            growth_bytes=(4_000_000, 8_000_000),
+            growth_ledgers=(1, 10),
+            growth_measured_bytes=2_000_000,
+            limit_bytes=16 << 20,
             failover_partitions=(1,),
         )
 
@@ -84,11 +106,12 @@ class Spent(NamedTuple):
 
 
 class Meter:
-    """Reads what the processes of a system use. Begins when it is made."""
+    """Reads what some processes use. Begins when it is made."""
 
-    def __init__(self, system: System) -> None:
-        self._pids = list(system.pids())
-        self._brokers = list(system.broker_pids().values())
+    def __init__(self, pids: Sequence[int], brokers: Iterable[int] = ()) -> None:
+        """`brokers`: those of the processes that are counted by themselves too."""
+        self._pids = list(pids)
+        self._brokers = list(brokers)
         self._began = self._read()
 
     def _read(self) -> Spent:
@@ -104,7 +127,7 @@ class Meter:
         )
 
 
-def peak_bytes(system: System) -> int:
+def peak_bytes(system: Measurable) -> int:
     """Return the sum of the most memory that each process of a system has had resident."""
     return sum(map(resident_bytes_max, system.pids()))
 

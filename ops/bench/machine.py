@@ -14,15 +14,16 @@ from typing import Any, Final
 
 import confluent_kafka
 
-from ops.bench.peers import kafka
+from ops.bench.peers import bookkeeper, kafka
 from ops.bench.spread import percentile
 from ops.java import find_java
 
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
 LOAD_MAX: Final = 1.0
 """A one-minute load average above this makes a run no result."""
 _SMALL_SYNCS: Final = 200
 _SMALL_BYTES: Final = 4096
-_LARGE_SYNCS: Final = 64
+LARGE_SYNCS: Final = 64
 _LARGE_BYTES: Final = 1 << 20
 _COPIED_BYTES: Final = 64 << 20
 _COPIES: Final = 5
@@ -52,15 +53,20 @@ def memory_bytes(meminfo: str) -> int:
 
 def disk_syncs(folder: Path) -> dict[str, float]:
     """Append to a file of the folder and sync, small and large: what durable writes cost."""
-    block = os.urandom(_LARGE_BYTES)
-    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-        small_s = sorted(_append(file.fileno(), block[:_SMALL_BYTES]) for _ in range(_SMALL_SYNCS))
-        large_s = [_append(file.fileno(), block) for _ in range(_LARGE_SYNCS)]
+    small_s = sorted(synced_append_s(folder, _SMALL_BYTES, _SMALL_SYNCS))
+    large_s = synced_append_s(folder, _LARGE_BYTES, LARGE_SYNCS)
     return {
         "sync of 4 KiB, median ms": statistics.median(small_s) * 1e3,
         "sync of 4 KiB, p99 ms": percentile(small_s, 0.99) * 1e3,
-        "synced writes of 1 MiB, MB/s": _LARGE_BYTES / statistics.median(large_s) / 1e6,
+        "synced writes of 1 MiB MB/s": _LARGE_BYTES / statistics.median(large_s) / 1e6,
     }
+
+
+def synced_append_s(folder: Path, size: int, count: int) -> list[float]:
+    """Append to a new file of the folder and sync, again and again; return the seconds of each."""
+    block = os.urandom(size)
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        return [_append(file.fileno(), block) for _ in range(count)]
 
 
 def _append(descriptor: int, block: bytes) -> float:
@@ -90,23 +96,40 @@ def facts(folder: Path) -> dict[str, Any]:
         "memory bytes": memory_bytes(Path("/proc/meminfo").read_text()),
         "kernel": platform.release(),
         "load average at start": list(os.getloadavg()),
-        "limits": {**disk_syncs(folder), "memory copy, MB/s": memory_copy_mb_per_s()},
+        "limits": {**disk_syncs(folder), "memory copy MB/s": memory_copy_mb_per_s()},
         "versions": {
-            "quire": f"{importlib.metadata.version('quire')}, commit {_commit()}",
+            "quire": f"{importlib.metadata.version('quire')}, commit {commit()}",
             "python": platform.python_version(),
             "java": find_java().version,
             "librdkafka": confluent_kafka.libversion()[0],
             "kafka": kafka.version(),
+            "bookkeeper": bookkeeper.version(),
         },
     }
 
 
-def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],  # noqa: S607  (git is on PATH or it is unknown)
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "unknown"
+def commit(root: Path = ROOT) -> str:
+    """Return the last commit that changed code, with "-dirty" when code differs from it.
+
+    Results and documents are no code: writing down what was measured changes nothing measured.
+    """
+    code = ("--", ".", ":!ops/bench/results", ":!*.md")
+    last = _git(root, "log", "-1", "--format=%h", *code)
+    if not last:
+        return "unknown"
+    return f"{last}-dirty" if _git(root, "status", "--porcelain", *code) else last
+
+
+def _git(root: Path, *arguments: str) -> str:
+    """Return what git prints; nothing when there is no git, or no repository."""
+    try:
+        done = subprocess.run(  # noqa: S603  (fixed arguments)
+            ["git", *arguments],  # noqa: S607  (git is on PATH or it is unknown)
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip()

@@ -12,7 +12,13 @@ from ops.bench.spread import Spread
 _ROW_INCHES: Final = 0.9
 _WIDTH_INCHES: Final = 9.0
 _BAR: Final = 0.8
-_COLOURS: Final = ("#1f4e79", "#c55a11", "#a5a5a5", "#548235")
+_COLOURS: Final = {
+    "quire": "#1f4e79",
+    "kafka, synced": "#c55a11",
+    "kafka, defaults": "#f4b183",
+    "bookkeeper": "#548235",
+}
+_OTHER_COLOUR: Final = "#a5a5a5"
 
 Spreads = Mapping[tuple[str, str], Mapping[str, Spread]]
 
@@ -21,7 +27,7 @@ def by_picture(spreads: Spreads) -> dict[tuple[str, str], dict[str, Mapping[str,
     """Group rows into pictures: (first word of the workload, measure) -> workload -> systems."""
     pictures: dict[tuple[str, str], dict[str, Mapping[str, Spread]]] = {}
     for (workload, measure), systems in spreads.items():
-        pictures.setdefault((workload.split()[0], measure), {})[workload] = systems
+        pictures.setdefault((workload.split()[0].rstrip(",:"), measure), {})[workload] = systems
     return pictures
 
 
@@ -38,8 +44,8 @@ def draw(spreads: Spreads, folder: Path) -> list[Path]:
     from matplotlib import pyplot
 
     written = []
-    systems = list(dict.fromkeys(name for row in spreads.values() for name in row))
     for (kind, measure), shown in by_picture(spreads).items():
+        systems = list(dict.fromkeys(name for row in shown.values() for name in row))
         height = 1.2 + _ROW_INCHES * len(shown)
         figure, axes = pyplot.subplots(figsize=(_WIDTH_INCHES, height), layout="constrained")
         thickness = _BAR / len(systems)
@@ -54,7 +60,7 @@ def draw(spreads: Spreads, folder: Path) -> list[Path]:
                     [one.most - one.median for _, one in rows],
                 ],
                 label=system,
-                color=_COLOURS[i % len(_COLOURS)],
+                color=_COLOURS.get(system, _OTHER_COLOUR),
                 capsize=3,
             )
         middle = (len(systems) - 1) * thickness / 2

@@ -22,6 +22,12 @@ def cpu_s(pids: Iterable[int]) -> float:
     return sum(sum(_numbers(pid, (_USER, _SYSTEM))) for pid in pids) / _TICKS_PER_S
 
 
+def user_and_kernel_s(pid: int) -> tuple[float, float]:
+    """Return the seconds of a process in its own code and in the kernel; zeros if it is gone."""
+    user, system = _numbers(pid, (_USER, _SYSTEM)) or (0, 0)
+    return user / _TICKS_PER_S, system / _TICKS_PER_S
+
+
 def tree_cpu_s(root: int) -> float:
     """Return the seconds of a process and all below it, past and present."""
     fields = (_USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM)
@@ -43,9 +49,18 @@ def tree(root: int) -> list[int]:
 
 def resident_bytes_max(pid: int) -> int:
     """Return the most memory a process ever had; 0 if it is gone."""
+    return _memory(pid, "VmHWM:")
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory a process has resident now; 0 if it is gone."""
+    return _memory(pid, "VmRSS:")
+
+
+def _memory(pid: int, field: str) -> int:
     try:
         for line in (_PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(field):
                 return int(line.split()[1]) * 1024
     except OSError:
         pass

@@ -1,7 +1,8 @@
 """The rows of `summary.json` and the Markdown table, from the figures of every round.
 
 A row compares the medians of Quire and of one peer. Where no peer was measured the row stands with
-Quire's figure alone, so that nothing measured is left out.
+Quire's figure alone, so that nothing measured is left out; limits of the machine stand as the peer
+of no Quire.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ops.bench.spread import Spread, spread
 from ops.bench.targets import ALONE, target_of
 
 QUIRE: Final = "quire"
+HARDWARE: Final = "hardware"
 _ROUNDED_ABOVE: Final = 100
 
 
@@ -42,30 +44,33 @@ def rows(measured: Iterable[Measured]) -> list[dict[str, Any]]:
     found = []
     for (workload, measure), systems in spreads(measured).items():
         ours = systems.get(QUIRE)
-        if ours is None:
+        if ours is None and HARDWARE not in systems:
             continue
         peers = [name for name in systems if name != QUIRE] or [ALONE]
         found += [_row(workload, measure, ours, peer, systems.get(peer)) for peer in peers]
     return found
 
 
-def _row(workload: str, measure: str, ours: Spread, peer: str, theirs: Spread | None) -> Any:
-    ratio = ours.median / theirs.median if theirs is not None and theirs.median else None
-    target = target_of(workload, measure, peer)
+def _row(
+    workload: str, measure: str, ours: Spread | None, peer: str, theirs: Spread | None
+) -> dict[str, Any]:
+    ratio = ours.median / theirs.median if ours and theirs and theirs.median else None
+    target = target_of(workload, measure, peer) if ours else None
+    rounds = ours or theirs
     return {
         "workload": workload,
         "measure": measure,
-        "quire": ours.median,
+        "quire": ours.median if ours else None,
         "peer": theirs.median if theirs is not None else None,
         "peer_name": peer or None,
         "ratio": ratio,
         "target": str(target) if target is not None else None,
-        "met": target.met(ours.median, ratio) if target is not None else None,
-        "quire_least": ours.least,
-        "quire_most": ours.most,
+        "met": target.met(ours.median, ratio) if target is not None and ours else None,
+        "quire_least": ours.least if ours else None,
+        "quire_most": ours.most if ours else None,
         "peer_least": theirs.least if theirs is not None else None,
         "peer_most": theirs.most if theirs is not None else None,
-        "rounds": ours.rounds,
+        "rounds": rounds.rounds if rounds else 0,
     }
 
 
@@ -83,7 +88,7 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
             row["measure"],
             _cell(row["quire"], row["quire_least"], row["quire_most"]),
             row["peer_name"] or "",
-            "" if row["peer"] is None else _cell(row["peer"], row["peer_least"], row["peer_most"]),
+            _cell(row["peer"], row["peer_least"], row["peer_most"]),
             "" if ratio is None else f"{ratio:.2f}",
             row["target"] or "",
             _MET[row["met"]],
@@ -92,7 +97,9 @@ def markdown(table: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(median: float, least: float, most: float) -> str:
+def _cell(median: float | None, least: float, most: float) -> str:
+    if median is None:
+        return ""
     return f"{_number(median)} ({_number(least)}–{_number(most)})"
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 SYNCED: Final = "kafka, synced"
 DEFAULTS: Final = "kafka, defaults"
+BOOKKEEPER: Final = "bookkeeper"
 ALONE: Final = ""
 """The peer of rows in which Quire stands alone."""
 SPARK_SLOTS: Final = 2
@@ -85,6 +86,22 @@ RULES: Final = (
     Rule(
         "kill -9 of the leader, 1,000 partitions", "all served ms", EVERY,
         Target("value", "<=", 3_000),
+    ),
+    Rule("pause: planned hand-over", "longest pause ms", EVERY, Target("value", "<=", 200)),
+    Rule(
+        "ledgers, 1 KiB entries, Java client", "MB per bookie CPU s", (BOOKKEEPER,),
+        Target("ratio", ">=", 1),
+    ),
+    Rule(
+        "ledgers, 64 KiB entries, Java client", "MB per bookie CPU s", (BOOKKEEPER,),
+        Target("ratio", ">=", 1),
+    ),
+    Rule(
+        "ledgers, 64 KiB entries, own client", "MB/s", (BOOKKEEPER,), Target("ratio", ">=", 1)
+    ),
+    Rule(
+        "growth, 20 GB", "MB/s as part of that at first", (BOOKKEEPER, ALONE),
+        Target("value", ">=", 0.85),
     ),
 )  # fmt: skip
 

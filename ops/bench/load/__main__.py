@@ -9,7 +9,9 @@ from typing import Final
 
 from ops.bench.load.channel import LoadFailed, tell
 
-JOBS: Final = ("produce", "paced", "latency", "read", "failover", "requests", "spark")
+JOBS: Final = (
+    "produce", "paced", "latency", "read", "failover", "requests", "pauses", "ledgers", "spark",
+)  # fmt: skip
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import select
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -45,13 +46,29 @@ class LoadProcess:
     """One load process, seen from the driver."""
 
     def __init__(self, job: str, **arguments: Any) -> None:
+        """`job`: a module of `ops.bench.load`."""
         self._job = job
+        self._command = [sys.executable, "-m", "ops.bench.load", job]
         self._arguments = arguments
         self._process: asyncio.subprocess.Process | None = None
 
+    @classmethod
+    def foreign(cls, command: Sequence[str], **arguments: Any) -> Self:
+        """Return a load process of another language, which talks in the same way."""
+        load = cls(command[-1], **arguments)
+        load._command = list(command)
+        return load
+
+    @property
+    def pid(self) -> int:
+        """The process id; it must run."""
+        assert self._process is not None
+        return self._process.pid
+
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "ops.bench.load", self._job, json.dumps(self._arguments)),
+            *self._command,
+            json.dumps(self._arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LINE_BYTES_MAX,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from typing import Final
+from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -61,11 +61,23 @@ class Pauses:
         return [self._longest[i][1] - self.killed_s for i in range(len(self._last_s))]
 
 
-class _Loop:
+class Notes(Protocol):
+    """Who is told of the records."""
+
+    def sent(self, partition: int, now_s: float) -> None:
+        """A record goes out."""
+
+    def acknowledged(self, partition: int, now_s: float) -> None:
+        """Its acknowledgement came."""
+
+
+class OneByOne:
     """Carries the records."""
 
-    def __init__(self, servers: str, topic: str, partitions: int, interval_s: float) -> None:
-        self.pauses = Pauses(partitions)
+    def __init__(
+        self, servers: str, topic: str, partitions: int, interval_s: float, notes: Notes
+    ) -> None:
+        self._notes = notes
         self._topic = topic
         self._interval_s = interval_s
         self._due = [(0.0, partition) for partition in range(partitions)]
@@ -80,12 +92,13 @@ class _Loop:
         )
 
     def step(self) -> None:
+        """Send what is due and take what is acknowledged. Raises LoadFailed."""
         if self._failed is not None:
             raise LoadFailed(f"a record was given up: {self._failed}")
         now_s = time.monotonic()
         while self._due and self._due[0][0] <= now_s:
             _, partition = heapq.heappop(self._due)
-            self.pauses.sent(partition, now_s)
+            self._notes.sent(partition, now_s)
             self._producer.produce(
                 self._topic, b"x" * 100, partition=partition, on_delivery=self._on_delivery
             )
@@ -97,27 +110,28 @@ class _Loop:
             return
         now_s, partition = time.monotonic(), message.partition()
         assert partition is not None
-        self.pauses.acknowledged(partition, now_s)
+        self._notes.acknowledged(partition, now_s)
         heapq.heappush(self._due, (now_s + self._interval_s, partition))
 
 
 def run(servers: str, topic: str, partitions: int, interval_s: float, warm_up_s: float) -> None:
     """Events: ready; after "go" warm; after "killed SECONDS" done (back_s of each partition)."""
-    loop = _Loop(servers, topic, partitions, interval_s)
+    pauses = Pauses(partitions)
+    loop = OneByOne(servers, topic, partitions, interval_s, pauses)
     tell("ready")
     hear()
     warm_s = time.monotonic() + warm_up_s
-    while time.monotonic() < warm_s or not loop.pauses.warm:
+    while time.monotonic() < warm_s or not pauses.warm:
         loop.step()
     tell("warm")
     while not heard():
         loop.step()
-    loop.pauses.killed_s = float(hear().split()[1])
-    while not loop.pauses.all_served():
-        if time.monotonic() > loop.pauses.killed_s + _GIVE_UP_S:
+    pauses.killed_s = float(hear().split()[1])
+    while not pauses.all_served():
+        if time.monotonic() > pauses.killed_s + _GIVE_UP_S:
             raise LoadFailed(f"partitions were not served again within {_GIVE_UP_S:g} s")
         loop.step()
     end_s = time.monotonic() + _AFTER_S
     while time.monotonic() < end_s:
         loop.step()
-    tell("done", back_s=loop.pauses.back_s())
+    tell("done", back_s=pauses.back_s())

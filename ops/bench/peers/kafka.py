@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import AdminClient
+
 from ops import probes
 from ops.bench.peers.system import BROKERS, PeerError, SystemName
 from ops.child import Child
@@ -82,6 +85,47 @@ class KafkaSystem:
     async def stop(self) -> None:
         """Stop all nodes at once."""
         await asyncio.gather(*(node.stop(_STOP_TIMEOUT_S) for node in self._nodes))
+
+    async def hand_over(self, broker: int) -> None:
+        """Stop a node under control: it moves its leaderships away and ends.
+
+        Kafka has no broker that leads nothing and goes on running; this is what its operators do.
+        """
+        await self._shut_down(self._nodes[broker])
+
+    async def hand_back(self, broker: int) -> None:
+        """Start the node again, wait until it is in sync, elect the preferred leaders."""
+        await self._nodes[broker].start()
+        await self._until_ready()
+        await self._until_in_sync()
+        await self._elect_preferred()
+
+    async def rolling_restart(self) -> None:
+        """Stop and start each node, the next when all replicas are in sync; then rebalance."""
+        for node in self._nodes:
+            await self._shut_down(node)
+            await node.start()
+            await self._until_ready()
+            await self._until_in_sync()
+        await self._elect_preferred()
+
+    async def _shut_down(self, node: Child) -> None:
+        if not await node.stop(_STOP_TIMEOUT_S):
+            raise PeerError(f"{node.name} did not stop within {_STOP_TIMEOUT_S:g} s")
+
+    async def _elect_preferred(self) -> None:
+        """Do at once what `auto.leader.rebalance.enable` does within five minutes."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        elected = admin.elect_leaders(ElectionType.PREFERRED, request_timeout=_START_TIMEOUT_S)
+        await asyncio.to_thread(elected.result, _START_TIMEOUT_S)
+
+    async def _until_in_sync(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        while lagging := await asyncio.to_thread(_lagging, admin):
+            if time.monotonic() > deadline_s:
+                raise PeerError(f"{lagging} partitions of Kafka did not get in sync in time")
+            await asyncio.sleep(_POLL_S)
 
     def broker_pids(self) -> Mapping[int, int]:
         """Return the process id of each node, by its id."""
@@ -166,3 +210,13 @@ class KafkaSystem:
                 if time.monotonic() > deadline_s:
                     raise PeerError(f"{node.name} did not serve in time: see {node.log_path}")
                 await asyncio.sleep(_POLL_S)
+
+
+def _lagging(admin: AdminClient) -> int:
+    """Return how many partitions have no leader, or replicas that are not in sync."""
+    topics = admin.list_topics(timeout=_START_TIMEOUT_S).topics.values()
+    return sum(
+        one.leader < 0 or len(one.isrs) < len(one.replicas)
+        for topic in topics
+        for one in topic.partitions.values()
+    )

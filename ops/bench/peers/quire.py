@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ops.bench.peers.system import BROKERS, SystemName
+from ops.admin_api import Access, AdminApi
+from ops.bench.peers.system import BROKERS, PeerError, SystemName
 from ops.local import LocalCluster, LocalConfig, Programs
 from ops.ports import pick_free, pick_free_run
+from ops.rolling import wait_unloaded
 
 BOOKIES: Final = 3
 _ADMIN_PORTS: Final = 100 + BOOKIES
+_UNLOAD_TIMEOUT_S: Final = 120.0
 
 
 class Silent:
@@ -36,7 +41,8 @@ class QuireSystem:
 
     about = SystemName("quire", "synced by two of three bookies")
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, restarts: bool = False) -> None:
+        """`restarts`: start processes that died again, as `quire up` does."""
         self._config = LocalConfig(
             data=folder,
             bookies=BOOKIES,
@@ -45,10 +51,9 @@ class QuireSystem:
             bookie_port=pick_free_run(BOOKIES),
             admin_port=pick_free_run(_ADMIN_PORTS),
             zookeeper_port=pick_free(1)[0],
-            no_restart=True,  # a killed broker stays dead: what is measured is the takeover
+            no_restart=not restarts,  # else a killed broker stays dead: the takeover is measured
         )
         self._cluster: LocalCluster | None = None
-        self._state: dict[str, Any] = {}
         self.bootstrap_servers = ""
 
     async def start(self) -> None:
@@ -60,7 +65,6 @@ class QuireSystem:
             await cluster.stop()
             raise
         self._cluster = cluster
-        self._state = dict(cluster.describe())
         self.bootstrap_servers = str(self._state["bootstrap_servers"])
 
     async def stop(self) -> None:
@@ -68,6 +72,12 @@ class QuireSystem:
         if self._cluster is not None:
             cluster, self._cluster = self._cluster, None
             await cluster.stop()
+
+    @property
+    def _state(self) -> Mapping[str, Any]:
+        """The endpoints and process ids of the moment."""
+        assert self._cluster is not None, "it is not started"
+        return self._cluster.describe()
 
     def broker_pids(self) -> Mapping[int, int]:
         """Return the process id of each broker, by its id."""
@@ -94,3 +104,29 @@ class QuireSystem:
     def settings(self) -> Mapping[str, str]:
         """Return what `quire up` sets: nothing is set for the bench alone."""
         return {"all": "as `quire up --brokers 3` sets them; replication 3, ack quorum 2"}
+
+    def _admin_urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{broker['admin']}" for broker in self._state["brokers"]]
+
+    async def hand_over(self, broker: int) -> None:
+        """Unload a broker, as `quire broker unload` does; it goes on running."""
+        async with AdminApi(Access(tuple(self._admin_urls()))) as api:
+            await api.send("PUT", f"/brokers/{broker}/unloaded")
+            await wait_unloaded(api, broker, _UNLOAD_TIMEOUT_S)
+
+    async def hand_back(self, broker: int) -> None:
+        """Let an unloaded broker take its share again."""
+        async with AdminApi(Access(tuple(self._admin_urls()))) as api:
+            await api.send("DELETE", f"/brokers/{broker}/unloaded")
+
+    async def rolling_restart(self) -> None:
+        """Run `quire restart` over all bookies and all brokers."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ops.cli.main", "restart", "--data", str(self._config.data)),
+            *("--admin", ",".join(self._admin_urls())),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        if process.returncode:
+            raise PeerError(f"`quire restart` failed:\n{said.decode()}")

@@ -19,7 +19,6 @@ from ops.bench.load.latency import latencies_ms
 from ops.bench.peers.system import System
 from ops.bench.workloads.fixed_rate import tail
 
-NAME: Final = "catch-up"
 PARTITIONS: Final = 4
 VALUE_BYTES: Final = 1024
 TAIL_RECORDS_PER_S: Final = 200.0

@@ -17,7 +17,6 @@ from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import System
 from ops.bench.spread import percentile
 
-NAME: Final = "failover"
 _INTERVAL_S: Final = {1: 0.002}
 _INTERVAL_OF_MANY_S: Final = 0.1
 """Between an acknowledgement and the next record of a partition: the resolution of the figures."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import Final
 
 from client.errors import QuireError
@@ -13,18 +13,25 @@ from ops.bench.figures import Figure, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.latency import latencies_ms
 from ops.bench.peers.system import System
-from ops.bench.workloads.produce import RATE_VALUE_BYTES
+from ops.bench.summary import Measured
+from ops.bench.workloads.produce import RATE_ROWS, RATE_VALUE_BYTES
 
-NAME: Final = "fixed-rate"
 UNITS: Final = {"p50": "p50 ms", "p99": "p99 ms", "p99_9": "p99.9 ms"}
 
 
+def learn(run: Run, measured: Iterable[Measured]) -> None:
+    """Note what `produce` found: in this run, or in the results that are there from before."""
+    found: dict[str, list[float]] = {}
+    for system, _, figure in measured:
+        if figure.workload in RATE_ROWS and figure.measure == "records/s":
+            found.setdefault(system, []).append(figure.value)
+    run.maxima_per_s.update(found)
+
+
 def slowest_per_s(run: Run) -> float:
-    """Return the maximum of the slowest system: the median of its rounds, one row's best each."""
+    """Return the maximum of the slowest system: the median of its rounds."""
     if not run.maxima_per_s:
-        raise QuireError(
-            "fixed rates are shares of what `produce` found: measure it in the same run"
-        )
+        raise QuireError("fixed rates are shares of what `produce` found: measure it first")
     return min(statistics.median(values) for values in run.maxima_per_s.values())
 
 

@@ -25,6 +25,10 @@ def label(value_bytes: int, partitions: int, batches: str) -> str:
     return f"produce {value_bytes} B, {partitions} partition{plural}, {batches}"
 
 
+RATE_ROWS: Final = frozenset(label(RATE_VALUE_BYTES, 1, batches) for batches in BATCHES)
+"""Whose records/s the fixed rates are shares of."""
+
+
 async def measure(system: System, run: Run) -> list[Figure]:
     """Measure every combination of sizes."""
     scale = run.scale
@@ -47,13 +51,11 @@ async def measure(system: System, run: Run) -> list[Figure]:
             await load.event("ready")
             load.say("go")
             await load.event("begin")
-            meter = Meter(system)
+            meter = Meter(system.pids())
             end = await load.event("end")
             spent = meter.spent()
             await load.event("done")
         per_s, size = end["records"] / end["seconds"], end["records"] * value_bytes
-        if (value_bytes, partitions) == (RATE_VALUE_BYTES, 1):
-            run.maxima_per_s.setdefault(system.about.name, []).append(per_s)
         figures += named(
             label(value_bytes, partitions, batches),
             {

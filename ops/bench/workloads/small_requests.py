@@ -9,7 +9,6 @@ from ops.bench.figures import Figure, Meter, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import System
 
-NAME: Final = "small-requests"
 VALUE_BYTES: Final = 100
 
 
@@ -30,7 +29,7 @@ async def measure(system: System, run: Run) -> list[Figure]:
             measure_s=scale.measure_s,
         ) as load:
             await load.event("begin")
-            meter = Meter(system)
+            meter = Meter(system.pids(), system.broker_pids().values())
             end = await load.event("end")
             spent = meter.spent()
         plural = "" if connections == 1 else "s"

@@ -17,7 +17,6 @@ from ops.bench.load.spark import BROKER, LEDGERS, OFFICIAL, ONE_TASK
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.peers.system import System
 
-NAME: Final = "spark"
 _BATCHES: Final = {"batch.size": 16_384, "linger.ms": 5}
 """What the Java producer fills batches to, unless told otherwise."""
 _OUTSTANDING_BYTES_MAX: Final = 4 << 20

@@ -1,16 +1,18 @@
 """Facts of the machine and of processes, read from /proc."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from client.errors import QuireError
 from ops.bench import machine, process_cpu
-from ops.bench.compare import WORKLOADS, blocks_of, measure
-from ops.bench.figures import Run, Scale
+from ops.bench.figures import Figure, Run, Scale
 from ops.bench.load.requests import error_code
-from ops.bench.workloads.fixed_rate import slowest_per_s
+from ops.bench.summary import Measured
+from ops.bench.workloads import produce
+from ops.bench.workloads.fixed_rate import learn, slowest_per_s
 
 
 def test_the_processor_and_the_memory_are_read_from_proc() -> None:
@@ -52,26 +54,56 @@ def test_cpu_time_is_read_behind_a_name_with_blanks_and_brackets(
     assert process_cpu.cpu_s([10, 11]) == 3.0
 
 
-def test_a_long_run_gives_each_workload_fresh_systems_and_a_short_one_shares_them() -> None:
-    assert blocks_of(["failover", "produce"], short=False) == [["produce"], ["failover"]]
-    assert blocks_of(list(WORKLOADS), short=True) == [list(WORKLOADS)]
-    assert list(WORKLOADS)[-1] == "failover"  # leaves a broker dead
-
-
-def test_a_busy_machine_gives_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (2.5, 1.0, 1.0))
-    with pytest.raises(QuireError, match=r"load average is 2\.5"):
-        measure(["produce"], Scale(), tmp_path / "data", short=False, anyway=False, alone=True)
-    assert not (tmp_path / "data").exists()
-
-
 def test_fixed_rates_are_shares_of_the_slower_system() -> None:
     run = Run(Scale(), {"quire": [900.0, 100.0, 500.0], "kafka, synced": [600.0]})
     assert slowest_per_s(run) == 500.0
-    with pytest.raises(QuireError, match="same run"):
+    with pytest.raises(QuireError, match="measure it first"):
         slowest_per_s(Run(Scale()))
+
+
+def test_the_rates_are_learnt_from_what_produce_found_with_one_partition() -> None:
+    run = Run(Scale())
+    row = produce.label(1024, 1, "16 KiB batches")
+    other = produce.label(1024, 16, "16 KiB batches")
+    learn(
+        run,
+        [
+            Measured("quire", 1, Figure(row, "records/s", 10.0)),
+            Measured("quire", 2, Figure(row, "records/s", 20.0)),
+            Measured("quire", 1, Figure(row, "MB/s", 1.0)),
+            Measured("quire", 1, Figure(other, "records/s", 99.0)),
+        ],
+    )
+    assert run.maxima_per_s == {"quire": [10.0, 20.0]}
 
 
 def test_the_error_of_a_produce_answer_is_found_behind_the_topics_name() -> None:
     head = b"\0\0\0\x30" + b"\0\0\0\x01" + b"\0\0\0\x01" + b"\0\x03abc" + b"\0\0\0\x01" + b"\0" * 4
     assert error_code(head + b"\0\x06" + b"\0" * 20, "abc") == 6
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_writing_results_down_does_not_change_the_commit(tmp_path: Path) -> None:
+    assert machine.commit(tmp_path) == "unknown"
+    git(tmp_path, "init", "-q")
+    (tmp_path / "code.py").write_text("1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "code")
+    code = machine.commit(tmp_path)
+    results = tmp_path / "ops" / "bench" / "results"
+    results.mkdir(parents=True)
+    (results / "produce.json").write_text("{}")
+    assert machine.commit(tmp_path) == code
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "results")
+    assert machine.commit(tmp_path) == code
+    (tmp_path / "code.py").write_text("2")
+    assert machine.commit(tmp_path) == f"{code}-dirty"

@@ -7,7 +7,7 @@ import pytest
 from ops.bench.figures import Figure
 from ops.bench.plots import by_picture, draw, file_name
 from ops.bench.summary import Measured, markdown, rows, spreads
-from ops.bench.targets import ALONE, DEFAULTS, RULES, SYNCED, Target, target_of
+from ops.bench.targets import ALONE, BOOKKEEPER, DEFAULTS, RULES, SYNCED, Target, target_of
 from ops.bench.workloads.spark import label
 
 PRODUCE = "produce 1024 B, 1 partition, 1 MB batches"
@@ -84,6 +84,18 @@ def test_a_peer_of_zero_has_no_ratio() -> None:
         (label(1024, "spark-sql-kafka"), "rows/s", SYNCED, None),
         (label(1024, "ledger mode"), "brokers' CPU in cores", ALONE, "value <= 0.05"),
         ("spark trigger of a quiet stream", "addBatch ms", DEFAULTS, "value <= 60"),
+        ("pause: planned hand-over, 1 partition", "longest pause ms", SYNCED, "value <= 200"),
+        ("pause: hand-back, 1 partition", "longest pause ms", SYNCED, None),
+        ("ledgers, 1 KiB entries, Java client", "MB per bookie CPU s", BOOKKEEPER, "ratio >= 1"),
+        ("ledgers, 64 KiB entries, Java client", "MB per bookie CPU s", BOOKKEEPER, "ratio >= 1"),
+        ("ledgers, 64 KiB entries, own client", "MB/s", BOOKKEEPER, "ratio >= 1"),
+        ("ledgers, 1 KiB entries, own client", "MB/s", BOOKKEEPER, None),
+        (
+            "growth, 20 GB in the bookie",
+            "MB/s as part of that at first",
+            ALONE,
+            "value >= 0.85",
+        ),
     ],
 )
 def test_targets(workload: str, measure: str, peer: str, expected: str | None) -> None:
@@ -94,6 +106,18 @@ def test_targets(workload: str, measure: str, peer: str, expected: str | None) -
 def test_every_rule_is_on_something_that_can_be_judged() -> None:
     assert {rule.target.on for rule in RULES} == {"ratio", "value"}
     assert not [rule for rule in RULES if rule.target.on == "ratio" and ALONE in rule.peers]
+
+
+def test_limits_of_the_machine_stand_without_quire() -> None:
+    limit = Measured("hardware", 1, Figure("hardware", "memory copy MB/s", 9000.0))
+    (one,) = rows([limit])
+    assert (one["quire"], one["peer"], one["peer_name"]) == (None, 9000.0, "hardware")
+    assert (one["ratio"], one["target"], one["met"]) == (None, None, None)
+    assert "| hardware | memory copy MB/s |  | hardware | 9,000 " in markdown([one])
+
+
+def test_what_only_a_peer_has_is_no_row() -> None:
+    assert rows(measured(PRODUCE, "MB/s", synced=[1.0])) == []
 
 
 def test_the_table_shows_medians_spreads_and_misses() -> None:

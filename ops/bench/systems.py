@@ -1,0 +1,89 @@
+"""Which systems a workload is measured on, and how each is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ops.bench.peers import bookkeeper, kafka
+from ops.bench.peers.bookies import QuireBookies
+from ops.bench.peers.bookkeeper import JavaBookies
+from ops.bench.peers.kafka import KafkaSystem
+from ops.bench.peers.quire import QuireSystem
+from ops.bench.peers.system import SystemName
+from ops.bench.summary import HARDWARE
+from ops.bench.workloads import ledgers
+
+Make = Callable[[Path], Any]
+"""Makes a system that lives in a folder: a `Measurable`, of the kind that the workload needs."""
+
+
+class Machine:
+    """The machine itself, on which nothing runs."""
+
+    about = SystemName(HARDWARE, "as each measure says")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def start(self) -> None:
+        """Make the folder."""
+        self._folder.mkdir(parents=True)
+
+    async def stop(self) -> None:
+        """Nothing runs."""
+
+    def pids(self) -> Sequence[int]:
+        """Return none."""
+        return []
+
+    def data_folder(self) -> Path:
+        """Return the folder on the measured disk."""
+        return self._folder
+
+    def settings(self) -> Mapping[str, str]:
+        """Return none."""
+        return {}
+
+
+def _brokers(*, peers: bool, once: bool, restarts: bool) -> dict[str, Make]:
+    makers: dict[str, Make] = {"quire": lambda folder: QuireSystem(folder, restarts=restarts)}
+    if peers and kafka.is_installed():
+        makers["kafka, synced"] = lambda folder: KafkaSystem(folder, synced=True)
+        if not once:
+            makers["kafka, defaults"] = lambda folder: KafkaSystem(folder, synced=False)
+    return makers
+
+
+def _bookies(count: int, *, peers: bool) -> dict[str, Make]:
+    makers: dict[str, Make] = {"quire": lambda folder: QuireBookies(folder, count)}
+    if peers and bookkeeper.is_installed():
+        makers[bookkeeper.NAME] = lambda folder: JavaBookies(folder, count)
+    return makers
+
+
+def systems(kind: str, *, peers: bool, short: bool) -> dict[str, Make]:
+    """Return how each system is made, in the order of their turns; peers if they are there.
+
+    `kind`: one of the catalogue's `SYSTEMS`.
+    """
+    if kind == "machine":
+        return {HARDWARE: Machine}
+    if kind == "bookies":
+        return _bookies(ledgers.BOOKIES, peers=peers)
+    if kind == "bookie":
+        return _bookies(1, peers=peers)
+    # With and without sync Kafka is started alike and idles alike: once is enough for both.
+    once = short or kind == "idle brokers"
+    return _brokers(peers=peers, once=once, restarts=kind == "restarting brokers")
+
+
+def missing(kinds: Sequence[str]) -> list[str]:
+    """Return the peers that these kinds of systems have and that are not installed."""
+    found = []
+    if any("brokers" in kind for kind in kinds) and not kafka.is_installed():
+        found.append("Apache Kafka")
+    if any("bookie" in kind for kind in kinds) and not bookkeeper.is_installed():
+        found.append("Apache BookKeeper")
+    return found

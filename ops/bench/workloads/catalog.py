@@ -1,0 +1,81 @@
+"""Every workload: on which systems it runs, what room it needs, how long a turn takes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from ops.bench.figures import Figure, Run, Scale
+from ops.bench.peers.system import REPLICAS
+from ops.bench.workloads import (
+    catch_up,
+    failover,
+    fixed_rate,
+    growth,
+    hand_over,
+    hardware,
+    ledgers,
+    partitions,
+    produce,
+    small_requests,
+    spark,
+)
+
+GB: Final = 1_000_000_000
+_RATE_MAX: Final = 400_000_000
+"""Bytes/s of all copies that no system of ours has exceeded; what disk space is planned by."""
+
+
+SYSTEMS: Final = {
+    "machine": 1, "brokers": 3, "idle brokers": 2, "restarting brokers": 3,
+    "bookies": 2, "bookie": 2,
+}  # fmt: skip
+"""Kinds of systems, and how many of each there are with all peers."""
+
+
+class Workload(NamedTuple):
+    """One row of the README's table."""
+
+    name: str
+    measure: Callable[[Any, Run], Awaitable[list[Figure]]]
+    systems: str
+    """One of `SYSTEMS`."""
+    turn_s: float
+    """About how long one system takes with the sizes of `make bench`, with starting it."""
+    disk_bytes: Callable[[Scale], int]
+    """The most that a turn has on disk at a time."""
+
+    def minutes(self, rounds: int) -> float:
+        """Return about how long it takes with all peers."""
+        return self.turn_s * SYSTEMS[self.systems] * rounds / 60
+
+
+def _as_fast_as_it_goes(spans: int) -> Callable[[Scale], int]:
+    return lambda scale: round(spans * (scale.warm_up_s + scale.measure_s) * _RATE_MAX)
+
+
+def _little(scale: Scale) -> int:
+    return 2 * GB
+
+
+_ALL: Final = (
+    Workload("hardware", hardware.measure, "machine", 15, _little),
+    Workload("produce", produce.measure, "brokers", 200, _as_fast_as_it_goes(8)),
+    Workload("fixed-rate", fixed_rate.measure, "brokers", 60, _as_fast_as_it_goes(1)),
+    Workload("small-requests", small_requests.measure, "brokers", 60, _little),
+    Workload(
+        "catch-up", catch_up.measure, "brokers", 240,
+        lambda scale: REPLICAS * scale.catch_up_bytes + GB,
+    ),
+    Workload(
+        "spark", spark.measure, "brokers", 200,
+        lambda scale: REPLICAS * len(scale.spark_values) * scale.spark_bytes + GB,
+    ),
+    Workload("ledgers", ledgers.measure, "bookies", 100, _as_fast_as_it_goes(4)),
+    Workload("growth", growth.measure, "bookie", 300, growth.disk_bytes),
+    Workload("partitions", partitions.measure, "idle brokers", 300, lambda scale: 10 * GB),
+    Workload("hand-over", hand_over.measure, "restarting brokers", 180, _little),
+    Workload("failover", failover.measure, "brokers", 60, _little),
+)  # fmt: skip
+WORKLOADS: Final[dict[str, Workload]] = {workload.name: workload for workload in _ALL}
+"""In the order in which they are measured: fixed rates are shares of what `produce` found."""

@@ -1,0 +1,212 @@
+"""Turns: rounds, budgets, going on after a break, what a failure costs, what is left behind."""
+
+import asyncio
+import itertools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.errors import QuireError
+from ops.bench import compare, results, turns
+from ops.bench.figures import Figure, Run, Scale
+from ops.bench.peers.system import SystemName
+from ops.bench.turns import Budget, Plan, Turns, blocks_of, check_disk, claimed
+from ops.bench.workloads.catalog import GB, WORKLOADS, Workload
+from ops.bench.workloads.partitions import wanted
+
+README = Path(turns.__file__).parent / "README.md"
+ABOUT = {"commit": "abc", "short": False, "is a result": True}
+
+
+class System:
+    """Notes what is done with it."""
+
+    log: list[str] = []  # noqa: RUF012  shared on purpose, emptied by the fixture
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.about = SystemName(name, "none")
+        self._folder = folder
+
+    async def start(self) -> None:
+        self._folder.mkdir()
+        self.log.append(f"start {self.about.name}")
+
+    async def stop(self) -> None:
+        self.log.append(f"stop {self.about.name}")
+
+    def settings(self) -> dict[str, str]:
+        return {}
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    System.log = []
+
+    def systems(kind: str, *, peers: bool, short: bool) -> dict[str, Any]:
+        names = ["quire", "peer"] if peers else ["quire"]
+        return {name: lambda folder, name=name: System(name, folder) for name in names}
+
+    monkeypatch.setattr(turns, "systems", systems)
+    return System.log
+
+
+def workload(name: str, measure: Callable[..., Any] | None = None) -> Workload:
+    async def one_figure(system: System, run: Run) -> list[Figure]:
+        System.log.append(f"measure {name}")
+        return [Figure(name, "MB/s", 1.0)]
+
+    return Workload(name, measure or one_figure, "brokers", 1.0, lambda scale: 0)
+
+
+def plan(folder: Path, **changes: Any) -> Plan:
+    made = Plan(
+        scale=Scale(rounds=2), folder=folder, out=folder / "out", peers=True, short=False,
+        resume=False, budget_s=None,
+    )  # fmt: skip
+    return made._replace(**changes)
+
+
+def take(made: Plan, *workloads: Workload, about: dict[str, Any] = ABOUT) -> list[str]:
+    return asyncio.run(Turns(made, dict(about)).take([[one] for one in workloads]))
+
+
+def test_systems_take_turns_in_each_round_and_leave_nothing(tmp_path: Path, log: list[str]) -> None:
+    assert take(plan(tmp_path), workload("produce")) == []
+    starts = [line for line in log if line.startswith("start")]
+    assert starts == ["start quire", "start peer", "start quire", "start peer"]
+    assert log.count("stop quire") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert results.load(tmp_path / "out", "produce").rounds() == 2
+
+
+def test_a_resumed_run_takes_only_the_turns_that_lack(tmp_path: Path, log: list[str]) -> None:
+    take(plan(tmp_path, scale=Scale(rounds=1)), workload("produce"))
+    log.clear()
+    take(plan(tmp_path, resume=True), workload("produce"))
+    assert [line for line in log if line.startswith("start")] == ["start quire", "start peer"]
+    assert len(results.load(tmp_path / "out", "produce").measured) == 4
+
+
+def test_figures_of_other_code_are_not_gone_on_with(tmp_path: Path, log: list[str]) -> None:
+    take(plan(tmp_path), workload("produce"))
+    log.clear()
+    take(plan(tmp_path, resume=True), workload("produce"), about={**ABOUT, "commit": "other"})
+    assert len([line for line in log if line.startswith("start")]) == 4
+
+
+def test_a_resumed_run_on_a_busy_machine_is_no_result(tmp_path: Path, log: list[str]) -> None:
+    take(plan(tmp_path, scale=Scale(rounds=1)), workload("produce"))
+    busy = {**ABOUT, "is a result": False}
+    take(plan(tmp_path, resume=True), workload("produce"), about=busy)
+    take(plan(tmp_path, resume=True), workload("produce"))
+    assert results.load(tmp_path / "out", "produce").about["is a result"] is False
+
+
+def test_a_failure_ends_its_workload_and_not_the_run(tmp_path: Path, log: list[str]) -> None:
+    async def fails(system: System, run: Run) -> list[Figure]:
+        raise QuireError("it broke\nwith details")
+
+    failures = take(plan(tmp_path), workload("produce", fails), workload("failover"))
+    assert failures == ["produce: it broke\nwith details"]
+    assert log[:2] == ["start quire", "stop quire"], "what was started is stopped"
+    found = results.load(tmp_path / "out", "produce")
+    assert results.rounds_told(found) == "0 of 2 (failed: it broke)"
+    assert results.load(tmp_path / "out", "failover").rounds() == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_budget_trims_rounds_and_says_so(tmp_path: Path, log: list[str]) -> None:
+    take(plan(tmp_path, budget_s=1e-9), workload("produce"), workload("failover"))
+    for name in ("produce", "failover"):
+        found = results.load(tmp_path / "out", name)
+        assert results.rounds_told(found) == "1 of 2 (the time budget)"
+
+
+def test_a_block_that_took_less_leaves_its_time_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(turns.time, "monotonic", lambda: now[0])
+    budget = Budget(100.0, [30.0, 10.0])
+    budget.begin()
+    assert budget.allows(75.0) and not budget.allows(76.0)
+    now[0] = 20.0
+    budget.begin()
+    assert budget.allows(80.0) and not budget.allows(81.0)
+
+
+def test_without_a_budget_every_round_is_allowed() -> None:
+    budget = Budget(None, [1.0])
+    budget.begin()
+    assert budget.allows(1e9)
+
+
+def test_a_disk_without_room_is_refused_with_names_and_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage:
+        free = 10 * GB
+
+    monkeypatch.setattr(turns.shutil, "disk_usage", lambda folder: Usage)
+    with pytest.raises(QuireError, match=r"has 10 GB free and `growth` needs \d\d GB"):
+        check_disk(tmp_path, Scale(), WORKLOADS["growth"])
+    check_disk(tmp_path, Scale(), WORKLOADS["hardware"])
+
+
+def test_a_folder_is_one_run_s_alone_and_freed_of_what_a_killed_one_left(tmp_path: Path) -> None:
+    (tmp_path / "turn-x" / "data").mkdir(parents=True)
+    with claimed(tmp_path):
+        assert not list(tmp_path.iterdir())
+        with pytest.raises(QuireError, match="another benchmark runs"), claimed(tmp_path):
+            pass
+    with claimed(tmp_path):
+        pass
+
+
+def test_a_long_run_gives_each_workload_fresh_systems_and_a_short_one_shares_them() -> None:
+    def names(blocks: list[list[Workload]]) -> list[list[str]]:
+        return [[one.name for one in block] for block in blocks]
+
+    assert names(blocks_of(["failover", "produce"], short=False)) == [["produce"], ["failover"]]
+    short = names(blocks_of(list(WORKLOADS), short=True))
+    assert sorted(itertools.chain.from_iterable(short)) == sorted(WORKLOADS)
+    brokers = next(block for block in short if "produce" in block)
+    assert brokers[-1] == "failover"  # leaves a broker dead
+
+
+@pytest.mark.parametrize("anyway", [False, True])
+def test_a_busy_machine_gives_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anyway: bool
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.5, 1.0, 1.0))
+    made = plan(tmp_path, peers=False, scale=Scale.short())
+    if anyway:
+        compare.check(["produce"], made, quiet=False, anyway=True)
+    else:
+        with pytest.raises(QuireError, match=r"load average is 2\.5"):
+            compare.measure(["produce"], made, anyway=False)
+
+
+def test_fixed_rates_need_the_maxima_of_produce(tmp_path: Path) -> None:
+    made = plan(tmp_path, peers=False, scale=Scale.short())
+    with pytest.raises(QuireError, match="has nothing of it"):
+        compare.check(["fixed-rate"], made, quiet=True, anyway=False)
+    results.save(made.out, results.Result("produce"))
+    compare.check(["fixed-rate"], made, quiet=True, anyway=False)
+
+
+def test_many_partitions_are_topics_of_a_thousand() -> None:
+    assert wanted(12) == {"many-12-rest": 12}
+    assert list(wanted(2_500).values()) == [1_000, 1_000, 500]
+    assert len(wanted(10_000)) == 10
+
+
+def test_the_readme_has_a_row_for_each_workload_with_its_minutes() -> None:
+    found = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+) \|", README.read_text(), re.MULTILINE))
+    assert {name: int(minutes) for name, minutes in found.items()} == {
+        name: round(one.minutes(rounds=5)) for name, one in WORKLOADS.items()
+    }
