@@ -12,8 +12,9 @@ import base64
 import os
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient
@@ -48,6 +49,14 @@ def version() -> str | None:
     """Return the version of the jars; None if they are not there."""
     jars = sorted(LIB.glob("kafka_2.13-*.jar"))
     return jars[0].stem.partition("-")[2] if jars else None
+
+
+def elect_preferred(admin: AdminClient) -> Future[Any]:
+    """Ask for the preferred leaders of all partitions; the future fails if they cannot be asked.
+
+    confluent-kafka 2.16.1 raises SystemError when any timeout is given.
+    """
+    return admin.elect_leaders(ElectionType.PREFERRED)
 
 
 class KafkaSystem:
@@ -116,8 +125,7 @@ class KafkaSystem:
     async def _elect_preferred(self) -> None:
         """Do at once what `auto.leader.rebalance.enable` does within five minutes."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        elected = admin.elect_leaders(ElectionType.PREFERRED, request_timeout=_START_TIMEOUT_S)
-        await asyncio.to_thread(elected.result, _START_TIMEOUT_S)
+        await asyncio.to_thread(elect_preferred(admin).result, _START_TIMEOUT_S)
 
     async def _until_in_sync(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
