@@ -59,6 +59,10 @@ def check(chosen: Sequence[str], plan: Plan, *, quiet: bool, anyway: bool) -> No
 def measure(chosen: Sequence[str], plan: Plan, *, anyway: bool) -> list[str]:
     """Measure; return what failed. Raises QuireError when nothing can be measured."""
     quiet = machine.is_quiet(os.getloadavg()[0])
+    without = [name for name in chosen if plan.peers and not plan.has_peers(WORKLOADS[name])]
+    if without:
+        told = f"the short run measures {', '.join(without)} without peers (--all-peers: with them)"
+        click.echo(f"bench: {told}", err=True)
     with claimed(plan.folder):
         check(chosen, plan, quiet=quiet, anyway=anyway)
         about: dict[str, Any] = {
@@ -87,6 +91,11 @@ def measure(chosen: Sequence[str], plan: Plan, *, anyway: bool) -> list[str]:
 @click.option("--sum-up", is_flag=True, help="Measure nothing: make the summary of what is there.")
 @click.option("--short", is_flag=True, help="A moment of each workload: only to see that it runs.")
 @click.option("--alone", is_flag=True, help="Measure Quire without its peers.")
+@click.option(
+    "--all-peers",
+    is_flag=True,
+    help="With --short: peers on every workload, not on the quick ones.",
+)
 @click.option("--anyway", is_flag=True, help="Measure on a busy machine; the output says so.")
 @click.option(
     "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path("data/bench"),
@@ -104,6 +113,7 @@ def main(
     sum_up: bool,
     short: bool,
     alone: bool,
+    all_peers: bool,
     anyway: bool,
     folder: Path,
     out: Path,
@@ -113,7 +123,8 @@ def main(
     scale = Scale.short() if short else Scale(rounds=rounds or Scale().rounds)
     budget_s = None if budget_minutes is None else budget_minutes * 60
     plan = Plan(
-        scale, folder, out, peers=not alone, short=short, resume=resume, budget_s=budget_s
+        scale, folder, out, peers=not alone, short=short, resume=resume, budget_s=budget_s,
+        all_peers=all_peers,
     )  # fmt: skip
     failures = []
     if not sum_up:

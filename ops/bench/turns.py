@@ -46,6 +46,12 @@ class Plan(NamedTuple):
     short: bool
     resume: bool
     budget_s: float | None
+    all_peers: bool = False
+    """Whether a short run too measures the peers on every workload."""
+
+    def has_peers(self, workload: Workload) -> bool:
+        """Tell whether a workload is measured on the peers."""
+        return self.peers and (not self.short or self.all_peers or workload.peers_in_short)
 
 
 def blocks_of(chosen: Sequence[str], *, short: bool) -> list[list[Workload]]:
@@ -144,12 +150,20 @@ class Turns:
             result.about["why fewer rounds"] = why
             results.save(self._plan.out, result)
 
-    def _makers(self, block: Sequence[Workload]) -> dict[str, Make]:
-        return systems(block[0].systems, peers=self._plan.peers, short=self._plan.short)
+    def _shares(self, block: Sequence[Workload]) -> list[tuple[str, Make, list[Workload]]]:
+        """Return the systems in the order of their turns, and what of a block each measures."""
+        kind, short = block[0].systems, self._plan.short
+        alone = systems(kind, peers=False, short=short)
+        with_peers = [workload for workload in block if self._plan.has_peers(workload)]
+        makers = systems(kind, peers=bool(with_peers), short=short)
+        return [
+            (name, make, list(block) if name in alone else with_peers)
+            for name, make in makers.items()
+        ]
 
     def _expected_s(self, block: Sequence[Workload]) -> float:
-        turn_s = sum(workload.turn_s for workload in block)
-        return turn_s * len(self._makers(block)) * self._plan.scale.rounds
+        turns = [workload.turn_s for _, _, share in self._shares(block) for workload in share]
+        return sum(turns) * self._plan.scale.rounds
 
     async def _block(
         self, block: Sequence[Workload], kept: dict[str, Result], budget: Budget
@@ -162,12 +176,13 @@ class Turns:
                 click.echo(f"bench: the budget allows {number - 1} of {rounds} rounds", err=True)
                 return
             began_s = time.monotonic()
-            for name, make in self._makers(block).items():
-                if all(result.has(name, number) for result in kept.values()):
+            for name, make, share in self._shares(block):
+                names = [workload.name for workload in share]
+                if all(kept[workload].has(name, number) for workload in names):
                     continue
-                names = ", ".join(kept)
-                click.echo(f"bench: {names}, round {number} of {rounds}: {name}", err=True)
-                await self._turn(block, kept, number, make)
+                told = f"{', '.join(names)}, round {number} of {rounds}: {name}"
+                click.echo(f"bench: {told}", err=True)
+                await self._turn(share, kept, number, make)
             longest_s = max(longest_s, time.monotonic() - began_s)
 
     def _begin(self, workload: Workload) -> Result:

@@ -44,6 +44,8 @@ class Workload(NamedTuple):
     """About how long one system takes with the sizes of `make bench`, with starting it."""
     disk_bytes: Callable[[Scale], int]
     """The most that a turn has on disk at a time."""
+    peers_in_short: bool = False
+    """Whether a short run measures the peers too: where little time shows that they still run."""
 
     def minutes(self, rounds: int) -> float:
         """Return about how long it takes with all peers."""
@@ -60,9 +62,9 @@ def _little(scale: Scale) -> int:
 
 _ALL: Final = (
     Workload("hardware", hardware.measure, "machine", 15, _little),
-    Workload("produce", produce.measure, "brokers", 200, _as_fast_as_it_goes(8)),
-    Workload("fixed-rate", fixed_rate.measure, "brokers", 60, _as_fast_as_it_goes(1)),
-    Workload("small-requests", small_requests.measure, "brokers", 60, _little),
+    Workload("produce", produce.measure, "brokers", 200, _as_fast_as_it_goes(8), True),
+    Workload("fixed-rate", fixed_rate.measure, "brokers", 60, _as_fast_as_it_goes(1), True),
+    Workload("small-requests", small_requests.measure, "brokers", 60, _little, True),
     Workload(
         "catch-up", catch_up.measure, "brokers", 240,
         lambda scale: REPLICAS * scale.catch_up_bytes + GB,
@@ -71,11 +73,11 @@ _ALL: Final = (
         "spark", spark.measure, "brokers", 200,
         lambda scale: REPLICAS * len(scale.spark_values) * scale.spark_bytes + GB,
     ),
-    Workload("ledgers", ledgers.measure, "bookies", 100, _as_fast_as_it_goes(4)),
+    Workload("ledgers", ledgers.measure, "bookies", 100, _as_fast_as_it_goes(4), True),
     Workload("growth", growth.measure, "bookie", 300, growth.disk_bytes),
     Workload("partitions", partitions.measure, "idle brokers", 300, lambda scale: 10 * GB),
     Workload("hand-over", hand_over.measure, "restarting brokers", 180, _little),
-    Workload("failover", failover.measure, "brokers", 60, _little),
+    Workload("failover", failover.measure, "brokers", 60, _little, True),
 )  # fmt: skip
 WORKLOADS: Final[dict[str, Workload]] = {workload.name: workload for workload in _ALL}
 """In the order in which they are measured: fixed rates are shares of what `produce` found."""

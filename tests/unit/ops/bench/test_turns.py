@@ -54,12 +54,14 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return System.log
 
 
-def workload(name: str, measure: Callable[..., Any] | None = None) -> Workload:
+def workload(
+    name: str, measure: Callable[..., Any] | None = None, *, peers_in_short: bool = False
+) -> Workload:
     async def one_figure(system: System, run: Run) -> list[Figure]:
         System.log.append(f"measure {name}")
         return [Figure(name, "MB/s", 1.0)]
 
-    return Workload(name, measure or one_figure, "brokers", 1.0, lambda scale: 0)
+    return Workload(name, measure or one_figure, "brokers", 1.0, lambda scale: 0, peers_in_short)
 
 
 def plan(folder: Path, **changes: Any) -> Plan:
@@ -81,6 +83,31 @@ def test_systems_take_turns_in_each_round_and_leave_nothing(tmp_path: Path, log:
     assert log.count("stop quire") == 2
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert results.load(tmp_path / "out", "produce").rounds() == 2
+
+
+def test_a_short_run_measures_peers_on_the_quick_workloads_alone(
+    tmp_path: Path, log: list[str]
+) -> None:
+    block = [workload("produce", peers_in_short=True), workload("failover")]
+    made = plan(tmp_path, short=True, scale=Scale(rounds=1))
+    asyncio.run(Turns(made, dict(ABOUT)).take([block]))
+    assert log == [
+        "start quire", "measure produce", "measure failover", "stop quire",
+        "start peer", "measure produce", "stop peer",
+    ]  # fmt: skip
+    log.clear()
+    asyncio.run(Turns(made._replace(all_peers=True), dict(ABOUT)).take([block]))
+    assert log[4:] == ["start peer", "measure produce", "measure failover", "stop peer"]
+    log.clear()
+    asyncio.run(Turns(made, dict(ABOUT)).take([block[1:]]))
+    assert log == ["start quire", "measure failover", "stop quire"]
+
+
+def test_the_readme_names_what_a_short_run_measures_with_peers() -> None:
+    told = re.search(r"^A short run measures the peers.*?\n\n", README.read_text(), re.M | re.S)
+    assert told is not None
+    quick = [name for name, one in WORKLOADS.items() if one.peers_in_short]
+    assert sorted(re.findall(r"`([a-z-]+)`", told[0].replace("--all-peers", ""))) == sorted(quick)
 
 
 def test_a_resumed_run_takes_only_the_turns_that_lack(tmp_path: Path, log: list[str]) -> None:
