@@ -115,6 +115,28 @@ async def machine(folder: Path, cluster: MemoryCluster) -> AsyncIterator[Machine
         directory.disk.close()
 
 
+def take_picture(folder: Path, to: Path) -> None:
+    """Copy a living bookie's folder as it was at one moment: what kill -9 would leave.
+
+    LevelDB has threads of its own; a copy during which a file changed shows a state that never
+    was, and is taken again.
+    """
+
+    def look() -> dict[Path, tuple[int, int]]:
+        stats = {path: path.stat() for path in folder.rglob("*") if path.is_file()}
+        return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()}
+
+    while True:
+        shutil.rmtree(to, ignore_errors=True)
+        try:
+            before = look()
+            shutil.copytree(folder, to)
+            if look() == before:
+                return
+        except (FileNotFoundError, shutil.Error):
+            continue  # a file went away meanwhile
+
+
 class Store(NamedTuple):
     """A folder as a bookie left it, where that bookie has it, and the metadata of its cluster."""
 
@@ -137,7 +159,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
                     assert status in (Status.OK, Status.FENCED)
             await bookie.status(fence(FENCED))
             if request.param == "killed":
-                shutil.copytree(folder, left, dirs_exist_ok=True)
+                take_picture(folder, left)
     if request.param == "stopped":
         shutil.copytree(folder, left)
     return Store(left, folder, cluster)
