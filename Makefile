@@ -44,7 +44,7 @@ admin-api: $(INSTALLED)  ## Hold the admin API to its OpenAPI document with many
 		--timeout 1800 $(ARGS)
 
 interop: $(INSTALLED) clients  ## Prove it against Apache BookKeeper; SECONDS of each kill -9 run
-	@QUIRE_INTEROP_SECONDS=$(or $(SECONDS),200) $(BIN)/python -m pytest -m interop \
+	@QUIRE_INTEROP_SECONDS=$(or $(SECONDS),120) $(BIN)/python -m pytest -m interop \
 		--durations 10 tests/interop/bookkeeper $(ARGS)
 
 interop-short: $(INSTALLED) clients  ## The form of it that CI runs: all ten rows, four minutes
