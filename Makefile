@@ -47,7 +47,7 @@ interop: $(INSTALLED) clients  ## Prove it against Apache BookKeeper; SECONDS of
 	@QUIRE_INTEROP_SECONDS=$(or $(SECONDS),120) $(BIN)/python -m pytest -m interop \
 		--durations 10 tests/interop/bookkeeper $(ARGS)
 
-interop-short: $(INSTALLED) clients  ## The form of it that CI runs: all ten rows, four minutes
+interop-short: $(INSTALLED) clients  ## The form of it that CI runs: all ten rows
 	@$(BIN)/python -m pytest -m interop tests/interop/bookkeeper $(ARGS)
 
 clients:  ## Install the foreign programs that tests use: kcat, Chromium, Prometheus, Java's jars
@@ -65,7 +65,7 @@ spark: $(INSTALLED) clients  ## Run the Spark tests alone, drivers killed ROUNDS
 sim: $(INSTALLED)  ## Simulate clusters under faults for MINUTES (default 60), fresh seeds
 	@$(BIN)/python -m tests.simulation --jobs 2 --minutes $(or $(MINUTES),60) $(ARGS)
 
-sim-short: $(INSTALLED)  ## Six minutes of it: 20,000 ledger and 1,500 cluster schedules
+sim-short: $(INSTALLED)  ## Fixed seeds: 20,000 ledger and 1,500 cluster schedules
 	@echo "sim-short: 1,500 schedules of whole clusters"
 	@$(BIN)/python -m tests.simulation --world cluster --jobs 2 --seeds 0..1500 $(ARGS)
 	@echo "sim-short: 20,000 schedules of ledgers"
@@ -83,7 +83,7 @@ model-short: $(INSTALLED)  ## Without the sizes that take minutes, as the tests 
 chaos: $(INSTALLED) clients  ## Real processes under real faults for MINUTES (default 30)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(ARGS)
 
-chaos-short: $(INSTALLED) clients  ## Three minutes of it, at least 50 faults, as the tests run it
+chaos-short: $(INSTALLED) clients  ## Three minutes of it, at least 50 faults
 	@$(BIN)/python -m tests.chaos --minutes 3 --every-s 2.5 --faults-min 50 $(ARGS)
 
 power-loss: $(INSTALLED) clients  ## The whole cluster loses power COUNT times (default 20) under load

@@ -219,13 +219,14 @@ class Partition:
         Raises SequenceError; NotLeader or Overloaded if what is missing before it was refused.
         """
         producers = self._write.producers
-        settling = self._gaps.is_settling(self._loop.time())
-        if settling and header.base_sequence != 0 and header.producer_id not in producers:
+        is_news = header.base_sequence != 0 and header.producer_id not in producers
+        if is_news and self._gaps.is_settling(self._loop.time()):
             raise self._not_yet(header)
         try:
             return producers.find_duplicate(header)
         except OutOfOrderSequence as error:
-            if settling and is_gap(error.first, error.expected):
+            ahead = is_gap(error.first, error.expected)
+            if ahead and self._gaps.is_settling(self._loop.time()):
                 raise self._not_yet(header) from error
             if self._gaps.lacked_room(header, error.expected):
                 raise Overloaded(f"{self.name} had no room for the batch before this") from error

@@ -24,7 +24,7 @@ _REMEMBERED_MAX: Final = 1_000
 
 
 class SequenceGaps:
-    """The gaps that one leader, since `settled_s` - `settling_s`, may have made."""
+    """The gaps that this broker may have made in one partition, by what it refused."""
 
     __slots__ = ("_refused", "_settled_s")
 
