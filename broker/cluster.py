@@ -59,6 +59,8 @@ class Cluster:
         self._topic_view = DirectoryView(
             store, paths.TOPICS, TopicInfo.decode, self._on_topics_changed
         )
+        self._departed: dict[BrokerId, tuple[BrokerInfo, float]] = {}
+        """Brokers that are gone, and until when clients are told of them."""
         self._candidates: list[BrokerId] = []
         self._owners: dict[UUID, tuple[_Wish, tuple[BrokerId, ...]]] = {}
         """Plans by topic, with what each was made for; none outlives a change of brokers."""
@@ -102,6 +104,17 @@ class Cluster:
             )
             self._owners[topic.topic_id] = wish, owners
         return owners[index] if index < len(owners) else None
+
+    def listed_brokers(self) -> list[BrokerInfo]:
+        """Return live brokers, and for a session timeout those that were, by their ids.
+
+        librdkafka (seen with 2.16) drops at once whatever it holds for a broker that an answer does
+        not list any more, and looks a second later for leaders of the partitions that it took
+        away from it, although the same answer named them. Kafka lists a dead broker as long.
+        """
+        now_s = asyncio.get_running_loop().time()
+        departed = [info for info, until_s in self._departed.values() if now_s < until_s]
+        return sorted([*self.brokers.values(), *departed], key=lambda broker: broker.id)
 
     def controller_id(self) -> BrokerId:
         """Return the broker that clients should send admin requests to; any would do."""
@@ -212,6 +225,10 @@ class Cluster:
 
     def _on_brokers_changed(self) -> None:
         found = sorted(self._broker_view.values.values(), key=lambda broker: broker.id)
+        until_s = asyncio.get_running_loop().time() + self._config.session_timeout_ms / 1000
+        self._departed.update((info.id, (info, until_s)) for info in self.brokers.values())
+        for info in found:
+            self._departed.pop(info.id, None)
         self.brokers = {broker.id: broker for broker in found}
         self._candidates = candidates(found)
         self._owners.clear()

@@ -21,17 +21,20 @@ class Deadlines:
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[float, Callable[[], None]]] = {}
         self._tickets = 0
+        self._loop: asyncio.AbstractEventLoop
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, deadline_s: float, call: Callable[[], None]) -> int:
-        """Call once loop time has passed the deadline; return a ticket for `cancel`."""
-        self._tickets += 1
-        self._waiting[self._tickets] = (deadline_s, call)
+    def after(self, timeout_s: float, call: Callable[[], None]) -> int:
+        """Call once so much time has passed; return a ticket for `cancel`."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._look)
+            # Asking for the loop takes a system call; once while anything waits is enough.
+            self._loop = asyncio.get_running_loop()
+            self._timer = self._loop.call_later(INTERVAL_S, self._look)
+        self._tickets += 1
+        self._waiting[self._tickets] = (self._loop.time() + timeout_s, call)
         return self._tickets
 
     def cancel(self, ticket: int) -> None:
@@ -46,7 +49,7 @@ class Deadlines:
             self._timer = None
 
     def _look(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         now_s = loop.time()
         due = [
             (ticket, call)

@@ -114,7 +114,7 @@ class Dispatcher:
             return
         if key != _PRODUCE and len(frame) > self._services.config.control_request_bytes_max:
             raise RemoteProtocolError(f"api {key} with {len(frame)} bytes")
-        _, _, _, client_id, body = codec.read_header(frame)
+        client_id, body = codec.split_header(frame, key, version)
         call = Call(key, version, correlation_id, client_id, channel.peer)
         if handler.start is not None:
             handler.start(self._services, call, body, channel, len(frame))

@@ -25,6 +25,8 @@ from client.ids import EntryId, Offset
 from client.wire.bookkeeper.entry import Entry
 
 _ENTRY_BYTES_GUESS: Final = 16 * 1024
+_INSIDE_COUNT_MAX: Final = 1024
+"""More readers than that rarely go on in one ledger at a time."""
 
 
 async def replay_ledger(reader: Reader, producers: ProducerState, now_ms: int) -> LedgerTail:
@@ -51,6 +53,8 @@ class LedgerView:
         self._offsets = offsets
         self._timestamps = timestamps
         self._limits = limits
+        self._inside = SparseIndex(_INSIDE_COUNT_MAX)
+        """Where reads stopped in the middle of an entry: offset -> the entry."""
 
     @classmethod
     def of_closed(cls, reader: Reader, base_offset: Offset | None, limits: LogLimits) -> LedgerView:
@@ -66,6 +70,8 @@ class LedgerView:
         Internal entries directly before the batch do not count.
         """
         known = self._offsets.at(offset)
+        if known is None:
+            known = self._inside.at(offset)
         if known is not None:
             return known, 1
         last = self.reader.last_entry
@@ -115,6 +121,10 @@ class LedgerView:
     def learn(self, entry: Entry) -> None:
         """Remember where an entry is, for searches to come."""
         self._offsets.add(first_offset(entry.payload), entry.entry_id)
+
+    def learn_inside(self, offset: Offset, entry: Entry) -> None:
+        """Remember that an entry holds the batch at `offset`: who stopped there goes on there."""
+        self._inside.add(offset, entry.entry_id)
 
     def learn_next(self, offset: Offset, entry_id: EntryId) -> None:
         """Remember that an entry, if there is one, begins with `offset`: those before end there."""

@@ -56,6 +56,11 @@ class Writer(Protocol):
         ...
 
     @property
+    def is_ended(self) -> bool:
+        """Whether it failed, or was closed or abandoned: `add` would raise."""
+        ...
+
+    @property
     def suspended(self) -> Sequence[BookieId]:
         """Members that get no entries now, because nobody could replace them."""
         ...

@@ -130,6 +130,7 @@ class LogReader:
                     too_large = size + header.size > size_max and (buffers or not at_least_one)
                     if header.next_offset > limit or too_large:
                         view.learn(entry)
+                        view.learn_inside(header.base_offset, entry)
                         return Fetched(buffers, reached, size)
                     buffers.append(batch)
                     size += header.size

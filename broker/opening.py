@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, NamedTuple, assert_never
 
 from broker.core.producer_state import ProducerState
@@ -81,12 +82,17 @@ class Opening:
         topic: TopicInfo,
         index: int,
         is_claimed: Callable[[], bool],
+        replays: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
-        """`is_claimed`: whether we hold the owner ephemeral and are still wanted."""
+        """`is_claimed`: whether we hold the owner ephemeral and are still wanted.
+
+        `replays`: held while the log's end is read back.
+        """
         self._services = services
         self._topic = topic
         self._index = index
         self._is_claimed = is_claimed
+        self._replays = nullcontext() if replays is None else replays
         self._node = SegmentNode(services.store, topic, index)
         self._takeover = Takeover()
         self._readers: dict[LedgerId, Reader] = {}
@@ -180,7 +186,9 @@ class Opening:
             reader = await self._services.ledgers.open(ledger_id)
         if reader.last_entry < 0:
             return None
-        return await replay_ledger(reader, self._new_producers(), self._services.clock.now_ms())
+        async with self._replays:
+            now_ms = self._services.clock.now_ms()
+            return await replay_ledger(reader, self._new_producers(), now_ms)
 
     async def _create(self, epoch: LeaderEpoch) -> Step:
         self._writer = await create_ledger(self._services, self._topic, self._index, epoch)

@@ -38,8 +38,10 @@ _PAUSE_MIN_S: Final = 0.05
 _PAUSE_MAX_S: Final = 5.0
 _CORRUPT_PAUSE_S: Final = 60.0
 _DOUBT_RETRY_S: Final = 1.0
-_OPENINGS_MAX: Final = 32
-"""Takeovers under way at once: each reads back a few megabytes."""
+_OPENINGS_MAX: Final = 128
+"""Takeovers under way at once: most of each is waiting for the metadata store and for bookies."""
+_REPLAYS_MAX: Final = 32
+"""Of these, how many read back their log's end at once: each a few megabytes."""
 
 
 class ClusterPlan(Protocol):
@@ -80,6 +82,7 @@ class Ownership:
         self._seats: dict[tuple[UUID, int], _Seat] = {}
         self._observers: list[tuple[Observer, Observer]] = []
         self._openings = asyncio.Semaphore(_OPENINGS_MAX)
+        self._replays = asyncio.Semaphore(_REPLAYS_MAX)
         self._closing = False
         self._lease_task: asyncio.Task[None] | None = None
 
@@ -249,7 +252,9 @@ class _Seat:
             ownership._partitions.opening(*self.key, is_opening=True)
             began_s = services.metrics.now_s()
             async with ownership._openings:
-                opened = await Opening(services, topic, self._index, self._is_wanted).run()
+                opened = await Opening(
+                    services, topic, self._index, self._is_wanted, ownership._replays
+                ).run()
         except LogCorrupt as error:
             _LOG.error(
                 "takeover.corrupt topic=%s partition=%d error=%s", topic.name, self._index, error

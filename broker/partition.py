@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -43,7 +43,7 @@ from broker.tail_cache import Fetched
 from broker.write_path import WritePath
 from client.errors import LedgerError, MetadataError
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.ledger.core.schedule import Schedule
+from client.ledger.core.schedule import schedule_of
 from client.ledger.core.sizing import fitting
 from client.wire.kafka.records import BatchHeader, Buffer
 
@@ -141,7 +141,7 @@ class Partition:
         """Whether a new ledger would have more copies, or be striped over more bookies."""
         have = self._write.writer.metadata
         topic = self.topic
-        wanted = Schedule(topic.ensemble_size, topic.write_quorum, topic.ack_quorum)
+        wanted = schedule_of(topic.ensemble_size, topic.write_quorum, topic.ack_quorum)
         next_one = fitting(wanted, bookie_count, striping=False, write_quorum_min=topic.ack_quorum)
         return self.is_open and (
             next_one.write_quorum > have.write_quorum or next_one.ensemble_size > have.ensemble_size
@@ -405,10 +405,13 @@ class Partition:
         if self._state is not State.OPEN:
             raise NotLeader(f"{self.name} is {self._state.value}")
 
-    def _on_confirmed(self, append: Append) -> None:
-        self._tail.add(append.base_offset, append.end_offset, append.buffers, append.size)
-        append.complete()
-        for call in self._waits.on_reached(append.end_offset):
+    def _on_confirmed(self, appends: Sequence[Append]) -> None:
+        """One entry is on its ack quorum."""
+        for append in appends:
+            self._tail.add(append.base_offset, append.end_offset, append.buffers, append.size)
+        for append in appends:
+            append.complete()
+        for call in self._waits.on_reached(appends[-1].end_offset):
             call()
 
     def _on_failed(self, error: LedgerError) -> None:

@@ -26,7 +26,8 @@ from client.metadata.store import MetadataStore
 _LOG = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S: Final = 3.0
-_PAUSE_MIN_S: Final = 0.2
+_PAUSE_MIN_S: Final = 0.02
+"""A dying process may take one more connection, and break it: clients wait for what follows."""
 _PAUSE_MAX_S: Final = 10.0
 _STEADY_S: Final = 0.1
 """A connection that breaks sooner than that is not tried again at once."""

@@ -317,10 +317,12 @@ class Connection(asyncio.Protocol):
         if self._backlog:
             held += sum(map(len, self._backlog))
         unfinished = self._server.unfinished
-        if held or is_new:
+        if held:
             unfinished.note(self, held, self._loop.time(), is_new=is_new)
             if unfinished.excess() is not None:
                 self._server.make_room()
+        elif is_new:
+            unfinished.forget(self)
 
     def close(self) -> None:
         """Send what is ready, then close."""

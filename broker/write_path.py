@@ -1,9 +1,10 @@
 """The append path of a led partition, from a checked batch to its confirmation.
 
 This file is the only home of what happens between "this batch is fine" and "it is durable". All
-of it is synchronous: an append gets its offsets, is recorded for duplicate detection, counted,
-and enqueued at the ledger writer, without a suspension point and without a copy of its bytes (a
-fresh prefix, and the producer's buffer behind it). Confirmation is a plain callback.
+of it is synchronous: an append gets its offsets, is recorded for duplicate detection and counted,
+without a suspension point and without a copy of its bytes (a fresh prefix, and the producer's
+buffer behind it). At the end of the loop's turn it goes to the ledger writer, in an entry that it
+may share with others (`core/gathering.py`). Confirmation is a plain callback.
 
 A change of ledgers has two halves. `hold` begins the next segment: appends go on being
 accepted, but wait. `switch`, once the previous ledger has confirmed everything, sends them to
@@ -13,10 +14,12 @@ the next one, whose first entry is a snapshot of the moment of `hold`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from broker.core.active_segment import ActiveSegment
-from broker.core.append_queue import Append, AppendQueue
+from broker.core.append_queue import Append, AppendQueue, LogEntry
+from broker.core.gathering import Gathering
 from broker.core.offsets import LogOffsets
 from broker.core.producer_state import AcceptedBatch
 from broker.core.snapshot import seal_snapshot
@@ -24,7 +27,7 @@ from broker.errors import LeadershipLost
 from broker.ledgers import Writer
 from broker.log_services import LogServices
 from broker.opening import Opened
-from client.errors import LedgerError
+from client.errors import LedgerClosed, LedgerError
 from client.ids import EntryId, LedgerId, Offset
 from client.wire.kafka.records import (
     HEADER_BYTES,
@@ -43,17 +46,21 @@ class WritePath:
         services: LogServices,
         opened: Opened,
         *,
-        on_confirmed: Callable[[Append], None],
+        on_confirmed: Callable[[Sequence[Append]], None],
         on_failed: Callable[[LedgerError], None],
     ) -> None:
-        """`on_confirmed` gets every append in order; `on_failed` is called at most once."""
+        """`on_confirmed` gets the appends of each entry, in order; `on_failed` is called at most
+        once."""
         self._services = services
         self._metrics = services.metrics
         self._limits = services.limits
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
         self._added: Callable[[EntryId, LedgerError | None], None] = self._on_added
+        self._loop = asyncio.get_running_loop()
         self._queue = AppendQueue()
+        self._gathering = Gathering(services.limits)
+        self._send_planned = False
         self._drained: asyncio.Future[None] | None = None
         self._ended = False
         self.leader_epoch = opened.segments.leader_epoch
@@ -68,15 +75,19 @@ class WritePath:
     @property
     def in_flight_bytes(self) -> int:
         """Bytes accepted and not confirmed."""
-        return self._queue.size_bytes
+        return self._queue.size_bytes + self._gathering.size_bytes
 
     def append(
         self, view: memoryview, header: BatchHeader, now_ms: int, *, stamped: bool
     ) -> Append:
         """Accept a checked batch. `stamped`: the broker sets its timestamp.
 
-        Raises LedgerError if the ledger takes no more entries; nothing was applied then.
+        Raises LedgerError if the ledger takes no more entries; this batch was not applied then.
         """
+        if self.writer.is_ended:
+            raise LedgerClosed(f"ledger {self.writer.ledger_id} takes no more entries")
+        if not self._gathering.has_room(header.size):
+            self._send_gathered()
         base = self.offsets.log_end
         if stamped:
             set_ms = max_timestamp_ms = now_ms
@@ -96,18 +107,17 @@ class WritePath:
             size,
             log_append_time_ms=set_ms,
         )
-        self._send(append)
+        self._gathering.add(append)
         if header.producer_id >= 0:
             self.producers.accept(header, base, now_ms, set_ms)
         self.offsets.on_accepted(end)
         self.active.on_batch(base, end, size, max_timestamp_ms)
-        if self.active.snapshot_due:
-            self._write_due_snapshot()
+        self._plan_send()
         return append
 
     def repeat(self, known: AcceptedBatch) -> Append:
         """Answer a duplicate: with its original while that is on its way, else as completed."""
-        original = self._queue.find(known.base_offset)
+        original = self._find_under_way(known.base_offset)
         if original is not None:
             return original
         done = Append(
@@ -118,12 +128,13 @@ class WritePath:
 
     def write_snapshot(self) -> None:
         """Enqueue a snapshot of everything accepted so far. Raises LedgerError."""
+        self._send_gathered()
         active = self.active
         end = self.offsets.log_end
         data = seal_snapshot(
             end, self.leader_epoch, active.max_timestamp_ms, active.points, self.producers
         )
-        self._send(Append(end, end, (data,), len(data), is_batch=False))
+        self._send(LogEntry((), (data,), end, len(data)))
         active.on_snapshot(len(data))
 
     def finish_segment(self) -> None:
@@ -135,18 +146,25 @@ class WritePath:
             self.write_snapshot()
 
     def hold(self, next_ledger_id: LedgerId) -> ActiveSegment:
-        """Begin the next segment; return the previous one, complete but not yet confirmed."""
+        """Begin the next segment; return the previous one, complete but not yet confirmed.
+
+        Raises LedgerError.
+        """
+        self._send_gathered()
         self._queue.hold()
         previous, self.active = self.active, self._begin_segment(next_ledger_id)
         self.write_snapshot()
         return previous
 
     async def drained(self) -> None:
-        """Wait until the ledger has confirmed everything it was sent. Raises LeadershipLost."""
+        """Wait until the ledger has confirmed everything that was accepted before a `hold`, or
+        else before now. Raises LeadershipLost, LedgerError."""
+        if not self._queue.is_holding:
+            self._send_gathered()
         if self._ended:
             raise LeadershipLost("leadership ended")
         if not self._queue.is_drained:
-            self._drained = asyncio.get_running_loop().create_future()
+            self._drained = self._loop.create_future()
             await self._drained
 
     def switch(self, writer: Writer) -> None:
@@ -155,9 +173,10 @@ class WritePath:
         self.writer = writer
         self.has_own_snapshot = False
         now_s = self._metrics.now_s()
-        for append in self._queue.release():
-            append.sent_s = now_s
-            writer.add(append.buffers, self._added)
+        for entry in self._queue.release():
+            entry.sent_s = now_s
+            writer.add(entry.buffers, self._added)
+        self._plan_send()
 
     def end(self, error: LeadershipLost) -> None:
         """Fail everything that is not confirmed: whether it survives is not known."""
@@ -165,27 +184,53 @@ class WritePath:
         if self._drained is not None and not self._drained.done():
             self._drained.set_exception(error)
         self.writer.abandon()
-        for append in self._queue.drain():
+        for append in [*self._queue.drain(), *self._gathering.drain()]:
             append.complete(error)
 
-    def _write_due_snapshot(self) -> None:
-        """The append before it is on its way already: a failure here must not look like its own."""
+    def _find_under_way(self, base_offset: Offset) -> Append | None:
+        for append in chain(self._queue.appends(), self._gathering):
+            if append.base_offset == base_offset:
+                return append
+        return None
+
+    def _plan_send(self) -> None:
+        """Send what gathered: now if that is enough, or else when this turn of the loop is over."""
+        if self._gathering.is_full:
+            self._try_send()
+        elif not self._send_planned and self._gathering.may_leave(self._queue.entries_under_way):
+            self._send_planned = True
+            self._loop.call_soon(self._on_turn_over)
+
+    def _on_turn_over(self) -> None:
+        self._send_planned = False
+        if not self._ended and self._gathering.may_leave(self._queue.entries_under_way):
+            self._try_send()
+
+    def _try_send(self) -> None:
+        """The appends are accepted: a failure here is the ledger's, not that of one of them."""
         try:
-            self.write_snapshot()
+            self._send_gathered()
         except LedgerError as error:
             self._on_failed(error)
+
+    def _send_gathered(self) -> None:
+        """Raises LedgerError."""
+        if self._gathering:
+            self._send(self._gathering.take())
+            self.active.on_entry()
+            if self.active.snapshot_due:
+                self.write_snapshot()
 
     def _begin_segment(self, ledger_id: LedgerId) -> ActiveSegment:
         now_ms = self._services.clock.now_ms()
         return ActiveSegment(ledger_id, self.offsets.log_end, now_ms, self._limits)
 
-    def _send(self, append: Append) -> None:
-        """Put an entry into the queue and, unless it is held, on its way."""
-        if not self._queue.is_holding:
-            entry_id = self.writer.add(append.buffers, self._added)
+    def _send(self, entry: LogEntry) -> None:
+        """Put an entry into the queue and, unless it is held, on its way. Raises LedgerError."""
+        if self._queue.push(entry):
+            entry_id = self.writer.add(entry.buffers, self._added)
             assert entry_id == self.active.entry_count, (entry_id, self.active.entry_count)
-            append.sent_s = self._metrics.now_s()
-        self._queue.push(append)
+            entry.sent_s = self._metrics.now_s()
 
     def _on_added(self, entry_id: EntryId, error: LedgerError | None) -> None:
         """The ledger settled its oldest entry."""
@@ -194,13 +239,15 @@ class WritePath:
         if error is not None:
             self._on_failed(error)
             return
-        append = self._queue.pop()
-        self._metrics.append_seconds.observe(self._metrics.now_s() - append.sent_s)
-        self.offsets.on_confirmed(append.end_offset)
-        if append.is_batch:
-            self._on_confirmed(append)
+        entry = self._queue.pop()
+        self._metrics.append_seconds.observe(self._metrics.now_s() - entry.sent_s)
+        self.offsets.on_confirmed(entry.end_offset)
+        if entry.appends:
+            self._on_confirmed(entry.appends)
         else:
             self.has_own_snapshot = True
+        if self._gathering and not self._ended:
+            self._plan_send()
         drained = self._drained
         if drained is not None and self._queue.is_drained and not drained.done():
             drained.set_result(None)

@@ -50,10 +50,10 @@ class Histogram:
         """How many there were."""
         return sum(self._counts)
 
-    def observe(self, value: float) -> None:
-        """Count one."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count one, or so many of the same value."""
+        self._counts[bisect_left(self._bounds, value)] += times
+        self.total += value * times
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Return (upper bound, how many up to it), ending with +Inf."""

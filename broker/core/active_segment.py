@@ -24,6 +24,7 @@ class ActiveSegment:
     """Counts and sparse indexes of one segment."""
 
     __slots__ = (
+        "_in_entry",
         "_index_interval_bytes",
         "_last_point_bytes",
         "_last_snapshot_bytes",
@@ -57,6 +58,8 @@ class ActiveSegment:
         self.timestamps = SparseIndex()
         self.points: list[IndexPoint] = []
         self._limits = limits
+        self._in_entry = False
+        """Whether batches were counted that belong to the next entry."""
         self._index_interval_bytes = limits.index_interval_bytes
         self._since_index_bytes = limits.index_interval_bytes
         self._since_snapshot_bytes = 0
@@ -65,23 +68,34 @@ class ActiveSegment:
         self._last_point_bytes = 0
 
     def on_batch(self, offset: Offset, end: Offset, size: int, max_timestamp_ms: int) -> None:
-        """The next entry holds a batch of `size` bytes for the offsets [offset, end)."""
-        if self._since_index_bytes >= self._index_interval_bytes:
-            self._since_index_bytes = 0
-            entry_id = EntryId(self.entry_count)
-            self.offsets.add(offset, entry_id)
-            self.timestamps.add(self.max_timestamp_ms, entry_id)
-        self.entry_count += 1
+        """The next entry holds a batch of `size` bytes for the offsets [offset, end).
+
+        So do further ones until `on_entry`.
+        """
+        if not self._in_entry:
+            self._in_entry = True
+            if self._since_index_bytes >= self._index_interval_bytes:
+                self._since_index_bytes = 0
+                entry_id = EntryId(self.entry_count)
+                self.offsets.add(offset, entry_id)
+                self.timestamps.add(self.max_timestamp_ms, entry_id)
         self.end_offset = end
         self.size_bytes += size
         self._since_index_bytes += size
         self._since_snapshot_bytes += size
-        self._since_snapshot_entries += 1
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
 
+    def on_entry(self) -> None:
+        """The entry of the batches counted since the last one is complete."""
+        assert self._in_entry, "an entry holds batches"
+        self._in_entry = False
+        self.entry_count += 1
+        self._since_snapshot_entries += 1
+
     def on_snapshot(self, size: int) -> None:
         """The next entry is a snapshot of `size` bytes, at the segment's present end."""
+        assert not self._in_entry, "batches accepted before a snapshot stand before it"
         self._list_point()
         self.entry_count += 1
         self.size_bytes += size

@@ -1,7 +1,7 @@
-"""Accepted appends on their way to being confirmed, in one order across ledgers.
+"""Accepted entries on their way to being confirmed, in one order across ledgers.
 
-This file is the only home of that order. Appends leave the queue exactly as they entered it.
-While a partition changes ledgers the queue holds new appends back: nothing is sent to the next
+This file is the only home of that order. Entries leave the queue exactly as they entered it.
+While a partition changes ledgers the queue holds new entries back: nothing is sent to the next
 ledger before everything in the previous one is confirmed. So whatever a recovery finds in the
 newer ledger continues what it finds in the older one, and an acknowledgement in the newer one
 implies that the older one's end is final.
@@ -10,7 +10,7 @@ implies that the older one's end is final.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from broker.errors import BrokerError
 from client.ids import Offset
@@ -31,10 +31,7 @@ class Append:
         "completed",
         "end_offset",
         "error",
-        "is_batch",
         "log_append_time_ms",
-        "max_timestamp_ms",
-        "sent_s",
         "size",
     )
 
@@ -44,22 +41,15 @@ class Append:
         end_offset: Offset,
         buffers: Sequence[Buffer],
         size: int,
-        *,
-        is_batch: bool = True,
         log_append_time_ms: int = -1,
-        max_timestamp_ms: int = -1,
     ) -> None:
         self.base_offset = base_offset
         self.end_offset = end_offset
         self.buffers = buffers
-        """The entry's bytes; empty for a duplicate."""
+        """The batch as it is stored; empty for a duplicate."""
         self.size = size
-        self.is_batch = is_batch
         self.log_append_time_ms = log_append_time_ms
         """Timestamp the broker set, or -1."""
-        self.max_timestamp_ms = max_timestamp_ms
-        self.sent_s = 0.0
-        """When it was handed to the ledger."""
         self.completed = False
         self.error: BrokerError | None = None
         self._calls: list[Callable[[Append], None]] = []
@@ -81,14 +71,32 @@ class Append:
             call(self)
 
 
+class LogEntry:
+    """What one ledger entry holds: batches that share it, or a snapshot, which is no append."""
+
+    __slots__ = ("appends", "buffers", "end_offset", "sent_s", "size")
+
+    def __init__(
+        self, appends: Sequence[Append], buffers: Sequence[Buffer], end_offset: Offset, size: int
+    ) -> None:
+        self.appends = appends
+        """In the order of their offsets."""
+        self.buffers = buffers
+        self.end_offset = end_offset
+        """Where the log goes on behind it."""
+        self.size = size
+        self.sent_s = 0.0
+        """When it was handed to the ledger."""
+
+
 class AppendQueue:
     """First in, first out; with a gate in front of the ledger."""
 
     __slots__ = ("_held", "_holding", "_pending", "size_bytes")
 
     def __init__(self) -> None:
-        self._pending: deque[Append] = deque()
-        self._held: deque[Append] = deque()
+        self._pending: deque[LogEntry] = deque()
+        self._held: deque[LogEntry] = deque()
         self._holding = False
         self.size_bytes = 0
         """Bytes accepted and not confirmed."""
@@ -98,35 +106,40 @@ class AppendQueue:
 
     @property
     def is_holding(self) -> bool:
-        """Whether new appends wait for the next ledger."""
+        """Whether new entries wait for the next ledger."""
         return self._holding
+
+    @property
+    def entries_under_way(self) -> int:
+        """Entries that the ledger has not confirmed yet."""
+        return len(self._pending)
 
     @property
     def is_drained(self) -> bool:
         """Whether the ledger confirmed everything that was sent to it."""
         return not self._pending
 
-    def push(self, append: Append) -> bool:
+    def push(self, entry: LogEntry) -> bool:
         """Enqueue; true: send it to the ledger now, false: it is held back."""
-        self.size_bytes += append.size
+        self.size_bytes += entry.size
         if self._holding:
-            self._held.append(append)
+            self._held.append(entry)
             return False
-        self._pending.append(append)
+        self._pending.append(entry)
         return True
 
-    def pop(self) -> Append:
-        """The ledger confirmed its oldest entry: return the append it belongs to."""
-        append = self._pending.popleft()
-        self.size_bytes -= append.size
-        return append
+    def pop(self) -> LogEntry:
+        """The ledger confirmed its oldest entry: return what it holds."""
+        entry = self._pending.popleft()
+        self.size_bytes -= entry.size
+        return entry
 
     def hold(self) -> None:
-        """Hold new appends back from now on."""
+        """Hold new entries back from now on."""
         assert not self._holding
         self._holding = True
 
-    def release(self) -> list[Append]:
+    def release(self) -> list[LogEntry]:
         """Open the gate to the next ledger; return what must be sent there now, in order."""
         assert self._holding
         assert not self._pending, "the previous ledger has unconfirmed entries"
@@ -136,17 +149,15 @@ class AppendQueue:
         self._held.clear()
         return released
 
-    def find(self, base_offset: Offset) -> Append | None:
-        """Return the queued append at that offset."""
+    def appends(self) -> Iterator[Append]:
+        """Walk everything queued, oldest first."""
         for queue in (self._pending, self._held):
-            for append in queue:
-                if append.base_offset == base_offset and append.is_batch:
-                    return append
-        return None
+            for entry in queue:
+                yield from entry.appends
 
     def drain(self) -> list[Append]:
         """Remove and return everything: none of it will be confirmed to us."""
-        drained = [*self._pending, *self._held]
+        drained = list(self.appends())
         self._pending.clear()
         self._held.clear()
         self.size_bytes = 0

@@ -44,6 +44,15 @@ class LogLimits:
     entry_bytes_max: int = 5_000_000
     """Largest batch or snapshot: bookies take frames of 5 MiB (`nettyMaxFrameSizeBytes`)."""
 
+    shared_entry_bytes_max: int = 64 * 1024
+    """Batches that come together share an entry up to so many bytes; a larger one has its own."""
+
+    shared_entry_batches_max: int = 128
+    """And up to so many batches: a takeover looks at the header of each."""
+
+    entries_before_sharing: int = 2
+    """With so many entries under way, batches gather for the next one (`gathering.py`)."""
+
     in_flight_bytes_max: int = 256 * 1024 * 1024
     """Appends wait for bookies up to this much in one partition, then are refused."""
 

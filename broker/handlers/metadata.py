@@ -9,8 +9,10 @@ clients come back. Leader epochs are the ones in the partitions' segment lists, 
 
 Deviations from Kafka: `replicas` and `isr` name the leader and further live brokers, as many as
 the replication factor and the cluster allow, because clients and tools expect broker ids there;
-the copies really are on bookies. Any broker takes admin requests; the controller is the live
-broker with the lowest id. Authorized operations are not computed.
+the copies really are on bookies. A broker that is gone is listed for a session timeout longer,
+for the sake of clients that would lose track of its partitions (`Cluster.listed_brokers`). Any
+broker takes admin requests; the controller is the live broker with the lowest id. Authorized
+operations are not computed.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 def _brokers(services: Services, call: Call) -> list[Fields]:
     brokers = []
-    for broker in services.cluster.brokers.values():
+    for broker in services.cluster.listed_brokers():
         host, port = endpoint_for(services, broker, call.peer)
         brokers.append({"node_id": broker.id, "host": host, "port": port, "rack": broker.rack})
     return brokers

@@ -17,8 +17,7 @@ and the last epoch known; clients ignore it unless the epoch is news to them.
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.endpoints import node_endpoint
@@ -61,6 +60,10 @@ def start(services: Services, call: Call, body: memoryview, channel: Channel, si
     _Produce(services, call, channel, size, request).begin(request)
 
 
+_Row = tuple[int, Partition | None, Append | QuireError]
+"""One partition of a request: its index, who leads it, and what becomes of its batch."""
+
+
 class _Produce:
     """One request under way."""
 
@@ -71,10 +74,10 @@ class _Produce:
         "_channel",
         "_error",
         "_pending",
-        "_results",
         "_services",
         "_slot",
         "_ticket",
+        "_topics",
     )
 
     def __init__(
@@ -85,36 +88,36 @@ class _Produce:
         self._channel = channel
         self._acks = request.acks
         self._slot = channel.open(KEY, size)
-        # What has no better result when the deadline comes keeps this one.
-        self._results = [
-            (topic.name, [PartitionResult(index, _TIMED_OUT) for index, _ in topic.partitions])
-            for topic in request.topics
-        ]
+        self._topics: list[tuple[str, list[_Row]]] = []
         self._pending = 1
-        """Partitions without a result, and one for `begin` itself."""
+        """Appends that are not complete, and one for `begin` itself."""
         self._answered = False
         self._error: QuireError | None = None
         self._ticket = 0
 
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
-        for place, topic in enumerate(request.topics):
-            for at, (index, records) in enumerate(topic.partitions):
+        on_done = self._on_done
+        for name, partitions in request.topics:
+            rows: list[_Row] = []
+            self._topics.append((name, rows))
+            for index, records in partitions:
                 try:
-                    leader, append = self._append(topic.name, index, records)
+                    leader, append = self._append(name, index, records)
                 except QuireError as error:
-                    self._refuse(place, at, index, error)
+                    rows.append((index, None, error))
                     continue
+                rows.append((index, leader, append))
                 self._pending += 1
-                append.on_done(partial(self._on_done, place, at, leader))
+                append.on_done(on_done)
         self._pending -= 1
         if not self._pending:
             self._answer()
             return
-        self._slot.split_s = self._services.metrics.now_s()
-        timeout_ms = min(request.timeout_ms, self._services.config.produce_timeout_max_ms)
-        deadline_s = asyncio.get_running_loop().time() + max(timeout_ms, 1) / 1000
-        self._ticket = self._services.deadlines.add(deadline_s, self._expire)
+        services = self._services
+        self._slot.split_s = services.metrics.now_s()
+        timeout_ms = min(request.timeout_ms, services.config.produce_timeout_max_ms)
+        self._ticket = services.deadlines.after(max(timeout_ms, 1) / 1000, self._answer)
 
     def _append(
         self, topic: str, index: int, records: memoryview | None
@@ -137,36 +140,38 @@ class _Produce:
         self._services.metrics.on_produced(topic, record_count, len(records))
         return leader, append
 
-    def _on_done(self, place: int, at: int, leader: Partition, append: Append) -> None:
-        if self._answered:
-            return
-        if append.error is not None:
-            self._refuse(place, at, leader.index, append.error, leader)
-        else:
-            self._results[place][1][at] = PartitionResult(
-                leader.index,
-                0,
-                append.base_offset,
-                append.log_append_time_ms,
-                leader.log_start_offset,
-            )
+    def _on_done(self, _append: Append) -> None:
         self._pending -= 1
-        if not self._pending:
+        if not self._pending and not self._answered:
             self._answer()
 
-    def _refuse(
-        self, place: int, at: int, index: int, error: QuireError, leader: Partition | None = None
-    ) -> None:
-        name, results = self._results[place]
+    def _result(self, name: str, row: _Row, version: int) -> PartitionResult:
+        """Say what became of a batch by now."""
+        index, leader, outcome = row
+        start_offset = -1 if leader is None else leader.log_start_offset
+        if isinstance(outcome, Append):
+            if outcome.completed and outcome.error is None:
+                return PartitionResult(
+                    index, 0, outcome.base_offset, outcome.log_append_time_ms, start_offset
+                )
+            error: QuireError | None = outcome.error
+            if error is None:
+                self._count(_TIMED_OUT)
+                self._error = RequestTimedOut("the append was not confirmed in time")
+                return PartitionResult(index, _TIMED_OUT)
+        else:
+            error = outcome
         code = code_of(error)
-        errors = self._services.metrics.produce_errors
-        errors[code] = errors.get(code, 0) + 1
+        self._count(code)
         self._error = error
         hint = None
-        if self._call.version >= _LEADER_HINT_FROM and isinstance(error, NotLeader):
+        if version >= _LEADER_HINT_FROM and isinstance(error, NotLeader):
             hint = self._hint(name, index, error)
-        start_offset = -1 if leader is None else leader.log_start_offset
-        results[at] = PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint)
+        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint)
+
+    def _count(self, code: int) -> None:
+        errors = self._services.metrics.produce_errors
+        errors[code] = errors.get(code, 0) + 1
 
     def _hint(self, name: str, index: int, error: NotLeader) -> tuple[int, int] | None:
         cluster = self._services.cluster
@@ -175,31 +180,36 @@ class _Produce:
             return None
         return error.leader, cluster.leader_epochs.get(topic, index)
 
-    def _expire(self) -> None:
-        self._error = RequestTimedOut("the append was not confirmed in time")
-        self._answer()
-
     def _answer(self) -> None:
+        """Answer with what is known: everything, or the deadline has come."""
         self._answered = True
         if self._ticket:
             self._services.deadlines.cancel(self._ticket)
         channel, call = self._channel, self._call
+        version = call.version
+        results = [
+            (name, [self._result(name, row, version) for row in rows])
+            for name, rows in self._topics
+        ]
         if self._acks == 0:
             if self._error is not None:
                 channel.fail(f"produce with acks 0 failed: {message_of(self._error)}")
             else:
                 channel.answer(self._slot, ())
             return
-        body = wire.build_response(call.version, self._results, self._endpoints())
-        head = response_head(KEY, call.version, call.correlation_id, len(body))
+        endpoints = () if self._error is None else self._endpoints(results)
+        body = wire.build_response(version, results, endpoints)
+        head = response_head(KEY, version, call.correlation_id, len(body))
         channel.answer(self._slot, (head, body))
 
-    def _endpoints(self) -> list[NodeEndpoint]:
-        if self._error is None or self._call.version < _LEADER_HINT_FROM:
+    def _endpoints(
+        self, topics: Sequence[tuple[str, Sequence[PartitionResult]]]
+    ) -> list[NodeEndpoint]:
+        if self._call.version < _LEADER_HINT_FROM:
             return []
         leaders = {
             result.leader[0]: None
-            for _, results in self._results
+            for _, results in topics
             for result in results
             if result.leader is not None
         }

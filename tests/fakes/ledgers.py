@@ -241,6 +241,10 @@ class FakeWriter:
     def metadata(self) -> LedgerMetadata:
         return describe(self.ledger)
 
+    @property
+    def is_ended(self) -> bool:
+        return self.error is not None
+
     def add(
         self,
         payload: Sequence[Any],

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from broker import opening
 from broker.core.topology import TopicInfo
 from broker.errors import (
     BrokerError,
@@ -95,6 +96,39 @@ def test_brokers_share_the_partitions_as_planned(backend: type) -> None:
             assert caught.value.leader == wanted
 
     in_world(scenario, backend)
+
+
+def test_many_takeovers_go_on_at_once_but_few_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may read megabytes; the rest of it is waiting."""
+    at_once = {"all": 0, "reading": 0}
+    most = dict(at_once)
+
+    def counted(what: str, call: Callable[..., Awaitable[object]]) -> Callable[..., object]:
+        async def counting(*args: object) -> object:
+            at_once[what] += 1
+            most[what] = max(most[what], at_once[what])
+            try:
+                await asyncio.sleep(0.1)
+                return await call(*args)
+            finally:
+                at_once[what] -= 1
+
+        return counting
+
+    async def scenario(world: World) -> None:
+        await world.topic(partition_count=150)
+        first = await world.broker(1)
+        await until(lambda: len(first.partitions) == 150)
+        for partition in first.partitions:
+            await done(partition.append(batch("x")))
+        monkeypatch.setattr(opening, "replay_ledger", counted("reading", opening.replay_ledger))
+        monkeypatch.setattr(opening.Opening, "run", counted("all", opening.Opening.run))
+        first.kill()
+        second = await world.broker(2)
+        await until(lambda: len(second.partitions) == 150)
+
+    in_world(scenario)
+    assert most == {"all": 128, "reading": 32}
 
 
 def test_the_registry_knows_what_it_does_not_lead() -> None:

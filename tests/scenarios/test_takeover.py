@@ -197,9 +197,9 @@ def test_a_record_that_did_not_survive_is_stored_by_its_retry() -> None:
         old = await first.open(topic)
         await done(old.append(batch("a", pid=1)))
         first.ledgers.hold_answers = True
-        old.append(batch("b", pid=1, sequence=1))
-        old.append(batch("c", pid=1, sequence=2))
-        await settle()
+        for name, sequence in (("b", 1), ("c", 2)):
+            old.append(batch(name, pid=1, sequence=sequence))
+            await settle()  # an entry for each
         first.kill()
         world.backend.service.keep_unconfirmed = lambda ledger: ledger.confirmed + 2
         new = await second.open(topic)

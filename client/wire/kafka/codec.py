@@ -56,11 +56,16 @@ def peek_header(frame: memoryview) -> tuple[int, int, int]:
 def read_header(frame: memoryview) -> RequestHeader:
     """Split a request into header and body. Its API and version must be known ones."""
     key, version, correlation_id = peek_header(frame)
+    return RequestHeader(key, version, correlation_id, *split_header(frame, key, version))
+
+
+def split_header(frame: memoryview, key: int, version: int) -> tuple[str | None, memoryview]:
+    """Return (client id, body) of a request whose header begins as `peek_header` says."""
     reader = Reader(frame, _PEEK.size)
     client_id = reader.nullable_string(compact=False)
     if is_flexible(key, version):
         reader.skip_tags()
-    return RequestHeader(key, version, correlation_id, client_id, frame[reader.position :])
+    return client_id, frame[reader.position :]
 
 
 def decode_request(api_key: int, version: int, body: memoryview) -> Any:

@@ -23,7 +23,9 @@ from broker.errors import (
 from client.ids import BookieId, BrokerId
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryCluster, MemoryStore, Operation
+from tests.fakes.brokers import until
 from tests.fakes.clock import FakeClock, rng
+from tests.fakes.virtual_time import run
 
 BOOKIES = 3
 
@@ -94,6 +96,36 @@ async def test_brokers_come_and_go(world: World) -> None:
     await world.stores[0].close()
     await settle(lambda: not second.brokers)
     await settle(lambda: bool(notices))
+
+
+def test_a_broker_that_is_gone_is_listed_a_session_timeout_longer() -> None:
+    async def scenario() -> None:
+        world = World()
+        await world.start()
+        first, second = world.views
+        timeout_s = BrokerConfig().session_timeout_ms / 1000
+        for number in (1, 2):
+            path = paths.broker(BrokerId(number))
+            await world.stores[0].create(path, broker_info(number).encode())
+        await until(lambda: len(second.brokers) == 2)
+        await world.stores[0].delete(paths.broker(BrokerId(1)))
+        await until(lambda: list(second.brokers) == [2])
+        assert second.listed_brokers() == [broker_info(1), broker_info(2)]
+        await asyncio.sleep(timeout_s / 2)
+        moved = dataclasses.replace(broker_info(1), port=1)
+        await world.stores[0].create(paths.broker(BrokerId(1)), moved.encode())
+        await until(lambda: len(second.brokers) == 2)
+        assert second.listed_brokers() == [moved, broker_info(2)]
+        await world.stores[0].delete(paths.broker(BrokerId(1)))
+        await until(lambda: list(second.brokers) == [2])
+        await asyncio.sleep(timeout_s - 0.5)
+        assert second.listed_brokers() == [moved, broker_info(2)]
+        await asyncio.sleep(0.5)
+        assert second.listed_brokers() == [broker_info(2)]
+        for view in (first, second):
+            await view.close()
+
+    run(scenario())
 
 
 async def test_a_changed_registration_is_seen(world: World) -> None:

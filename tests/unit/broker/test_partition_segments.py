@@ -63,7 +63,9 @@ def test_reading_a_cold_log_to_its_end_reads_every_entry_about_once() -> None:
         count = 400 + 2 * len(listed)  # a snapshot begins a ledger, and one ends it
         assert world.backend.service.read_count <= count, "no search, nothing read for an index"
 
-    one_partition(scenario, read_entries_max=50, snapshot_interval_entries=1000)
+    one_partition(
+        scenario, read_entries_max=50, snapshot_interval_entries=1000, shared_entry_batches_max=1
+    )
 
 
 def test_a_full_segment_rolls_by_itself_and_writes_do_not_stop() -> None:

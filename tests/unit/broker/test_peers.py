@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from broker import peers as peers_module
 from broker.core.topology import BrokerInfo
 from broker.peers import Peers
 from client.ids import BrokerId
@@ -117,6 +118,22 @@ async def test_a_dead_process_loses_its_registration_at_once(peer: Peer) -> None
     peer.die()
     await until_gone(cluster)
     assert loop.time() - died < 0.3
+    await peers.close()
+
+
+async def test_a_process_that_dies_while_it_is_connected_to_again_is_noticed_soon(
+    peer: Peer,
+) -> None:
+    cluster = await registered(peer.info())
+    peers = await watch(cluster, FakeCluster(peer.info()))
+    await peer.connected.wait()
+    peer.break_connections()
+    await peer.connected.wait()
+    began_s = asyncio.get_running_loop().time()
+    peer.die()
+    await until_gone(cluster)
+    assert asyncio.get_running_loop().time() - began_s < 5
+    assert peers_module._PAUSE_MIN_S < 0.1, "or clients see it in their p99"
     await peers.close()
 
 

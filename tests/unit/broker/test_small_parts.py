@@ -22,11 +22,10 @@ class TestDeadlines:
 
     async def test_they_come_after_their_time_unless_cancelled(self) -> None:
         deadlines = Deadlines()
-        now_s = asyncio.get_running_loop().time()
         came: list[str] = []
-        deadlines.add(now_s + 1_000, lambda: came.append("much later"))
-        deadlines.add(now_s, lambda: came.append("now"))
-        ticket = deadlines.add(now_s, lambda: came.append("cancelled"))
+        deadlines.after(1_000, lambda: came.append("much later"))
+        deadlines.after(0, lambda: came.append("now"))
+        ticket = deadlines.after(0, lambda: came.append("cancelled"))
         deadlines.cancel(ticket)
         deadlines.cancel(ticket)
         deadlines._look()
@@ -42,7 +41,7 @@ class TestDeadlines:
         deadlines = Deadlines()
         assert deadlines._timer is None
         came = asyncio.Event()
-        deadlines.add(0, came.set)
+        deadlines.after(0, came.set)
         async with asyncio.timeout(10):
             await came.wait()
         assert deadlines._timer is None
@@ -51,14 +50,14 @@ class TestDeadlines:
         deadlines = Deadlines()
         came: list[str] = []
         tickets: list[int] = []
-        deadlines.add(0, lambda: deadlines.cancel(tickets[0]))
-        tickets.append(deadlines.add(0, lambda: came.append("x")))
+        deadlines.after(0, lambda: deadlines.cancel(tickets[0]))
+        tickets.append(deadlines.after(0, lambda: came.append("x")))
         deadlines._look()
         assert came == []
 
     async def test_closing_forgets_all(self) -> None:
         deadlines = Deadlines()
-        deadlines.add(0, pytest.fail)
+        deadlines.after(0, pytest.fail)
         deadlines.close()
         assert len(deadlines) == 0
         assert deadlines._timer is None

@@ -34,3 +34,12 @@ def test_other_bounds() -> None:
     histogram = Histogram((1.0, 5.0))
     histogram.observe(3)
     assert histogram.cumulative() == [("1.0", 0), ("5.0", 1), ("+Inf", 1)]
+
+
+def test_several_of_the_same_value_count_as_often() -> None:
+    at_once, one_by_one = Histogram(), Histogram()
+    at_once.observe(0.003, 3)
+    for _ in range(3):
+        one_by_one.observe(0.003)
+    assert at_once.cumulative() == one_by_one.cumulative()
+    assert at_once.total == pytest.approx(one_by_one.total)

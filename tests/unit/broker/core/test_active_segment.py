@@ -18,6 +18,7 @@ def fill(active: ActiveSegment, count: int, size: int = 100, timestamp_ms: int =
     for _ in range(count):
         end = Offset(active.end_offset + 1)
         active.on_batch(active.end_offset, end, size, timestamp_ms)
+        active.on_entry()
 
 
 def test_facts() -> None:

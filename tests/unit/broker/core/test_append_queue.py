@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.append_queue import Append, AppendQueue
+from broker.core.append_queue import Append, AppendQueue, LogEntry
 from broker.errors import LeadershipLost
 from client.ids import Offset
 
 
-def append(base: int, *, is_batch: bool = True) -> Append:
-    return Append(Offset(base), Offset(base + 1), (b"x" * 10,), 10, is_batch=is_batch)
+def append(base: int) -> Append:
+    return Append(Offset(base), Offset(base + 1), (b"x" * 10,), 10)
+
+
+def entry(*bases: int) -> LogEntry:
+    appends = [append(base) for base in bases]
+    buffers = [buffer for each in appends for buffer in each.buffers]
+    return LogEntry(appends, buffers, appends[-1].end_offset, 10 * len(appends))
 
 
 def test_first_in_first_out_and_bytes() -> None:
     queue = AppendQueue()
-    first, second = append(0), append(1)
+    first, second = entry(0), entry(1, 2)
     assert queue.push(first)
     assert queue.push(second)
-    assert (len(queue), queue.size_bytes) == (2, 20)
+    assert (len(queue), queue.entries_under_way, queue.size_bytes) == (2, 2, 30)
     assert queue.pop() is first
     assert queue.pop() is second
     assert queue.is_drained
@@ -27,11 +33,12 @@ def test_first_in_first_out_and_bytes() -> None:
 
 def test_held_appends_wait_for_the_release() -> None:
     queue = AppendQueue()
-    queue.push(append(0))
+    queue.push(entry(0))
     queue.hold()
-    held = [append(1), append(2)]
+    held = [entry(1), entry(2)]
     assert [queue.push(item) for item in held] == [False, False]
     assert not queue.is_drained
+    assert queue.entries_under_way == 1
     queue.pop()
     assert queue.is_drained
     assert queue.size_bytes == 20
@@ -42,31 +49,21 @@ def test_held_appends_wait_for_the_release() -> None:
 
 def test_nothing_is_released_before_the_previous_ledger_confirmed_everything() -> None:
     queue = AppendQueue()
-    queue.push(append(0))
+    queue.push(entry(0))
     queue.hold()
     with pytest.raises(AssertionError, match="unconfirmed"):
         queue.release()
 
 
-def test_find_looks_at_batches_wherever_they_are() -> None:
+def test_appends_are_walked_and_drained_in_order_wherever_they_are() -> None:
     queue = AppendQueue()
-    snapshot, first, second = append(5, is_batch=False), append(5), append(6)
-    queue.push(snapshot)
-    queue.push(first)
+    entries = [entry(0, 1), LogEntry((), (b"snapshot",), Offset(2), 8), entry(2)]
+    queue.push(entries[0])
+    queue.push(entries[1])
     queue.hold()
-    queue.push(second)
-    assert queue.find(Offset(5)) is first
-    assert queue.find(Offset(6)) is second
-    assert queue.find(Offset(7)) is None
-
-
-def test_drain_returns_everything_in_order() -> None:
-    queue = AppendQueue()
-    items = [append(0), append(1)]
-    queue.push(items[0])
-    queue.hold()
-    queue.push(items[1])
-    assert queue.drain() == items
+    queue.push(entries[2])
+    assert [item.base_offset for item in queue.appends()] == [0, 1, 2]
+    assert queue.drain() == [*entries[0].appends, *entries[2].appends]
     assert (len(queue), queue.size_bytes) == (0, 0)
 
 

@@ -156,6 +156,21 @@ async def test_leaders_are_spread_and_replicas_name_live_brokers(cloud: FakeClou
     assert topic.replication_factor == 2
 
 
+async def test_a_broker_that_is_gone_leads_nothing_but_is_listed(cloud: FakeCloud) -> None:
+    """librdkafka looks a second later for leaders that came with the loss of another broker."""
+    first, second = [await cloud.start_broker(number) for number in (1, 2)]
+    await first.cluster.create_topic("t", 2, 2)
+    await until(lambda: len(first.cluster.brokers) == 2 and "t" in second.cluster.topics)
+    await second.close()
+    await until(lambda: len(first.cluster.brokers) == 1)
+    client = await WireClient.connect(first.port)
+    answer = await metadata(client, ["t"])
+    assert [node.node_id for node in answer.brokers] == [1, 2]
+    assert [row.leader_id for row in answer.topics[0].partitions] == [1, 1]
+    assert [row.replica_nodes for row in answer.topics[0].partitions] == [(1,), (1,)]
+    await client.close()
+
+
 async def test_leader_epochs_grow_with_takeovers_and_every_broker_knows(
     cloud: FakeCloud,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import importlib
 import io
@@ -42,6 +43,43 @@ def test_requests_mean_what_kio_says(version: int) -> None:
         assert [topic.name for topic in request.topics] == [t.name for t in rich.topic_data]
         for topic, expected in zip(request.topics, rich.topic_data, strict=True):
             assert topic.partitions == [(p.index, p.records) for p in expected.partition_data]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 200, 16_382, 16_383, 20_000])
+@pytest.mark.parametrize("name", ["t", "t\u00e9", "n" * 126, "n" * 127, "n" * 200])
+def test_small_requests_are_decoded_alike_by_the_short_way(
+    version: int, size: int, name: str
+) -> None:
+    rng = random.Random(size)
+    entity = apis.request_type(ApiKey.PRODUCE, version)
+    rich, _ = instance(entity, rng)
+    topic_type = importlib.import_module(entity.__module__).TopicProduceData
+    partition_type = importlib.import_module(entity.__module__).PartitionProduceData
+    single = dataclasses.replace(
+        rich,
+        transactional_id=None,
+        topic_data=(
+            topic_type(
+                name=name,
+                partition_data=(partition_type(index=7, records=rng.randbytes(size)),),
+            ),
+        ),
+    )
+    encoded = io.BytesIO()
+    entity_writer(entity)(encoded, single)
+    body = memoryview(encoded.getvalue())
+    expected = produce._parse_any(version, body)
+    assert produce.parse_request(version, body) == expected
+    is_short = version < 9 or (127 <= size <= 16_382 and len(name.encode()) < 127)
+    assert (produce._parse_single(version, body) is not None) == is_short
+    for at in range(min(len(body), 60)):
+        for value in (0, 1, 127, 128, 255):
+            broken = bytearray(body)
+            broken[at] = value
+            found = produce._parse_single(version, memoryview(broken))
+            if found is not None:
+                assert found == produce._parse_any(version, memoryview(broken))
 
 
 def test_records_are_views_of_the_frame() -> None:

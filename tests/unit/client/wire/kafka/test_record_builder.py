@@ -58,7 +58,7 @@ def test_what_an_independent_writer_writes_we_read(codec: Codec) -> None:
     assert [r.offset for r in records(data)] == [0, 1, 2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.builds(
@@ -82,7 +82,7 @@ def test_round_trip(made: list[Record], codec: Codec) -> None:
     assert parse_header(data).max_timestamp == max(r.timestamp_ms for r in made)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=80), st.sampled_from(list(Codec)), st.integers(0, 5))
 def test_damaged_records_never_raise_anything_else(body: bytes, codec: Codec, count: int) -> None:
     header = parse_header(build_batch(RECORDS, codec=codec))._replace(record_count=count)
