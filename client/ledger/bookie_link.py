@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Literal, cast
+from typing import Final, Literal, TypeVar, cast
 
 from client.errors import (
     BookieReadOnly,
@@ -33,13 +33,20 @@ from client.errors import (
 )
 from client.ledger.config import LedgerClientConfig
 from client.ledger.stats import BookieStats
-from client.wire.bookkeeper.connection import ClientConnection, Key
+from client.wire.bookkeeper.connection import ClientConnection, Key, OnResponse
 from client.wire.bookkeeper.messages import AddRequest, Buffer, Request, Response, Status
+from client.wire.frames import FrameReceiver
+from client.wire.reused_buffers import ReusedBuffers
 
 log = logging.getLogger(__name__)
 
 OnAnswer = Callable[[Request, Response | LedgerError], None]
 """Called once per request with the request itself and its answer."""
+
+Answer = tuple[OnResponse, Response]
+"""A response, and who waited for it."""
+
+T = TypeVar("T")
 
 _TICKS_PER_TIMEOUT: Final = 8
 
@@ -62,8 +69,8 @@ class InFlight:
         self.link.on_response(self, response)
 
 
-class Link(asyncio.Protocol):
-    """One TCP connection from its making to its loss."""
+class Link(asyncio.BaseProtocol):
+    """One TCP connection from its making to its loss; how its bytes come in, subclasses know."""
 
     def __init__(
         self,
@@ -73,7 +80,7 @@ class Link(asyncio.Protocol):
         on_lost: Callable[[Link], None],
     ) -> None:
         self._stats = stats
-        self._matcher = ClientConnection(version, frame_bytes_max=config.frame_bytes_max)
+        self.matcher = ClientConnection(version, frame_bytes_max=config.frame_bytes_max)
         self._tick_s = config.request_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
@@ -112,7 +119,7 @@ class Link(asyncio.Protocol):
         record.link = self
         record.tick = self._tick
         record.sent_s = self._stats.now_s()
-        sent = self._matcher.request(record.request, record)
+        sent = self.matcher.request(record.request, record)
         record.key = sent.key
         self._records[record] = None
         self.in_flight_bytes += record.size
@@ -127,10 +134,11 @@ class Link(asyncio.Protocol):
         if not self._lost:
             self._transport.writelines(unsent)
 
-    def data_received(self, data: bytes) -> None:
+    def receive(self, take: Callable[[T], list[Answer]], received: T) -> None:
+        """Have `take` find the answers in what was received, and hand them out."""
         self._heard_tick = self._tick
         try:
-            answers = self._matcher.receive_data(data)
+            answers = take(received)
         except RemoteProtocolError as error:
             log.warning("bookie.protocol_error error=%s", error)
             self.abort(f"protocol error: {error}")
@@ -166,7 +174,7 @@ class Link(asyncio.Protocol):
         self._on_lost(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._matcher.close()
+        self.matcher.close()
         records, self._records, self.in_flight_bytes = self._records, {}, 0
         self._stats.errors += len(records)
         for record in records:
@@ -192,12 +200,47 @@ class Link(asyncio.Protocol):
                 continue  # an earlier one's callback closed the connection
             del self._records[record]
             self.in_flight_bytes -= record.size
-            self._matcher.forget(record.key, record)
+            self.matcher.forget(record.key, record)
             self._stats.errors += 1
             record.on_answer(record.request, BookieTimeout("no answer in time"))
         if self._records and not self._lost:
             self._arm()
 
+
+class StreamLink(Link, asyncio.Protocol):
+    """A connection for answers of any size: the loop hands in what it received."""
+
+    def data_received(self, data: bytes) -> None:
+        self.receive(self.matcher.receive_data, data)
+
+
+class BulkLink(Link, asyncio.BufferedProtocol):
+    """A connection for answers of megabytes, which are received where they stay."""
+
+    def __init__(
+        self,
+        version: Literal[2, 3],
+        config: LedgerClientConfig,
+        stats: BookieStats,
+        on_lost: Callable[[Link], None],
+        *,
+        buffers: ReusedBuffers,
+    ) -> None:
+        super().__init__(version, config, stats, on_lost)
+        self._frames = FrameReceiver(config.frame_bytes_max, buffers)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.receive(self._take, nbytes)
+
+    def _take(self, count: int) -> list[Answer]:
+        return self.matcher.receive_frames(self._frames.received(count))
+
+
+MakeLink = Callable[[Literal[2, 3], LedgerClientConfig, BookieStats, Callable[[Link], None]], Link]
+"""Makes a connection that is not open yet, with the arguments of `Link`."""
 
 _ERRORS: Final[dict[Status, type[LedgerError]]] = {
     Status.NO_LEDGER: NoSuchLedger,

@@ -29,12 +29,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, Protocol
 
 from client.errors import BookieUnavailable, LedgerError, MetadataError, TooManyRequests
 from client.ids import BookieId
 from client.ledger.bookie_directory import BookieDirectory
-from client.ledger.bookie_link import InFlight, Link, OnAnswer
+from client.ledger.bookie_link import InFlight, Link, MakeLink, OnAnswer, StreamLink
 from client.ledger.config import LedgerClientConfig, parse_rack
 from client.ledger.core.racks import DEFAULT_RACK
 from client.ledger.stats import BookieStats, LedgerStats
@@ -117,8 +118,10 @@ class Bookies:
         directory: BookieDirectory,
         config: LedgerClientConfig,
         stats: LedgerStats | None = None,
+        make_link: MakeLink = StreamLink,
     ) -> None:
         self._stats = stats or LedgerStats()
+        self._make_link = make_link
         self._directory = directory
         self._config = config
         self._racks = dict(map(parse_rack, config.racks))
@@ -145,7 +148,9 @@ class Bookies:
         found = self._bookies.get(bookie)
         if found is None:
             stats = self._stats.bookie(bookie)
-            found = self._bookies[bookie] = _TcpBookie(bookie, self._directory, self._config, stats)
+            found = self._bookies[bookie] = _TcpBookie(
+                bookie, self._directory, self._config, stats, self._make_link
+            )
         return found
 
     async def start(self) -> None:
@@ -166,13 +171,16 @@ class _TcpBookie:
         directory: BookieDirectory,
         config: LedgerClientConfig,
         stats: BookieStats,
+        make_link: MakeLink,
     ) -> None:
         only = config.wire_version
         self._is_v2_only = only == "v2"
-        self._exact = _Connection(bookie, 2 if only == "v2" else 3, directory, config, stats)
-        self._plain = (
-            self._exact if only == "v3" else _Connection(bookie, 2, directory, config, stats)
-        )
+        connect = partial(
+            _Connection, bookie, directory=directory, config=config, stats=stats,
+            make_link=make_link,
+        )  # fmt: skip
+        self._exact = connect(2 if only == "v2" else 3)
+        self._plain = self._exact if only == "v3" else connect(2)
 
     @property
     def is_unreachable(self) -> bool:
@@ -219,8 +227,10 @@ class _Connection:
         directory: BookieDirectory,
         config: LedgerClientConfig,
         stats: BookieStats,
+        make_link: MakeLink,
     ) -> None:
         self._stats = stats
+        self._make_link = make_link
         self._bookie = bookie
         self._version: Literal[2, 3] = version
         self._directory = directory
@@ -273,7 +283,7 @@ class _Connection:
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
-        link = Link(self._version, self._config, self._stats, self._on_link_lost)
+        link = self._make_link(self._version, self._config, self._stats, self._on_link_lost)
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 host, port = await self._directory.address(self._bookie)

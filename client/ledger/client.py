@@ -35,7 +35,7 @@ from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, Version
 from client.ledger.core.placement import Placement
 from client.ledger.core.racks import RackPlacement
 from client.ledger.core.recovery import close_recovered, mark_in_recovery
-from client.ledger.core.schedule import Schedule
+from client.ledger.core.schedule import schedule_of
 from client.ledger.core.sizing import fitting
 from client.ledger.health_switch import HealthSwitch
 from client.ledger.hole_marks import HoleMarks
@@ -178,7 +178,7 @@ class LedgerClient:
         E >= Qw >= Qa >= 1, NotEnoughBookies, LedgerExists for a chosen id that is taken.
         """
         schedule = fitting(
-            Schedule(ensemble_size, write_quorum, ack_quorum),
+            schedule_of(ensemble_size, write_quorum, ack_quorum),
             len(self._bookies.writable),
             striping=self._config.opportunistic_striping,
             write_quorum_min=write_quorum_min,

@@ -6,6 +6,9 @@ peer can make us hold at most one frame of the agreed size. A frame that lies wi
 chunk is handed out as a view of that chunk, without a copy; a frame spread over several chunks is
 joined once. What is held costs what was received: small pieces are copied together, so that a
 frame that comes in crumbs is not a list of crumbs, and a crumb does not keep its chunk alive.
+
+Whoever receives frames of megabytes can say where their bytes go before they are read from the
+socket (`FrameReceiver`), which saves two copies of all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from client.errors import RemoteProtocolError
+from client.wire.reused_buffers import ReusedBuffers
 
 LENGTH_BYTES: Final = 4
 _SMALL_BYTES: Final = 4096
@@ -69,11 +73,7 @@ class FrameSplitter:
         start, end = 0, len(view)
         needed = LENGTH_BYTES
         while end - start >= LENGTH_BYTES:
-            length = int.from_bytes(view[start : start + LENGTH_BYTES], "big", signed=True)
-            if not 0 <= length <= self._frame_bytes_max:
-                raise RemoteProtocolError(
-                    f"frame length {length} is outside 0..{self._frame_bytes_max}"
-                )
+            length = _length_at(view, start, self._frame_bytes_max)
             needed = LENGTH_BYTES + length
             if end - start < needed:
                 break
@@ -86,3 +86,67 @@ class FrameSplitter:
             rest = view[start:]
             self._parts = [rest if self._held >= _SMALL_BYTES else bytearray(rest)]
         return frames
+
+
+class FrameReceiver:
+    """Room for the next bytes, then complete frames out of what was written there.
+
+    Frames beyond `SCRATCH_BYTES` are received in place. They may lie in a buffer that is used
+    again when no view of it is left; smaller ones are copied. After `received` raised, as there.
+    """
+
+    SCRATCH_BYTES: Final = 64 << 10
+
+    def __init__(self, frame_bytes_max: int, buffers: ReusedBuffers) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._buffers = buffers
+        self._scratch = memoryview(bytearray(self.SCRATCH_BYTES))
+        self._held = 0
+        self._frame: memoryview | None = None
+        """The large frame under way; `_held` bytes of it are there."""
+
+    def room(self) -> memoryview:
+        """Return where the next bytes belong, at least one: the end of a large frame, if one is
+        under way, and nothing behind it."""
+        return (self._scratch if self._frame is None else self._frame)[self._held :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """Take notice of `count` bytes in `room`; return the frames they complete, in order.
+
+        Raises RemoteProtocolError as `FrameSplitter.feed` does.
+        """
+        self._held += count
+        if self._frame is None:
+            return self._split()
+        if self._held < len(self._frame):
+            return []
+        frame, self._frame, self._held = self._frame, None, 0
+        return [frame]
+
+    def _split(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        view, end, start = self._scratch, self._held, 0
+        while end - start >= LENGTH_BYTES:
+            length = _length_at(view, start, self._frame_bytes_max)
+            body = start + LENGTH_BYTES
+            if body + length <= end:
+                frames.append(memoryview(bytes(view[body : body + length])))
+                start = body + length
+            elif LENGTH_BYTES + length > len(view):
+                self._frame = self._buffers.take(length)
+                self._held = end - body
+                self._frame[: self._held] = view[body:end]
+                return frames
+            else:
+                break
+        self._held = end - start
+        view[: self._held] = view[start:end]
+        return frames
+
+
+def _length_at(view: memoryview, start: int, frame_bytes_max: int) -> int:
+    """Return the length of the frame that begins there. Raises RemoteProtocolError."""
+    length = int.from_bytes(view[start : start + LENGTH_BYTES], "big", signed=True)
+    if not 0 <= length <= frame_bytes_max:
+        raise RemoteProtocolError(f"frame length {length} is outside 0..{frame_bytes_max}")
+    return length

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from client.errors import LocalProtocolError
 from client.ids import NO_ENTRY, BookieId, EntryId
-from client.ledger.core.schedule import Schedule
+from client.ledger.core.schedule import Schedule, schedule_of
 from client.wire.bookkeeper.entry import DigestType
 
 FORMAT_VERSION: Final = 3
@@ -78,7 +78,7 @@ class LedgerMetadata:
     @property
     def schedule(self) -> Schedule:
         """Quorum arithmetic of this ledger."""
-        return Schedule(self.ensemble_size, self.write_quorum, self.ack_quorum)
+        return schedule_of(self.ensemble_size, self.write_quorum, self.ack_quorum)
 
     @property
     def is_closed(self) -> bool:

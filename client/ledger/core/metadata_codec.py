@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from client.errors import IncorrectParameter, MetadataCorrupt
 from client.ids import NO_ENTRY, BookieId, EntryId
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
-from client.ledger.core.schedule import Schedule
+from client.ledger.core.schedule import schedule_of
 from client.wire.bookkeeper import protobuf
 from client.wire.bookkeeper.entry import DigestType
 
@@ -182,7 +182,7 @@ _DECODERS: Final = {1: _decode_lines, 2: _decode_text, 3: _decode_binary}
 def _check(metadata: LedgerMetadata) -> None:
     """Raise MetadataCorrupt unless quorums and fragments fit together."""
     try:
-        Schedule(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+        schedule_of(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     except IncorrectParameter as error:
         raise MetadataCorrupt(str(error)) from error
     if not metadata.fragments or metadata.fragments[0].first_entry != 0:

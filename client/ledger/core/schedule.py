@@ -17,8 +17,14 @@ Sources: BookKeeper protocol text ("Write quorums", "Closing a ledger as a reade
 
 from __future__ import annotations
 
+import functools
+from typing import Final
+
 from client.errors import IncorrectParameter
 from client.ids import EntryId
+
+_KEPT: Final = 256
+"""Schedules in use at once: as many as there are kinds of ledgers."""
 
 
 class Schedule:
@@ -66,3 +72,12 @@ class Schedule:
     def confirmable_without(self, missing: int) -> bool:
         """Whether every write set still has an ack quorum outside mask `missing`."""
         return all((mask & ~missing).bit_count() >= self.ack_quorum for mask in self.write_masks)
+
+
+@functools.lru_cache(_KEPT)
+def schedule_of(ensemble_size: int, write_quorum: int, ack_quorum: int) -> Schedule:
+    """Return the one schedule of these quorums: making one takes some microseconds.
+
+    Raises IncorrectParameter unless E >= Qw >= Qa >= 1.
+    """
+    return Schedule(ensemble_size, write_quorum, ack_quorum)

@@ -14,7 +14,7 @@ Source: SHRINK-STRIPE is `ClientConfiguration.opportunisticStriping`; SHRINK-COP
 from __future__ import annotations
 
 from client.errors import IncorrectParameter
-from client.ledger.core.schedule import Schedule
+from client.ledger.core.schedule import Schedule, schedule_of
 
 
 def fitting(
@@ -37,4 +37,4 @@ def fitting(
         least = wanted.write_quorum
     ensemble_size = max(least, min(wanted.ensemble_size, bookie_count))
     write_quorum = min(wanted.write_quorum, ensemble_size)
-    return Schedule(ensemble_size, write_quorum, wanted.ack_quorum)
+    return schedule_of(ensemble_size, write_quorum, wanted.ack_quorum)

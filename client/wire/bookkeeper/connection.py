@@ -15,7 +15,7 @@ buffers; after any exception the connection must be closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from client.errors import RemoteProtocolError
@@ -43,9 +43,9 @@ _AUTH_KEY: Key = (v2.AUTH, 0, 0)
 
 
 def _request_key(request: Request) -> Key:
+    if type(request) is AddRequest:  # nearly all of them
+        return (v2.ADD, request.ledger_id, request.entry_id)
     match request:
-        case AddRequest():
-            return (v2.ADD, request.ledger_id, request.entry_id)
         case ReadRequest():
             return (v2.READ, request.ledger_id, request.entry_id)
         case BatchReadRequest():
@@ -55,9 +55,9 @@ def _request_key(request: Request) -> Key:
 
 
 def _response_key(response: Response) -> Key:
+    if type(response) is AddResponse:
+        return (v2.ADD, response.ledger_id, response.entry_id)
     match response:
-        case AddResponse():
-            return (v2.ADD, response.ledger_id, response.entry_id)
         case ReadResponse():
             return (v2.READ, response.ledger_id, response.entry_id)
         case BatchReadResponse():
@@ -111,8 +111,12 @@ class ClientConnection:
 
         Raises RemoteProtocolError.
         """
+        return self.receive_frames(self._splitter.feed(data))
+
+    def receive_frames(self, frames: Iterable[memoryview]) -> list[tuple[OnResponse, Response]]:
+        """The same, of a caller who finds the frames himself."""
         matched: list[tuple[OnResponse, Response]] = []
-        for frame in self._splitter.feed(data):
+        for frame in frames:
             if self.version == 2:
                 response = v2.decode_response(frame)
                 key = _response_key(response)

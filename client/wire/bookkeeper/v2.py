@@ -29,6 +29,7 @@ from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper import protobuf
 from client.wire.bookkeeper.entry import peek_ids
 from client.wire.bookkeeper.messages import (
+    ENTRY_HEADER_BYTES,
     MASTER_KEY_BYTES,
     AddRequest,
     AddResponse,
@@ -84,13 +85,21 @@ _IDS: Final = struct.Struct(">qq")
 _FRAME_READ: Final = struct.Struct(">iIqq")
 _BATCH: Final = struct.Struct(">qqqiq")
 _ANSWER: Final = struct.Struct(">iqq")
+_ADD_ANSWER: Final = struct.Struct(">Iiqq")
 _FRAME_ANSWER: Final = struct.Struct(">iIiqq")
+_PLAIN_ADD: Final = struct.Struct(f">I{MASTER_KEY_BYTES}sqq")
+"""What nearly every request of a writer begins with: word, key, and its entry's ids."""
+_ENTRY_AT: Final = _WORD.size + MASTER_KEY_BYTES
+_PLAIN_ADD_BYTES_MIN: Final = _ENTRY_AT + ENTRY_HEADER_BYTES
 _FRAME_BATCH_ANSWER: Final = struct.Struct(">iIiqqq")
 _BATCH_ANSWER: Final = struct.Struct(">iqqq")
 
 
 def _word(version: int, opcode: int, flags: int = 0) -> int:
     return opcode if version == 0 else version << 24 | opcode << 16 | flags
+
+
+_PLAIN_ADD_WORD: Final = _word(CURRENT_VERSION, ADD)
 
 
 def _split_word(frame: memoryview) -> tuple[int, int, int]:
@@ -178,6 +187,10 @@ def decode_request(frame: memoryview) -> tuple[int, Request]:
     An add's `entry` is a view into the frame. Raises RemoteProtocolError for an unknown opcode
     or a body of the wrong size: the connection must be closed.
     """
+    if len(frame) >= _PLAIN_ADD_BYTES_MIN:
+        word, key, ledger_id, entry_id = _PLAIN_ADD.unpack_from(frame)
+        if word == _PLAIN_ADD_WORD:
+            return CURRENT_VERSION, AddRequest(ledger_id, entry_id, key, frame[_ENTRY_AT:])
     version, opcode, flags = _split_word(frame)
     decode = _REQUEST_DECODERS.get(opcode)
     if decode is None:
@@ -288,6 +301,11 @@ def encode_response(response: Response, version: int = CURRENT_VERSION) -> list[
             raise LocalProtocolError(f"v2 cannot carry {type(response).__name__}")
 
 
+def encode_added(ledger_id: LedgerId, entry_id: EntryId) -> bytes:
+    """Return the answer to a plain add of the current version that is durable."""
+    return _FRAME_ANSWER.pack(24, _PLAIN_ADD_WORD, 0, ledger_id, entry_id)
+
+
 def _encode_batch_answer(response: BatchReadResponse, version: int) -> list[Buffer]:
     size = _WORD.size + _BATCH_ANSWER.size
     buffers: list[Buffer] = []
@@ -310,6 +328,10 @@ def decode_response(frame: memoryview) -> Response:
 
     Raises RemoteProtocolError for an unknown opcode, return code or a truncated body.
     """
+    if len(frame) == _ADD_ANSWER.size:
+        word, code, ledger_id, entry_id = _ADD_ANSWER.unpack_from(frame)
+        if word == _PLAIN_ADD_WORD and not code:
+            return AddResponse(Status.OK, ledger_id, entry_id)
     _, opcode, _ = _split_word(frame)
     decode = _RESPONSE_DECODERS.get(opcode)
     if decode is None:

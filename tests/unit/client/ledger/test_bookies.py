@@ -20,7 +20,7 @@ from client.errors import (
 )
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookie_directory import BookieDirectory
-from client.ledger.bookie_link import InFlight, Link
+from client.ledger.bookie_link import InFlight, StreamLink
 from client.ledger.bookies import Bookie, Bookies
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.racks import DEFAULT_RACK
@@ -183,7 +183,7 @@ async def test_many_requests_are_pipelined(world: World) -> None:
 
 async def test_requests_of_one_turn_leave_with_one_write() -> None:
     transport = Mock()
-    link = Link(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None)
+    link = StreamLink(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None)
     link.connection_made(transport)
     for entry_id in range(3):
         link.send(InFlight(add(entry_id), lambda _request, _answer: None, 5))
@@ -200,7 +200,7 @@ async def test_requests_of_one_turn_leave_with_one_write() -> None:
 async def test_nothing_leaves_on_a_connection_that_was_cut() -> None:
     answers: list[Response | LedgerError] = []
     transport = Mock()
-    link = Link(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None)
+    link = StreamLink(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None)
     link.connection_made(transport)
     link.send(InFlight(add(), lambda _request, answer: answers.append(answer), 5))
     link.abort("cut")

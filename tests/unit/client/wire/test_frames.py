@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import chain, pairwise, repeat
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from client.errors import RemoteProtocolError
-from client.wire.frames import FrameSplitter
+from client.wire.frames import FrameReceiver, FrameSplitter
+from client.wire.reused_buffers import ReusedBuffers
 
 
 def frame(body: bytes) -> bytes:
@@ -64,3 +66,61 @@ def test_bad_length_is_refused_before_its_body_arrives(length: int) -> None:
 def test_frame_of_exactly_the_limit_is_accepted() -> None:
     [view] = FrameSplitter(100).feed(frame(bytes(100)))
     assert len(view) == 100
+
+
+SCRATCH = FrameReceiver.SCRATCH_BYTES
+LENGTHS = [0, 1, 4, 1000, SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, SCRATCH, 3 * SCRATCH]
+
+
+def receive_in_pieces(data: bytes, sizes: Iterator[int]) -> list[bytes]:
+    """Write a stream where the receiver wants it, `sizes` bytes at a time."""
+    receiver = FrameReceiver(4 * SCRATCH, ReusedBuffers(2))
+    frames: list[bytes] = []
+    at = 0
+    while at < len(data):
+        room = receiver.room()
+        assert len(room)
+        count = min(next(sizes), len(room), len(data) - at)
+        room[:count] = data[at : at + count]
+        at += count
+        frames += [bytes(view) for view in receiver.received(count)]
+    return frames
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [0, 1, 4, 1000, SCRATCH - 5, SCRATCH - 4, SCRATCH - 3, SCRATCH, SCRATCH * 3]
+        ),
+        max_size=8,
+    ),
+    st.lists(st.sampled_from([1, 3, 5, 1000, SCRATCH, 10 * SCRATCH]), min_size=1, max_size=8),
+)
+def test_frames_of_any_size_are_received_in_place(lengths: list[int], sizes: list[int]) -> None:
+    bodies = [bytes([number + 1]) * length for number, length in enumerate(lengths)]
+    stream = b"".join(map(frame, bodies))
+    # Small pieces at first; then large ones, so that a long stream ends.
+    pieces = chain(sizes, repeat(10 * SCRATCH))
+    assert receive_in_pieces(stream, pieces) == bodies
+
+
+def test_a_receiver_stays_within_its_limit() -> None:
+    receiver = FrameReceiver(100, ReusedBuffers(1))
+    receiver.room()[:4] = (101).to_bytes(4, "big")
+    with pytest.raises(RemoteProtocolError, match="101"):
+        receiver.received(4)
+
+
+def test_a_large_frame_that_is_still_viewed_is_not_written_to() -> None:
+    receiver = FrameReceiver(4 * SCRATCH, ReusedBuffers(4))
+    kept = []
+    for number in range(6):
+        stream = frame(bytes([number]) * (2 * SCRATCH))
+        frames: list[memoryview] = []
+        while not frames:
+            room = receiver.room()
+            count = min(len(room), len(stream))
+            room[:count], stream = stream[:count], stream[count:]
+            frames = receiver.received(count)
+        kept.append(frames[0][5:9])  # a view of a view, as entries are
+    assert [bytes(view) for view in kept] == [bytes([number]) * 4 for number in range(6)]

@@ -8,7 +8,7 @@ import pytest
 
 from client.errors import IncorrectParameter
 from client.ids import EntryId
-from client.ledger.core.schedule import Schedule
+from client.ledger.core.schedule import Schedule, schedule_of
 
 SIZES = [
     (ensemble, write, ack)
@@ -90,5 +90,11 @@ def test_negatives_needed(write: int, ack: int, needed: int) -> None:
 
 @pytest.mark.parametrize("sizes", [(2, 3, 2), (3, 2, 3), (3, 3, 0), (0, 0, 0)])
 def test_impossible_quorums_are_refused(sizes: tuple[int, int, int]) -> None:
-    with pytest.raises(IncorrectParameter):
-        Schedule(*sizes)
+    for make in (Schedule, schedule_of):
+        with pytest.raises(IncorrectParameter):
+            make(*sizes)
+
+
+def test_ledgers_of_a_kind_share_one_schedule() -> None:
+    assert schedule_of(5, 3, 2) is schedule_of(5, 3, 2)
+    assert schedule_of(5, 3, 2).write_sets == Schedule(5, 3, 2).write_sets

@@ -209,3 +209,33 @@ def test_what_v2_lacks_is_our_own_error(request_) -> None:
 def test_answers_that_v2_lacks_are_our_own_error() -> None:
     with pytest.raises(LocalProtocolError):
         v2.encode_response(ForceLedgerResponse(Status.OK, LedgerId(1)))
+
+
+@pytest.mark.parametrize("flags", [0, 1, 2, 4, 6])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("entry_size", [0, 15, 16, 31, 32, 33, 500])
+def test_plain_adds_are_decoded_as_all_others(version: int, flags: int, entry_size: int) -> None:
+    word = 1 if version == 0 else version << 24 | 1 << 16 | flags
+    entry = bytes(range(7, 7 + 32)) * 20
+    frame = memoryview(word.to_bytes(4, "big") + KEY + entry[:entry_size])
+    try:
+        expected = v2._decode_add(version, flags if version else 0, frame)
+    except RemoteProtocolError:
+        with pytest.raises(RemoteProtocolError):
+            v2.decode_request(frame)
+        return
+    answer_in, request = v2.decode_request(frame)
+    assert answer_in == version
+    assert isinstance(expected, AddRequest)
+    if version > v2.CURRENT_VERSION:
+        ids = (expected.ledger_id, expected.entry_id)
+        assert request == UnknownRequest(v2.ADD, Status.BAD_VERSION, *ids)
+    else:
+        assert request == expected
+
+
+@given(ids)
+def test_the_short_way_to_answer_an_add(both: tuple[int, int]) -> None:
+    ledger_id, entry_id = LedgerId(both[0]), EntryId(both[1])
+    long_way = v2.encode_response(AddResponse(Status.OK, ledger_id, entry_id))
+    assert v2.encode_added(ledger_id, entry_id) == joined(long_way)
