@@ -33,6 +33,7 @@ from bookie.level_db import LevelDb
 from bookie.metrics import BookieMetrics
 from bookie.shelf import Directory
 from client import logs
+from client.allocator import keep_freed_memory
 from client.collector import collect_seldom
 from client.config import load_program
 from client.errors import ConfigError, MetadataError
@@ -77,6 +78,7 @@ def main() -> int:
             BookieConfig, prog="python -m bookie", env_prefix="QUIRE_BOOKIE_", argv=sys.argv[1:]
         )
         collect_seldom()
+        keep_freed_memory()
         config = resolved.config
         reserved = _OTHER_FILES + _DIRECTORY_FILES * len(config.data_dirs())
         fitting = connections_that_fit(config.connections_max, reserved=reserved)

@@ -38,6 +38,10 @@ _SPAN_BYTES_MAX: Final = 256 * 1024
 """Most that one read brings of more than one entry; it stays in memory until all are sent."""
 
 
+_NEIGHBOURS_MIN: Final = 4
+"""Fewer entries are looked up one by one."""
+
+
 class Tail(NamedTuple):
     """The end of a ledger as the log has it."""
 
@@ -57,9 +61,10 @@ class EntryReader:
         """Return what was found for each of `wanted`, in order. Raises nothing."""
         found: list[Found] = [None] * len(wanted)
         located: list[tuple[Location, int]] = []
+        neighbours = self._neighbours(wanted)
         for at, ids in enumerate(wanted):
             try:
-                location = self._index.location(*ids)
+                location = neighbours.get(ids[1]) or self._index.location(*ids)
             except StorageError as error:
                 found[at] = error
                 continue
@@ -70,6 +75,19 @@ class EntryReader:
                 for _, at in span:
                     found[at] = self._try_read(*wanted[at])
         return found
+
+    def _neighbours(self, wanted: list[tuple[LedgerId, EntryId]]) -> dict[EntryId, Location]:
+        """Return places of entries that follow each other in one ledger, as batch reads want
+        them; nothing for others, or if the index is damaged: one by one tells where."""
+        if len(wanted) < _NEIGHBOURS_MIN:
+            return {}
+        ledger_id, first = wanted[0]
+        if any(ids != (ledger_id, first + at) for at, ids in enumerate(wanted)):
+            return {}
+        try:
+            return self._index.locations(ledger_id, first, wanted[-1][1])
+        except StorageError:
+            return {}
 
     def _read_span(
         self,

@@ -83,6 +83,9 @@ class Handlers:
         metrics: BookieMetrics,
     ) -> None:
         self._shelves = shelves
+        self.add = shelves.add
+        """Serve an add: its status comes by the callback, for whoever makes the answer himself
+        (`add_answer` makes any of them)."""
         self._batch_bytes_max = batch_bytes_max
         self._loop = loop
         self._clock = clock
@@ -106,13 +109,13 @@ class Handlers:
         """Serve one request; `reply` is called once, now or later."""
         self._table[type(request)](request, reply)
 
-    def _add(self, request: AddRequest, reply: Reply) -> None:
-        self._shelves.add(request, partial(self._added, request, reply))
+    def add_answer(self, request: AddRequest, status: Status) -> AddResponse:
+        """Return the answer to an add; a refusal is counted."""
+        self._metrics.refused_adds += status is not Status.OK
+        return AddResponse(status, request.ledger_id, request.entry_id)
 
-    def _added(self, request: AddRequest, reply: Reply, status: Status) -> None:
-        if status is not Status.OK:
-            self._metrics.refused_adds += 1
-        reply(AddResponse(status, request.ledger_id, request.entry_id))
+    def _add(self, request: AddRequest, reply: Reply) -> None:
+        self.add(request, lambda status: reply(self.add_answer(request, status)))
 
     def _read(self, request: ReadRequest, reply: Reply) -> None:
         if request.fence:

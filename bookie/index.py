@@ -154,6 +154,23 @@ class Index:
         value = self._store.get(_ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, entry_id))
         return None if value is None else _unpack_location(value)
 
+    def locations(
+        self, ledger_id: LedgerId, first: EntryId, last: EntryId
+    ) -> dict[EntryId, Location]:
+        """Return where the entries `first`..`last` are, as far as the index has them.
+
+        For neighbours that costs a fraction of looking them up one by one.
+        """
+        start = _ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, first)
+        stop = _ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, last) + _BEHIND_ENTRIES
+        try:
+            return {
+                EntryId(_ENTRY_KEY.unpack(key)[2]): _unpack_location(value)
+                for key, value in self._store.scan(start, stop)
+            }
+        except struct.error as error:
+            raise CorruptIndex(str(error)) from error
+
     def last_entry(self, ledger_id: LedgerId) -> EntryId | None:
         """Return the highest entry id of a ledger, None if there is no entry."""
         start = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id)

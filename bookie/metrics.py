@@ -119,10 +119,10 @@ class Durations:
         self._before = Histogram()
         self._turned_at_s: float | None = None
 
-    def observe(self, seconds: float) -> None:
-        """Count one."""
-        self.all.observe(seconds)
-        self._recent.observe(seconds)
+    def observe(self, seconds: float, times: int = 1) -> None:
+        """Count one, or so many that took the same time."""
+        self.all.observe(seconds, times)
+        self._recent.observe(seconds, times)
 
     def recent(self, now_s: float) -> tuple[Histogram, Histogram]:
         """Return what came lately: whoever looks turns the window over when it is full."""
@@ -140,9 +140,9 @@ class Latency:
     def __init__(self) -> None:
         self.by_success = {True: Durations(), False: Durations()}
 
-    def observe(self, seconds: float, is_success: bool) -> None:
-        """Count one."""
-        self.by_success[is_success].observe(seconds)
+    def observe(self, seconds: float, is_success: bool, times: int = 1) -> None:
+        """Count one, or so many that took the same time."""
+        self.by_success[is_success].observe(seconds, times)
 
 
 class BookieMetrics(Exposition):

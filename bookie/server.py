@@ -29,6 +29,7 @@ from bookie.metrics import BookieMetrics
 from client.errors import RemoteProtocolError
 from client.wire.bookkeeper.connection import Call, ServerConnection, encode_answer
 from client.wire.bookkeeper.messages import AddRequest, Buffer, Response, Status
+from client.wire.bookkeeper.v2 import CURRENT_VERSION, encode_added
 from client.wire.held import Admission, Held
 
 logger = logging.getLogger(__name__)
@@ -188,6 +189,9 @@ class _Connection(asyncio.Protocol):
         self._last_heard_s = server.loop.time()
         self._out: list[Buffer] = []
         self._in_flight = 0
+        self._timed_began_s = 0.0
+        self._timed_adds = 0
+        """Adds answered that came at that time, and are not counted yet."""
         self.is_reading = True
         self._is_unread = False
         """Whether the peer does not read its answers."""
@@ -209,6 +213,7 @@ class _Connection(asyncio.Protocol):
             self._refuse(reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._time_adds()
         self._is_closed = True
         self._out = []
         self._server.remove(self)
@@ -223,18 +228,22 @@ class _Connection(asyncio.Protocol):
         except RemoteProtocolError as error:
             self._refuse(str(error))
             return
-        handle, enter = server.handlers.handle, server.traffic.enter
+        handle, add, enter = server.handlers.handle, server.handlers.add, server.traffic.enter
         surplus_at = 2 * server.limits.requests_in_flight_max
         began_s = server.metrics.stopwatch()
         for call in calls:
             request = call.request
-            work = work_of(request)
+            is_add = type(request) is AddRequest
+            work = Work.ADD if is_add else work_of(request)
             self._in_flight += 1
             is_surplus = self._in_flight > surplus_at and work is not Work.OTHER
             if (is_surplus and not is_urgent(request)) or not enter(work, request):
                 self._turn_away(call)
                 continue
-            handle(request, partial(self._answer, call, work, began_s))
+            if is_add:
+                add(cast(AddRequest, request), partial(self._added, call, began_s))
+            else:
+                handle(request, partial(self._answer, call, work, began_s))
         self._note_unfinished(is_new=bool(calls))
         server.served(self)
         self.adjust_reading()
@@ -321,14 +330,40 @@ class _Connection(asyncio.Protocol):
         metrics.refused_adds += isinstance(call.request, AddRequest)
         self._send(call, too_many(cast(Any, call.request)))
 
+    def _added(self, call: Call, began_s: float, status: Status) -> None:
+        """Answer an add. Those of one turn that came together are timed together."""
+        self._server.traffic.leave(Work.ADD)
+        request = cast(AddRequest, call.request)
+        if status is not Status.OK or call.v2_version != CURRENT_VERSION:
+            metrics = self._server.metrics
+            metrics.add_seconds.observe(metrics.stopwatch() - began_s, status is Status.OK)
+            self._send(call, self._server.handlers.add_answer(request, status))
+            return
+        if began_s != self._timed_began_s:
+            self._time_adds()
+            self._timed_began_s = began_s
+        self._timed_adds += 1
+        self._in_flight -= 1
+        if not self._is_closed:
+            if not self._out:
+                self._server.loop.call_soon(self._flush)
+            self._out.append(encode_added(request.ledger_id, request.entry_id))
+
+    def _time_adds(self) -> None:
+        """Count adds that were answered since the last time."""
+        if self._timed_adds:
+            metrics = self._server.metrics
+            took_s = metrics.stopwatch() - self._timed_began_s
+            metrics.add_seconds.observe(took_s, is_success=True, times=self._timed_adds)
+            self._timed_adds = 0
+
     def _answer(self, call: Call, work: Work, began_s: float, response: Response) -> None:
         server = self._server
         server.traffic.leave(work)
         if work is not Work.OTHER:
             metrics = server.metrics
-            latency = metrics.add_seconds if work is Work.ADD else metrics.read_seconds
             is_success = cast(Any, response).status is Status.OK
-            latency.observe(metrics.stopwatch() - began_s, is_success)
+            metrics.read_seconds.observe(metrics.stopwatch() - began_s, is_success)
         self._send(call, response)
 
     def _send(self, call: Call, response: Response) -> None:
@@ -340,6 +375,7 @@ class _Connection(asyncio.Protocol):
         self._out += encode_answer(call, response)
 
     def _flush(self) -> None:
+        self._time_adds()
         if self._out and not self._is_closed:
             out, self._out = self._out, []
             self._transport.writelines(out)

@@ -61,7 +61,7 @@ class Shelves:
         return choice[ledger_id % len(choice)]
 
     def add(self, request: AddRequest, on_done: OnDone) -> None:
-        self.storage_of(request.ledger_id).add(request, on_done)
+        (self._only or self.storage_of(request.ledger_id)).add(request, on_done)
 
     def fence(self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone) -> None:
         self.storage_of(ledger_id).fence(ledger_id, master_key, on_done)

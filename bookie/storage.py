@@ -186,29 +186,24 @@ class Storage:
         if ledger_id != request.ledger_id or entry_id != request.entry_id or entry_id < 0:
             on_done(Status.BAD_REQUEST)
             return
-        gone = None if request.recovery else Status.FENCED
-        is_urgent = request.recovery or request.high_priority
-        ledger = self._admit(ledger_id, request.master_key, on_done, gone, is_urgent=is_urgent)
-        if ledger is None:
+        ledger = None
+        if self._full_until_s <= 0 and self.accept is Accept.ALL and not self.is_failed:
+            ledger = self._ledgers.writable(ledger_id, request.master_key)
+        if ledger is None and (ledger := self._admit_add(request, on_done)) is None:
             return
-        status = may_add(ledger, recovery=request.recovery)
-        if status is not Status.OK:
-            on_done(status)
-            return
-        self._record_key(ledger)
         group = self.commit.open
         location = self._log.append(Kind.ENTRY, entry)
         group.entries.append((ledger_id, entry_id, location))
-        group.entry_bytes += len(entry)
-        self._pending_bytes += len(entry)
-        self._backlog.add(len(entry))
+        group.entry_bytes += (size := len(entry))
+        self._pending_bytes += size
+        self._backlog.add(size)
         ledger.newest_group = group.number
         self._cache.put(ledger_id, entry_id, location, entry)
         if entry_id > ledger.last_entry:
             ledger.last_entry = entry_id
         if lac > ledger.lac:
             ledger.lac = lac
-            _wake(ledger)
+            ledger.wake()
         if request.deferred_sync:
             group.deferred.append(ledger)
             on_done(Status.OK)
@@ -233,7 +228,7 @@ class Storage:
         if not ledger.fenced:
             ledger.fenced = True
             logger.info("ledger.fenced ledger=%d", ledger_id)
-            _wake(ledger)
+            ledger.wake()
         if ledger.fence_group == NOT_RECORDED:
             # The record holds the key too, so it stands for the ledger's key record.
             self._log.append(Kind.FENCE, pack_ledger(ledger_id, ledger.master_key))
@@ -272,7 +267,7 @@ class Storage:
         lac = peek_lac_packet(packet)
         if lac > ledger.lac:
             ledger.lac = lac
-            _wake(ledger)
+            ledger.wake()
 
     def force(self, ledger_id: LedgerId, on_done: OnDone) -> None:
         """Answer once everything accepted for the ledger before this is durable."""
@@ -304,7 +299,7 @@ class Storage:
         group = self.commit.open
         group.deletions.append((ledger_id, deletion))
         group.waiters.append(partial(self._burials.expect, ledger_id, on_done))
-        _wake(ledger)
+        ledger.wake()
         self._plan_start()
 
     async def forget_deletions(self, before_ms: int) -> None:
@@ -326,6 +321,19 @@ class Storage:
         self._burials.stop()
         await self.indexer.close()
         await self._disk.index_job(self._index.close)
+
+    def _admit_add(self, request: AddRequest, on_done: OnDone) -> Ledger | None:
+        """Every check of an add, and its ledger's key in front of it; None: `on_done` knows why."""
+        ledger_id, key, recovery = request.ledger_id, request.master_key, request.recovery
+        gone, is_urgent = None if recovery else Status.FENCED, recovery or request.high_priority
+        ledger = self._admit(ledger_id, key, on_done, gone, is_urgent=is_urgent)
+        if ledger is None:
+            return None
+        if (status := may_add(ledger, recovery=recovery)) is not Status.OK:
+            on_done(status)
+            return None
+        self._record_key(ledger)
+        return ledger
 
     def _admit(
         self,
@@ -487,14 +495,6 @@ class Storage:
         self._backlog.remove(size)
 
     def _tell_idle(self) -> None:
-        idle = self._idle
         is_idle = self.is_failed or (self.commit.in_flight is None and self._log.is_empty)
-        if idle is not None and is_idle and not idle.done():
-            idle.set_result(None)
-
-
-def _wake(ledger: Ledger) -> None:
-    """Let long polls of this ledger look again."""
-    waiters, ledger.lac_waiters = ledger.lac_waiters, None
-    for wake in waiters or ():
-        wake()
+        if self._idle is not None and is_idle and not self._idle.done():
+            self._idle.set_result(None)

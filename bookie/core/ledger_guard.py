@@ -81,6 +81,12 @@ class Ledger:
         self.is_deleted = False
         """Its end is on its way to log and index: it does not exist for anybody."""
 
+    def wake(self) -> None:
+        """Let long polls look again."""
+        waiters, self.lac_waiters = self.lac_waiters, None
+        for wake in waiters or ():
+            wake()
+
     def __repr__(self) -> str:
         return f"Ledger({self.ledger_id}, fenced={self.fenced})"
 
@@ -132,6 +138,19 @@ class LedgerTable:
             ledger.fence_group = DURABLE
         ledger.explicit_lac = explicit_lac
         ledger.is_loaded = False
+        return ledger
+
+    def writable(self, ledger_id: LedgerId, master_key: bytes) -> Ledger | None:
+        """Return a ledger that nothing stands against a plain add to; None: look closer."""
+        ledger = self._ledgers.get(ledger_id)
+        if (
+            ledger is None
+            or ledger.fenced
+            or ledger.is_deleted
+            or ledger.key_group == NOT_RECORDED
+            or not compare_digest(ledger.master_key, master_key)
+        ):
+            return None
         return ledger
 
     def admit(self, ledger_id: LedgerId, master_key: bytes) -> Ledger | None:

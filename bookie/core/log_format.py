@@ -28,6 +28,8 @@ from bookie.errors import LogIncomplete
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Buffer
 
+_crc32c = crc32c.crc32c
+
 FORMAT_VERSION: Final = 1
 
 FILE_MAGIC: Final = b"QuireLog"
@@ -39,6 +41,7 @@ RECORD_MAGIC: Final = b"Qrec"
 RECORD_HEADER_BYTES: Final = 32
 _RECORD_TAIL: Final = struct.Struct(">IB3xQII")
 """What the CRC covers of a record's header: all but magic and CRC."""
+_RECORD_HEAD: Final = struct.Struct(">4sI")
 _RECORD_HEADER: Final = struct.Struct(">4sIIB3xQII")
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -165,8 +168,8 @@ def pack_record_header(
 ) -> bytes:
     """Return the 32 bytes that go before `body`."""
     tail = _RECORD_TAIL.pack(len(body), kind, group, group_start, position)
-    crc = crc32c.crc32c(body, crc32c.crc32c(tail, seed))
-    return RECORD_MAGIC + _CRC.pack(crc) + tail
+    crc = _crc32c(body, _crc32c(tail, seed))
+    return _RECORD_HEAD.pack(RECORD_MAGIC, crc) + tail
 
 
 def unpack_record_header(data: Buffer, offset: int = 0) -> RecordHeader | None:

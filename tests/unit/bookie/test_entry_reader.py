@@ -91,6 +91,33 @@ async def test_neighbours_come_with_one_read_in_the_order_asked_for(monkeypatch)
     assert len(reads) == 1
 
 
+async def test_entries_that_follow_each_other_are_looked_up_at_once(monkeypatch) -> None:
+    box = BookieBox()
+    for entry_id in (*range(2, 8), 9):
+        await box.call(add(7, entry_id, b"%d" % entry_id))
+    await settle()
+    looked_up: list[EntryId] = []
+    location = box.index.location
+
+    def one_by_one(ledger_id: LedgerId, entry_id: EntryId) -> Location | None:
+        looked_up.append(entry_id)
+        return location(ledger_id, entry_id)
+
+    monkeypatch.setattr(box.index, "location", one_by_one)
+    reader = EntryReader(box.disk, box.index, seed_of(box.checkpoint.salt))
+    run = [(L7, EntryId(n)) for n in range(12)]
+    there = [envelope(7, n, b"%d" % n) if n in (*range(2, 8), 9) else None for n in range(12)]
+    assert reader.read_many(run) == there
+    assert looked_up == [0, 1, 8, 10, 11], "an absence is asked for by itself"
+    assert box.index.locations(L7, EntryId(8), EntryId(9)).keys() == {9}
+
+    def damaged(*_run: object) -> dict[EntryId, Location]:
+        raise CorruptIndex("a block is wrong")
+
+    monkeypatch.setattr(box.index, "locations", damaged)
+    assert reader.read_many(run) == there
+
+
 async def test_what_lies_apart_is_read_apart(monkeypatch) -> None:
     box = BookieBox()
     for entry_id in range(8):

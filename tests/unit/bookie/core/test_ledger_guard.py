@@ -95,3 +95,21 @@ def test_a_lost_group_takes_its_records_but_not_the_fence() -> None:
     assert (ledger.key_group, ledger.fence_group, ledger.fenced) == (3, NOT_RECORDED, True)
     forget_lost_records(ledger, 3)
     assert ledger.key_group == NOT_RECORDED
+
+
+def test_a_plain_add_needs_no_second_look_only_where_nothing_stands_against_it() -> None:
+    table = LedgerTable()
+    assert table.writable(ONE, b"key") is None, "nobody knows it"
+    ledger = table.admit(ONE, b"key")
+    assert ledger is not None
+    assert table.writable(ONE, b"key") is None, "its key is not in the log"
+    ledger.key_group = DURABLE
+    assert table.writable(ONE, b"key") is ledger
+    assert table.writable(ONE, b"other") is None
+    for flag in ("fenced", "is_deleted"):
+        setattr(ledger, flag, True)
+        assert table.writable(ONE, b"key") is None
+        setattr(ledger, flag, False)
+    assert table.writable(ONE, b"key") is ledger
+    forget_lost_records(ledger, DURABLE)
+    assert table.writable(ONE, b"key") is None, "its key was lost with its group"
