@@ -31,6 +31,9 @@ from client.wire.kafka.records import HEADER_BYTES, BatchHeader, crc_of, parse_h
 WAIT_MS: Final = 500
 """How long a leader holds an answer back while it has no records."""
 
+_FIRST_BYTES_MIN: Final = 64 << 10
+_RECORD_BYTES_GUESS: Final = 1 << 10
+
 
 class Chunk(NamedTuple):
     """Whole record batches of one answer."""
@@ -94,7 +97,7 @@ class RangeFetch:
             self._position,
             leader_epoch=leader.epoch,
             wait_ms_max=WAIT_MS,
-            bytes_max=self._options.arrow_batch_bytes,
+            bytes_max=self._bytes_max(),
             read_committed=self._options.read_committed,
         )
         try:
@@ -103,6 +106,15 @@ class RangeFetch:
             self._cluster.drop(link)
             raise
         return self._judge(decode_fetch(raw))
+
+    def _bytes_max(self) -> int:
+        """Return how large an answer may be: the first one of a split with few records no larger
+        than they are likely to be, for what stands behind them is sent and thrown away."""
+        bytes_max = self._options.arrow_batch_bytes
+        if self._position > self._split.start:
+            return bytes_max
+        likely = _RECORD_BYTES_GUESS * (self._split.end - self._position)
+        return min(bytes_max, max(_FIRST_BYTES_MIN, likely))
 
     def _judge(self, answer: FetchAnswer) -> Chunk | None:
         code = answer.error_code

@@ -19,6 +19,7 @@ import random
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import uvloop
@@ -27,6 +28,7 @@ from client.errors import BookieUnavailable, LedgerError, NoNode
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.batch_read import BatchReads
 from client.ledger.bookie_directory import Address, BookieDirectory, parse_service_info
+from client.ledger.bookie_link import BulkLink
 from client.ledger.bookies import Bookies
 from client.ledger.client import LedgerClient, unlock
 from client.ledger.config import LedgerClientConfig
@@ -38,11 +40,15 @@ from client.metadata import paths
 from client.spark.metadata_view import MetadataView
 from client.spark.segment_list import SegmentList, parse_segments
 from client.wire.bookkeeper.entry import Entry, EntryCodec
+from client.wire.reused_buffers import ReusedBuffers
 
 T = TypeVar("T")
 
 RUN_ENTRIES_MAX: Final = 512
 """Entries of one read: what they may weigh is the caller's to bound."""
+
+_BUFFERS_MAX: Final = 5
+"""Receive buffers kept: a task has two answers under way, and decodes some megabytes of others."""
 
 _STOP_S: Final = 2.0
 """How long a process that ends waits for the thread."""
@@ -83,7 +89,8 @@ class LedgerAccess:
             speculative_read_max_ms=max(4 * speculative_ms, 1000),
             read_window_entries=RUN_ENTRIES_MAX,
         )
-        bookies = Bookies(BookieAddresses(self._view), config)
+        make_link = partial(BulkLink, buffers=ReusedBuffers(_BUFFERS_MAX))
+        bookies = Bookies(BookieAddresses(self._view), config, make_link=make_link)
         self._client = LedgerClient(
             self._view, rng=random.SystemRandom(), clock=WallClock(), config=config, bookies=bookies
         )

@@ -27,6 +27,7 @@ from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.spark.entry_search import EntrySearch
 from client.spark.log_entry import first_offset, next_offset, snapshot_points
+from client.spark.planner import multiple
 from client.spark.segment_list import Segment, SegmentList
 from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange, Position, Split
 from client.wire.bookkeeper.entry import Entry
@@ -203,11 +204,19 @@ class Planner:
         return await self._library.entry(ledger.segment.ledger_id, ledger.metadata, entry_id)
 
     def _bytes_max(self, pieces: Sequence[_Piece]) -> int:
-        """Return how many bytes a split has, so that there are enough of them."""
+        """Return how many bytes a split has, so that there are enough of them.
+
+        And not one more than that, or than a multiple (see `planner.cut`).
+        """
         bytes_max = self._limits.partition_bytes_max
         least = self._limits.partition_count_min
         if least is not None:
-            bytes_max = min(bytes_max, sum(piece.size for piece in pieces) // least)
+            size = sum(piece.size for piece in pieces)
+            wanted = multiple(-(-size // bytes_max), least)
+            share = -(-size // wanted)
+            if sum(-(-piece.size // max(1, share)) for piece in pieces) < wanted:
+                share = size // wanted
+            bytes_max = min(bytes_max, share)
         return max(1, bytes_max)
 
     async def _splits(self, part: _Piece | BrokerSplit, bytes_max: int) -> list[Split]:

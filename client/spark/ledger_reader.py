@@ -29,7 +29,7 @@ from client.spark.ledger_access import RUN_ENTRIES_MAX, LedgerAccess, shared
 from client.spark.log_entry import has_transactions, is_internal, next_offset
 from client.spark.options import Options
 from client.spark.splits import AbortedTransaction, BrokerSplit, LedgerSplit
-from client.wire.bookkeeper.entry import Entry
+from client.wire.bookkeeper.entry import DigestType, Entry
 from client.wire.bookkeeper.messages import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -61,7 +61,14 @@ def read_split(split: LedgerSplit, options: Options) -> Iterator[pa.RecordBatch]
         options.read_committed,
         batch_rows=options.arrow_batch_rows,
         batch_bytes=options.arrow_batch_bytes,
+        verified=_has_digests(split),
     )
+
+
+def _has_digests(split: LedgerSplit) -> bool:
+    """Whether the entries' digests, which are compared when they arrive, cover their records."""
+    kind = metadata_codec.decode(split.metadata).digest_type
+    return kind not in (None, DigestType.DUMMY)
 
 
 def chunks(

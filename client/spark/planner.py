@@ -2,7 +2,8 @@
 
 This file is the only home of `minPartitions`, `maxRecordsPerPartition` and
 `maxBytesPerPartition`, and of what becomes of many tiny ranges: a task costs more than ten
-milliseconds whatever it reads, so neighbours that are small together share one.
+milliseconds whatever it reads, so neighbours that are small together share one, and the newest
+records of a partition, which its ledgers do not show yet, are read with those before them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from client.spark.splits import OffsetRange, TopicPartition
 TINY_RECORDS: Final = 10_000
 TINY_BYTES: Final = 1 << 20
 """Ranges are read by one task as long as all of them together are within both."""
+
+CRUMB_SHARE: Final = 16
+"""A tiny range is read with the one before it in its partition if that is so many times larger."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +37,27 @@ def cut(
     limits: TaskLimits,
     bytes_per_record: Mapping[TopicPartition, float],
 ) -> list[OffsetRange]:
-    """Cut ranges so that each obeys the limits; empty ones are left out."""
-    pieces: list[OffsetRange] = []
-    for whole in ranges:
-        if len(whole):
-            pieces += _pieces(whole, _count(whole, limits, bytes_per_record))
-    least = limits.count_min
-    if least is None or len(pieces) >= least:
-        return pieces
-    return _cut_to(pieces, least)
+    """Cut ranges so that each obeys the limits; empty ones are left out.
+
+    Limits that make more pieces than `count_min` make about a multiple of it: who asks for as many
+    tasks as there are slots wants none that is left over, for which all slots but one would wait.
+    """
+    wholes = [whole for whole in ranges if len(whole)]
+    counts = [_count(whole, limits, bytes_per_record) for whole in wholes]
+    if limits.count_min is not None:
+        wanted = multiple(sum(counts), limits.count_min)
+        if wanted > sum(counts):
+            counts = list(map(max, counts, _shares(wholes, wanted)))
+    return [
+        piece
+        for whole, count in zip(wholes, counts, strict=True)
+        for piece in _pieces(whole, count)
+    ]
+
+
+def multiple(count: int, of: int) -> int:
+    """Return the least multiple of `of` that is not below `count`, nor 0."""
+    return max(1, -(-count // of)) * of
 
 
 def group(
@@ -55,19 +71,31 @@ def group(
     """
     groups: list[list[OffsetRange]] = []
     spare = len(pieces) - (limits.count_min or 1)  # as many merges are allowed
-    records_max = min(TINY_RECORDS, limits.records_max or TINY_RECORDS)
-    bytes_max = min(TINY_BYTES, limits.bytes_max or TINY_BYTES)
     records, size = 0, 0.0
     for piece in pieces:
         piece_size = len(piece) * bytes_per_record.get(piece.at, 0.0)
-        records, size = records + len(piece), size + piece_size
-        if groups and spare > 0 and records <= records_max and size <= bytes_max:
-            groups[-1].append(piece)
-            spare -= 1
-        else:
-            groups.append([piece])
-            records, size = len(piece), piece_size
+        if groups and spare > 0:
+            together = records + len(piece), size + piece_size
+            is_crumb = groups[-1][-1].at == piece.at and CRUMB_SHARE * len(piece) <= len(
+                groups[-1][-1]
+            )
+            tiny = (len(piece), piece_size) if is_crumb else together
+            if _within(*tiny, TINY_RECORDS, TINY_BYTES) and _within(
+                *together, limits.records_max, limits.bytes_max
+            ):
+                groups[-1].append(piece)
+                records, size = together
+                spare -= 1
+                continue
+        groups.append([piece])
+        records, size = len(piece), piece_size
     return groups
+
+
+def _within(records: int, size: float, records_max: int | None, bytes_max: int | None) -> bool:
+    return (records_max is None or records <= records_max) and (
+        bytes_max is None or size <= bytes_max
+    )
 
 
 def _count(
@@ -96,23 +124,22 @@ def _pieces(whole: OffsetRange, count: int) -> list[OffsetRange]:
     return [first, *rest]
 
 
-def _cut_to(pieces: Sequence[OffsetRange], least: int) -> list[OffsetRange]:
-    """Cut the larger pieces until there are about `least`, as Spark's Kafka source does.
+def _shares(wholes: Sequence[OffsetRange], wanted: int) -> list[int]:
+    """Return how many pieces each range gets of about `wanted`, as in Spark's Kafka source.
 
-    Pieces too small to deserve a cut are set aside first: the others share what is left of the
+    Ranges too small to deserve a cut are set aside first: the others share what is left of the
     wanted number in proportion to their lengths.
     """
-    total = sum(map(len, pieces))
-    small = [piece for piece in pieces if _deserved(len(piece), total, least) == 1]
-    large_total = total - sum(map(len, small))
-    wanted = max(least - len(small), 1)
-    result: list[OffsetRange] = []
-    for piece in pieces:
-        count = 1
-        if piece not in small:
-            count = min(_deserved(len(piece), large_total, wanted), len(piece))
-        result += _pieces(piece, count)
-    return result
+    lengths = [len(whole) for whole in wholes]
+    small = [_deserved(length, sum(lengths), wanted) == 1 for length in lengths]
+    large_total = sum(
+        length for length, is_small in zip(lengths, small, strict=True) if not is_small
+    )
+    left = max(wanted - sum(small), 1)
+    return [
+        1 if is_small else min(_deserved(length, large_total, left), length)
+        for length, is_small in zip(lengths, small, strict=True)
+    ]
 
 
 def _deserved(length: int, total: int, count: int) -> int:

@@ -1,8 +1,9 @@
 """What a task does with its splits: one after the other, to Arrow batches.
 
 This file is the only home of the choice between broker and ledger for a split at hand, and of
-the garbage collector's treatment: Spark's worker searches for garbage after every task, 35 ms
-with Arrow loaded, unless what is loaded is exempt from it (`gcFreeze`).
+how the worker's memory is treated (`gcFreeze`): Spark's worker searches for garbage after every
+task, 35 ms with Arrow loaded, unless what is loaded is exempt from it; and what is freed after
+each of the large batches is kept for the next one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
+from client.allocator import keep_freed_memory
 from client.spark.broker_fetch import Chunk, RangeFetch
 from client.spark.kafka_cluster import shared
 from client.spark.options import Options
@@ -45,7 +47,7 @@ def read_task(task: InputPartition, options: Options) -> Iterator[pa.RecordBatch
     if type(task) is InputPartition:
         return
     assert isinstance(task, TaskSplits)
-    _freeze_garbage(options)
+    _suit_memory(options)
     for part in task.parts:
         if isinstance(part, LedgerSplit):
             from client.spark import ledger_reader
@@ -73,6 +75,7 @@ def _read_from_broker(split: BrokerSplit, options: Options) -> Iterator[pa.Recor
             options.read_committed,
             batch_rows=options.arrow_batch_rows,
             batch_bytes=options.arrow_batch_bytes,
+            verified=True,  # by `whole_batches`, in the thread that fetches
         )
 
 
@@ -83,9 +86,11 @@ def _records(chunks: Iterable[Chunk], aborted: list[AbortedTransaction]) -> Iter
         yield chunk.records
 
 
-def _freeze_garbage(options: Options) -> None:
+def _suit_memory(options: Options) -> None:
     global _tasks_begun
     _tasks_begun += 1
+    if options.gc_freeze and _tasks_begun == 1:
+        keep_freed_memory()
     if options.gc_freeze and _tasks_begun == _FREEZE_AT:
         gc.collect()
         gc.freeze()

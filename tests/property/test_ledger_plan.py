@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,7 +76,7 @@ def read(library: FakeLibrary, splits: Sequence[Split]) -> list[int]:
     return offsets
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(shapes=SHAPES, data=st.data())
 def test_every_record_is_read_exactly_once(shapes: list[list[tuple]], data: st.DataObject) -> None:
     library = build(shapes, data)
@@ -112,7 +113,6 @@ def test_every_record_is_read_exactly_once(shapes: list[list[tuple]], data: st.D
             assert not ledger.gone
 
 
-@settings(deadline=None)
 @given(shapes=SHAPES, data=st.data())
 def test_a_position_stays_the_same_while_the_log_goes_on(
     shapes: list[list[tuple]], data: st.DataObject
@@ -129,3 +129,32 @@ def test_a_position_stays_the_same_while_the_log_goes_on(
         last.close()
     after = asyncio.run(planner.locate(target))
     assert before is None or before == after
+
+
+@pytest.mark.parametrize("entry_count", [4, 5, 7, 101, 1003])
+@pytest.mark.parametrize("least", [1, 3, 4])
+def test_no_more_splits_of_a_ledger_than_were_asked_for(entry_count: int, least: int) -> None:
+    """A fifth task on two slots would be a third round, for a quarter of nothing."""
+    ledger = FakeLedger(10, 0)
+    for number in range(entry_count):
+        ledger.add_batch(1 + number % 3)
+    ledger.close()
+    planner = Planner(FakeLibrary([ledger]), PlanLimits(1 << 30, partition_count_min=least))
+    whole = OffsetRange("id", "t", 0, 0, ledger.end_offset)
+    splits = asyncio.run(planner.plan([whole]))
+    assert len(splits) == least
+    lengths = [
+        one.last_entry - one.first_entry + 1 for one in splits if isinstance(one, LedgerSplit)
+    ]
+    assert max(lengths) - min(lengths) <= 1
+
+
+def test_limits_by_size_make_a_multiple_of_what_was_asked_for() -> None:
+    ledger = FakeLedger(10, 0)
+    for _ in range(100):
+        ledger.add_batch(1)
+    ledger.close()
+    library = FakeLibrary([ledger])
+    limits = PlanLimits(sum(map(len, ledger.entries)) * 2 // 9, partition_count_min=4)
+    whole = OffsetRange("id", "t", 0, 0, ledger.end_offset)
+    assert len(asyncio.run(Planner(library, limits).plan([whole]))) == 8

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client.spark.decode import DamagedBatch, decode
@@ -111,7 +111,6 @@ def row(record: Record, *, by_broker: bool, partition: int = 3) -> dict[str, Any
     }
 
 
-@settings(deadline=None)
 @given(data=st.data(), shapes=st.lists(SHAPES, min_size=1, max_size=30))
 def test_every_wanted_record_is_one_row(data: st.DataObject, shapes: list[Shape]) -> None:
     aborted = [AbortedTransaction(7, 20, 90), AbortedTransaction(8, 50, 300)]
@@ -152,7 +151,6 @@ def test_every_wanted_record_is_one_row(data: st.DataObject, shapes: list[Shape]
         batch.validate(full=True)
 
 
-@settings(deadline=None)
 @given(
     codec=st.sampled_from([0, 1, 2, 3, 4]),
     records=st.lists(RECORDS, min_size=1, max_size=60),
@@ -172,7 +170,6 @@ def test_batches_of_aiokafka(codec: int, records: list[Record]) -> None:
     ]
 
 
-@settings(deadline=None)
 @given(
     records=st.lists(RECORDS, min_size=1, max_size=20),
     changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=8),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from client.spark.encode import encode, varints
@@ -41,7 +41,6 @@ def rows_of(found: list[Record]) -> pa.RecordBatch:
     )
 
 
-@settings(deadline=None)
 @given(
     found=st.lists(RECORDS, min_size=1, max_size=60),
     codec=st.sampled_from(Codec),

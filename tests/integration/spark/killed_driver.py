@@ -1,106 +1,189 @@
-"""A driver that kills itself, with its JVM, at a chosen step of a microbatch.
+"""A driver with several queries, each of which waits at a step of a microbatch for its death.
 
-`python -m tests.integration.spark.killed_driver SERVERS TOPIC FOLDER STEP` reads a topic from its
-end into FOLDER/out, one file per batch. With STEP `none` it ends when everything is read. The
-steps that happen in Spark's own processes are told by the environment, which those inherit.
+`python -m tests.integration.spark.killed_driver SERVERS TOPIC FOLDER STEP...` reads a topic from
+its end, once for each STEP: the first query into FOLDER/0/out, one file per batch, with its
+checkpoint beside it, the second one into FOLDER/1, and so on. A query that has come to its step
+says so with a file `reached` and does nothing more. With step `none` it ends when everything is
+read; the program ends when all queries have.
+
+Most of what a driver costs is its start: so one has several queries, and the next one starts when
+the one before is up, for Spark gives its Python processes ten seconds to come.
 """
 
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
+from client.spark.options import Options
 from client.spark.source import QuireSource
 from client.spark.stream_reader import QuireStreamReader
 
-STEP, GROUP, FOLDER = "QUIRE_TEST_STEP", "QUIRE_TEST_GROUP", "QUIRE_TEST_FOLDER"
+STEPS = (
+    "after the offsets are written",
+    "while a task reads",
+    "before the sink writes",
+    "after the sink wrote",
+    "before the offsets are written",
+    "when the source is told of the commit",
+)
+"""Those before the offsets are written and of the commit come in a later batch than the first."""
+
+NONE = "none"
+BEGUN, UP, REACHED, OUT = "begun", "up", "reached", "out"
+UP_S = 100.0
 
 
-def reached(step: str) -> None:
-    """Die here, all of us at once, if this is the step."""
-    if os.environ[STEP] == step:
-        os.killpg(int(os.environ[GROUP]), signal.SIGKILL)
-        signal.pause()  # a Python worker is in a group of its own: it ends with its JVM
+class Place:
+    """Where one query keeps its files, and at which step it stops."""
+
+    def __init__(self, folder: Path, step: str) -> None:
+        self.folder = folder
+        self._step = step
+
+    def at(self, step: str) -> None:
+        """Wait here for the end, if this is the step."""
+        if step != self._step:
+            return
+        (self.folder / REACHED).touch()
+        parent = os.getppid()
+        while os.getppid() == parent:  # Spark's processes end with the driver, so must we
+            time.sleep(0.05)
+        os._exit(1)
+
+    def come_up(self) -> None:
+        """Say that Spark has asked the reader something."""
+        (self.folder / UP).touch()
+
+    def has_begun(self) -> bool:
+        """Whether a first batch has been planned."""
+        return any((self.folder / "checkpoint" / "offsets").glob("[0-9]*"))
+
+    def has_written(self) -> bool:
+        """Whether a batch has been written."""
+        return any((self.folder / OUT).glob("*.json"))
 
 
-class KillingReader(QuireStreamReader):
+class StoppingReader(QuireStreamReader):
     """Our reader, with the steps at which Spark calls it."""
 
+    def __init__(self, options: Options, place: Place) -> None:
+        super().__init__(options)
+        self._place = place
+
     def initialOffset(self) -> Any:
+        self._place.come_up()
         offset = super().initialOffset()
-        Path(os.environ[FOLDER], "begun").touch()
+        (self._place.folder / BEGUN).touch()
         return offset
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
+        self._place.come_up()
         end = super().latestOffset(start, limit)
-        if json.dumps(end) != json.dumps(start):
-            reached("before the offsets are written")
+        while json.dumps(end) == json.dumps(start) and not self._place.has_begun():
+            time.sleep(0.05)  # Spark would make an empty batch of it, which has nothing to lose
+            end = super().latestOffset(start, limit)
+        if json.dumps(end) != json.dumps(start) and self._place.has_written():
+            self._place.at("before the offsets are written")
         return end
 
     def partitions(self, start: Any, end: Any) -> Any:
-        reached("after the offsets are written")
+        self._place.come_up()
+        self._place.at("after the offsets are written")
         return super().partitions(start, end)
 
     def read(self, partition: Any) -> Iterator[Any]:
         for rows in super().read(partition):
             yield rows
-            reached("while a task reads")
+            self._place.at("while a task reads")
 
     def commit(self, end: Any) -> None:
-        reached("when the source is told of the commit")
+        self._place.at("when the source is told of the commit")
         super().commit(end)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_place": self._place}
 
-class KillingSource(QuireSource):
+
+class StoppingSource(QuireSource):
     """Format `quire-killed`."""
 
     @classmethod
     def name(cls) -> str:
         return "quire-killed"
 
-    def streamReader(self, schema: StructType) -> KillingReader:
-        return KillingReader(self._parsed(schema, streaming=True))
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        self._place = Place(Path(options.pop("folder")), options.pop("step"))
+        super().__init__(options)
+
+    def streamReader(self, schema: StructType) -> StoppingReader:
+        return StoppingReader(self._parsed(schema, streaming=True), self._place)
 
 
-def main(servers: str, topic: str, folder: Path, step: str) -> None:
+def sink(place: Place) -> Callable[[Any, int], None]:
+    """Return what writes a batch: the whole of it or nothing."""
+    out = place.folder / OUT
+    out.mkdir(parents=True, exist_ok=True)
+
+    def write(frame: Any, number: int) -> None:
+        place.at("before the sink writes")
+        numbers = [int(row.value) for row in frame.select("value").collect()]
+        part = out / f".{number}.part"
+        part.write_text(json.dumps(numbers))
+        part.rename(out / f"{number}.json")
+        place.at("after the sink wrote")
+
+    return write
+
+
+def start(writer: DataStreamWriter, place: Place) -> StreamingQuery:
+    """Start a query, and again if Spark gave up on its Python process before that was up."""
+    up = place.folder / UP
+    up.unlink(missing_ok=True)
+    query = writer.start()
+    deadline = time.monotonic() + UP_S
+    while not up.exists() and time.monotonic() < deadline:
+        if not query.isActive:
+            query = writer.start()
+        time.sleep(0.05)
+    return query
+
+
+def main(servers: str, topic: str, folder: Path, steps: list[str]) -> None:
     spark = (
-        SparkSession.builder.master("local[2]")
+        # A slot for the task that waits, and some for those that do not.
+        SparkSession.builder.master("local[4]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
     )  # fmt: skip
-    spark.dataSource.register(KillingSource)
-    out = folder / "out"
-    out.mkdir(exist_ok=True)
-
-    def write(frame: Any, number: int) -> None:
-        reached("before the sink writes")
-        numbers = [int(row.value) for row in frame.select("value").collect()]
-        part = out / f".{number}.part"
-        part.write_text(json.dumps(numbers))
-        part.rename(out / f"{number}.json")
-        reached("after the sink wrote")
-
-    writer = (
-        spark.readStream.format("quire-killed")
-        .option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
-        .writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "checkpoint"))
-    )  # fmt: skip
-    query = (writer.trigger(availableNow=True) if step == "none" else writer).start()
-    query.awaitTermination()
+    spark.dataSource.register(StoppingSource)
+    queries = []
+    for number, step in enumerate(steps):
+        place = Place(folder / str(number), step)
+        writer = (
+            spark.readStream.format("quire-killed")
+            .option("folder", str(place.folder)).option("step", step)
+            .option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
+            .writeStream.foreachBatch(sink(place))
+            .option("checkpointLocation", str(place.folder / "checkpoint"))
+        )  # fmt: skip
+        queries.append(start(writer.trigger(availableNow=True) if step == NONE else writer, place))
+    for query in queries:
+        query.awaitTermination()
 
 
 if __name__ == "__main__":
-    # Spark pickles by reference what can be imported: use the module's class, not __main__'s.
+    # Spark pickles by reference what can be imported: use the module's classes, not __main__'s.
     from tests.integration.spark import killed_driver
 
-    os.environ[STEP], os.environ[GROUP] = sys.argv[4], str(os.getpgrp())
-    os.environ[FOLDER] = sys.argv[3]
-    killed_driver.main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4])
+    killed_driver.main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:])

@@ -1,5 +1,7 @@
 """What a task does with answers to Fetch: holes, errors, damage, aborted transactions."""
 
+from typing import Any
+
 import pytest
 
 from client.spark import broker_fetch
@@ -12,6 +14,7 @@ from client.spark.errors import (
     TopicReplaced,
 )
 from client.spark.splits import AbortedTransaction, BrokerSplit, TopicPartition
+from client.wire.kafka.fetch_client import encode_fetch
 from tests.fakes.kafka_brokers import CONTROL, TRANSACTIONAL, FakeBrokers, batch
 from tests.unit.client.spark.test_options import parse
 
@@ -51,6 +54,24 @@ def test_a_large_range_takes_several_answers(brokers: FakeBrokers) -> None:
     answers = fetch(brokers, 0, 50, arrowBatchBytes="300")
     assert len(answers) == 5
     assert b"".join(answers) == log(brokers, 0, 45)
+
+
+def test_few_records_are_asked_for_without_many_others(
+    brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backlog stands behind what one trigger may take: it would be sent and thrown away."""
+    sizes: list[int] = []
+
+    def encoded(*about: Any, bytes_max: int, **more: Any) -> bytes:
+        sizes.append(bytes_max)
+        return encode_fetch(*about, bytes_max=bytes_max, **more)
+
+    monkeypatch.setattr(broker_fetch, "encode_fetch", encoded)
+    brokers.logs[A0].append(7000)  # more than the first answer may hold
+    brokers.logs[A0].append(50)
+    assert b"".join(fetch(brokers, 40, 7090)) == log(brokers, 40, 7050)
+    assert b"".join(fetch(brokers, 40, 80)) == log(brokers, 40, 50)
+    assert sizes == [4 << 20, 64 << 10, 4 << 20]
 
 
 def test_holes_are_normal(brokers: FakeBrokers) -> None:

@@ -37,6 +37,13 @@ def test_min_partitions_cuts_the_large_ranges() -> None:
     assert [piece.partition for piece in pieces] == [0] + 2 * [1] + 6 * [2]
 
 
+def test_limits_make_a_multiple_of_min_partitions() -> None:
+    limits = TaskLimits(count_min=4, records_max=20)
+    assert [len(piece) for piece in cut(ranges(88), limits, {})] == [11] * 8
+    assert len(cut(ranges(80), limits, {})) == 4
+    assert [piece.partition for piece in cut(ranges(60, 21), limits, {})] == [0] * 6 + [1] * 2
+
+
 def test_min_partitions_never_cuts_a_record() -> None:
     assert len(cut(ranges(2), TaskLimits(count_min=9), {})) == 2
 
@@ -68,6 +75,19 @@ def test_sharing_does_not_undo_a_cut_by_bytes() -> None:
     limits = TaskLimits(bytes_max=100)
     pieces = cut(ranges(50), limits, sizes)
     assert [len(each) for each in group(pieces, limits, sizes)] == [1] * 5
+
+
+def test_the_end_of_a_partition_is_read_with_what_stands_before_it() -> None:
+    """Its newest records are not confirmed in its ledger: they come another way, in one task."""
+    ledger = OffsetRange("id", "t", 0, 0, 1_000_000)
+    newest = OffsetRange("id", "t", 0, 1_000_000, 1_000_100)
+    other = OffsetRange("id", "t", 1, 0, 100)
+    pieces = [ledger, newest, other]
+    assert group(pieces, TaskLimits(count_min=2), {}) == [[ledger, newest], [other]]
+    assert len(group(pieces, TaskLimits(count_min=3), {})) == 3
+    assert group(pieces, TaskLimits(records_max=1_000_000), {}) == [[ledger], [newest, other]]
+    large = [ledger, OffsetRange("id", "t", 0, 1_000_000, 1_900_000)]
+    assert len(group(large, TaskLimits(), {})) == 2
 
 
 @given(
