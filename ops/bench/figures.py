@@ -23,8 +23,8 @@ class Scale:
     """How much is measured. The fields' values here are those of `make bench`."""
 
     rounds: int = 5
-    warm_up_s: float = 5.0
-    measure_s: float = 15.0
+    warm_up_s: float = 4.0
+    measure_s: float = 6.0
     produce_values: tuple[int, ...] = (1024, 100)
     produce_partitions: tuple[int, ...] = (1, 16)
     outstanding_bytes_max: int = 32 << 20
@@ -33,12 +33,13 @@ class Scale:
     connections: tuple[int, ...] = (1, 64)
     catch_up_bytes: int = 5_000_000_000
     catch_up_groups: tuple[int, ...] = (1, 5)
-    tail_s: float = 10.0
+    tail_s: float = 7.0
     """How long the tail reader runs before the catch-up begins."""
     spark_values: tuple[int, ...] = (100, 1024)
-    spark_bytes: int = 400_000_000
-    """Of values in each topic that Spark reads."""
-    spark_warm_ups: int = 3
+    spark_bytes: int = 300_000_000
+    """Of values in each topic that Spark reads: more than a broker keeps in memory."""
+    spark_warm_ups: int = 1
+    """Readings that do not count, beside the one that counts the records; each is seconds long."""
     spark_passes: int = 3
     spark_triggers: int = 30
     hand_over_partitions: tuple[int, ...] = (1, 100)

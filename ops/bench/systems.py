@@ -47,11 +47,14 @@ class Machine:
         return {}
 
 
-def _brokers(*, peers: bool, once: bool, restarts: bool) -> dict[str, Make]:
+def _brokers(
+    *, peers: bool, synced: bool = True, unsynced: bool = False, restarts: bool = False
+) -> dict[str, Make]:
     makers: dict[str, Make] = {"quire": lambda folder: QuireSystem(folder, restarts=restarts)}
     if peers and kafka.is_installed():
-        makers["kafka, synced"] = lambda folder: KafkaSystem(folder, synced=True)
-        if not once:
+        if synced:
+            makers["kafka, synced"] = lambda folder: KafkaSystem(folder, synced=True)
+        if unsynced:
             makers["kafka, defaults"] = lambda folder: KafkaSystem(folder, synced=False)
     return makers
 
@@ -74,9 +77,11 @@ def systems(kind: str, *, peers: bool, short: bool) -> dict[str, Make]:
         return _bookies(ledgers.BOOKIES, peers=peers)
     if kind == "bookie":
         return _bookies(1, peers=peers)
-    # With and without sync Kafka is started alike and idles alike: once is enough for both.
-    once = short or kind == "idle brokers"
-    return _brokers(peers=peers, once=once, restarts=kind == "restarting brokers")
+    # With and without sync Kafka reads, idles and changes leaders alike: once is enough for both.
+    if kind == "unsynced brokers":  # what is read must be written first, and that is sooner
+        return _brokers(peers=peers, synced=False, unsynced=True)
+    unsynced = kind == "brokers" and not short
+    return _brokers(peers=peers, unsynced=unsynced, restarts=kind == "restarting brokers")
 
 
 def missing(kinds: Sequence[str]) -> list[str]:

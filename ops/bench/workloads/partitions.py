@@ -64,5 +64,4 @@ async def measure(system: System, run: Run) -> list[Figure]:
             await topics.delete_all(system.bootstrap_servers)
         found = await held(system, run, partitions)
         figures += named(f"partitions, {partitions:,}", found)
-    await topics.delete_all(system.bootstrap_servers)
     return figures

@@ -84,15 +84,15 @@ async def _fill(system: System, value_bytes: int, size: int) -> tuple[str, int]:
 def _figures(value_bytes: int, readings: Mapping[str, Reading], *, on_quire: bool) -> list[Figure]:
     """Return the figures of one topic."""
     official = readings.get(OFFICIAL)
-    ours = readings[ONE_TASK]
     figures: list[Figure] = []
-    own = ours if on_quire else official
+    own = readings[ONE_TASK] if on_quire else official
     if own is not None:
         figures += named(label(value_bytes, "one task"), _cost(own))
     if official is not None:
         figures += named(label(value_bytes, "spark-sql-kafka"), _cost(official))
     if not on_quire:
         return figures
+    ours = readings[ONE_TASK]
     if official is not None:
         figures += named(
             label(value_bytes, "as part of spark-sql-kafka on the same topic"),

@@ -25,7 +25,7 @@ QUIRE = {
     LEDGERS: reading(0.2, 0.8, broker=0.001, bookie=0.1),
     OFFICIAL: reading(1.0, 1.2),
 }
-KAFKA = {ONE_TASK: reading(0.6, 1.0), BROKER: reading(0.6, 1.0), OFFICIAL: reading(0.9, 1.1)}
+KAFKA = {OFFICIAL: reading(0.9, 1.1)}
 
 
 def summary(value_bytes: int, quire: dict[str, Reading], kafka: dict[str, Reading]) -> list[Any]:
