@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tests.simulation import cluster_world, ledger_world, mutants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.simulation.result import Result
 
@@ -34,7 +34,7 @@ class Job:
     """Schedules to run in one go."""
 
     world: str
-    seeds: range
+    seeds: Sequence[int]
     mutant: str = ""
     log: bool = False
     stop_at_violation: bool = False

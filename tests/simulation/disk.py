@@ -162,7 +162,7 @@ class SimDisk:
     # ---------------------------------------------------------------- lanes
 
     def index_job(self, job: Callable[[], T]) -> asyncio.Future[T]:
-        return self._index_lane.run(self._times.draw_s(self._times.options.write_s), job)
+        return self._index_lane.run(self._times.draw_s(self._times.options.index_s), job)
 
     def reader_job(self, job: Callable[[], T]) -> asyncio.Future[T]:
         def cold() -> T:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.simulation.ledger_world import LedgerWorld
 
 PASSWORD = b"sesame"
+_ADDS_AFTER_HEALING = 3
 
 
 class LedgerClients:
@@ -57,6 +58,11 @@ class LedgerClients:
         """Decide what a client host runs."""
         self._roles[host.name] = role
         self._adds_left[host.name] = self._world.options.adds
+
+    def wind_down(self) -> None:
+        """Leave every writer no more to do than shows that it goes on."""
+        for name, left in self._adds_left.items():
+            self._adds_left[name] = min(left, _ADDS_AFTER_HEALING)
 
     def main_of(self, host: Host) -> Coroutine[Any, Any, None]:
         """Return the main of a client host's next process."""
@@ -106,6 +112,8 @@ class LedgerClients:
                 if not burst.add(options.payload_bytes):
                     break
                 self._adds_left[host.name] -= 1
+                if options.pace_s:
+                    await asyncio.sleep(options.pace_s)
                 if burst.in_flight >= options.in_flight:
                     await burst.room(options.in_flight)
                     if options.think_s:

@@ -57,6 +57,10 @@ class TappedWriter:
         return self._writer.metadata
 
     @property
+    def is_ended(self) -> bool:
+        return self._writer.is_ended
+
+    @property
     def suspended(self) -> Sequence[BookieId]:
         return self._writer.suspended
 

@@ -50,6 +50,10 @@ class LedgerWorld(Machines):
         """Return what makes the faults."""
         return Nemesis(self, self.fork_rng("nemesis"), self.options.faults)
 
+    def wind_down(self) -> None:
+        """Let writers come to their end."""
+        self.work.wind_down()
+
     def judge(self, host: Host, done: asyncio.Future[None]) -> Coroutine[Any, Any, None]:
         """Recover and read everything."""
         return self.work.judge(host, done)

@@ -140,7 +140,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self.failure: Violation | None = None
         self.on_crash: Callable[[Process, dict[str, Any]], None] | None = None
         """Told of every exception that nobody handled; None makes it a violation."""
-        self.trace: list[tuple[float, str]] | None = None
         self.digest = 0
 
     # ---------------------------------------------------------------- time and handles
@@ -375,7 +374,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _spin(self) -> None:
         heap, runnable, rand = self._heap, self._runnable, self._random
-        pop, cost, steps_left = heapq.heappop, self._step_cost_s, self._steps_max - self.steps
+        pop, cost, steps_max = heapq.heappop, self._step_cost_s, self._steps_max
         while not self._stopping:
             now = self._now
             while heap and heap[0][0] <= now:
@@ -398,12 +397,9 @@ class SimLoop(asyncio.BaseEventLoop):
                 runnable.pop()
             if handle.is_cancelled:
                 continue
-            steps_left -= 1
-            if steps_left < 0:
-                self.steps = self._steps_max
-                raise Stuck(f"more than {self._steps_max} steps")
-            if self.trace is not None:
-                self.trace.append((now, process.name))
+            self.steps += 1
+            if self.steps > steps_max:
+                raise Stuck(f"more than {steps_max} steps")
             try:
                 handle.context.run(handle.callback, *handle.args)
             except (SystemExit, KeyboardInterrupt):
@@ -414,7 +410,6 @@ class SimLoop(asyncio.BaseEventLoop):
                     {"message": f"exception in {handle.callback}", "exception": error},
                 )
             self._now += cost
-            self.steps = self._steps_max - steps_left
 
     def _advance(self) -> None:
         """Jump to the next timer: nothing is ready anywhere."""

@@ -18,6 +18,7 @@ from client.errors import MetadataError
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from tests.simulation.bookie_hosts import BOOKIE_PORT, BookieHost, bookie_config
+from tests.simulation.brim import fill_at_recovery_adds
 from tests.simulation.hosts import Host, SimClock
 from tests.simulation.inspection import Inspection
 from tests.simulation.loop import SimLoop, Stuck, Violation
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from tests.simulation.swarm import LedgerSwarm
     from tests.simulation.transport import SimTransport
     from tests.simulation.volume import Volume
+
+
+_INDEX_S_MAX = 0.01
+"""Longest a healed disk may take to write the index: slower than clients wait is a fault."""
 
 
 class Described(Protocol):
@@ -119,6 +124,11 @@ class Machines(abc.ABC):
         """Return the judge's main; it fulfils `done` when all is well."""
         ...
 
+    @abc.abstractmethod
+    def wind_down(self) -> None:
+        """The fault phase is over: let the workload come to its end."""
+        ...
+
     # ---------------------------------------------------------------- what the nemesis needs
 
     def boot(self, host: Host) -> None:
@@ -169,10 +179,11 @@ class Machines(abc.ABC):
         self._machines[host.name].times.factor = factor
 
     def calm_disk(self, host: Host) -> None:
-        """Make a host's disk normal and without heavy tails."""
+        """Make a host's disk normal: no heavy tails, an index that clients can wait for."""
         times = self._machines[host.name].times
         times.factor = 1.0
-        times.options = replace(times.options, tail_p=0.0)
+        index_s = min(times.options.index_s, _INDEX_S_MAX)
+        times.options = replace(times.options, tail_p=0.0, index_s=index_s)
 
     def fork_rng(self, name: str) -> random.Random:
         """Return a generator of its own for one purpose."""
@@ -198,8 +209,10 @@ class Machines(abc.ABC):
         await self.until_ready()
         nemesis = self.make_nemesis()
         nemesis.lie_in_ambush(self.options.ambush_p)
+        fill_at_recovery_adds(self, self.fork_rng("brim"), self.options.fill_p)
         await nemesis.run(self.options.fault_phase_s, self.options.fault_every_s)
         self.healed = True
+        self.wind_down()
         self.healed_at_s = self.loop.time()
         nemesis.heal_all()
         for wait_s in (0.0, 1.0, 4.0):
@@ -222,11 +235,11 @@ class Machines(abc.ABC):
     async def _until_registered(self) -> None:
         """Wait for the bookies, so that short schedules are not over before they begin."""
         tree = self.store.cluster.tree
-        for _ in range(300):
+        for _ in range(120):
             names = tree.children(paths.available())
             if len(names) > len(self.bookies):  # "readonly" is one of them
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.025)
 
     async def _init_store(self) -> None:
         self.admin = self.store.cluster.session()
@@ -243,8 +256,9 @@ class Machines(abc.ABC):
         try:
             async with asyncio.timeout(self.healed_phase_s):
                 await self._run_aside("judge", self.judge)
-                self.doing = "inspecting the bookies"
-                await self._run_aside("inspector", self._inspect)
+                if self.options.inspected:
+                    self.doing = "inspecting the bookies"
+                    await self._run_aside("inspector", self._inspect)
         except TimeoutError:
             self.late(f"healed for {self.healed_phase_s} s, still: {self.doing}")
 

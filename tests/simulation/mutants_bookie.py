@@ -243,7 +243,7 @@ def lost_removal_forgotten(patch: Any) -> None:
         if self._nodes[read_only]:
             with contextlib.suppress(NoNode):
                 await self._store.delete(self._paths[read_only])
-            self._nodes[read_only] = False
+        self._nodes[read_only] = False
 
     patch(Registration, "_remove", remove)
 

@@ -132,14 +132,7 @@ def window_of_one(patch: Any) -> None:
 def duplicate_answered_at_once(patch: Any) -> None:
     """A duplicate of a batch on its way is answered as stored."""
 
-    def repeat(self: WritePath, known: Any) -> Any:
-        find, self._queue.find = self._queue.find, lambda _: None  # type: ignore[method-assign]
-        try:
-            return original(self, known)
-        finally:
-            self._queue.find = find  # type: ignore[method-assign]
-
-    original = patch(WritePath, "repeat", repeat)
+    patch(WritePath, "_find_under_way", lambda self, base_offset: None)
 
 
 def no_drain_at_roll(patch: Any) -> None:
@@ -174,7 +167,7 @@ def lost_is_success(patch: Any) -> None:
     """What is unconfirmed when a leadership ends is answered as stored."""
 
     def end(self: WritePath, error: Any) -> None:
-        for append in self._queue.drain():
+        for append in [*self._queue.drain(), *self._gathering.drain()]:
             append.complete()
         original(self, error)
 

@@ -12,13 +12,17 @@ for another at the end.
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import sys
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation import batch, results_page
+from tests.simulation import batch, results_page, swarm
 from tests.simulation.mutants import PLANTS, planted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _CHUNK = 20
 
@@ -52,11 +56,14 @@ def hunt(task: Task) -> Finding:
             pass
     except KeyError as error:
         return Finding(task.name, 0, 0.0, "", -1, f"cannot be planted, there is no {error}")
+    mutant = PLANTS[task.name]
+    seeds: Iterator[int] = itertools.count(task.first_seed)
+    if mutant.kind:
+        seeds = (seed for seed in seeds if swarm.kind_of(seed) == mutant.kind)
     while done < task.schedules_max:
-        first = task.first_seed + done
         job = batch.Job(
-            world=PLANTS[task.name].world,
-            seeds=range(first, first + _CHUNK),
+            world=mutant.world,
+            seeds=list(itertools.islice(seeds, min(_CHUNK, task.schedules_max - done))),
             mutant=task.name,
             stop_at_violation=True,
         )
@@ -76,7 +83,7 @@ def _record(finding: Finding) -> None:
         [
             (
                 finding.name,
-                mutant.world,
+                mutant.where,
                 " ".join(mutant.what.split()),
                 finding.schedules,
                 f"{finding.cpu_s:.1f}",

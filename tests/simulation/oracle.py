@@ -27,7 +27,12 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from bookie.core.log_format import RECORD_MAGIC, Kind
+from bookie.core.log_format import (
+    RECORD_HEADER_BYTES,
+    RECORD_MAGIC,
+    Kind,
+    unpack_record_header,
+)
 from client.errors import LedgerError, Outcome
 from client.ids import EntryId
 from client.ledger.core import metadata_codec
@@ -52,6 +57,17 @@ _LEDGER_PATH = re.compile(r"^/ledgers/(\d\d)/(\d{4})/L(\d{4})$")
 def mark(ledger_id: int, number: int, size: int) -> bytes:
     """Return the payload of the `number`-th thing sent to a ledger: unique, `size` or longer."""
     return b"<%d:%d>" % (ledger_id, number) + b"\xab" * max(0, size - 16)
+
+
+def whole_records_bytes(run: bytearray) -> int:
+    """Return where the records in a piece of log end, but for one that is cut off."""
+    at = run.find(RECORD_MAGIC)
+    while at >= 0:
+        header = unpack_record_header(run, at) if len(run) - at >= RECORD_HEADER_BYTES else None
+        if header is None or at + RECORD_HEADER_BYTES + header.size > len(run):
+            return at
+        at = run.find(RECORD_MAGIC, at + RECORD_HEADER_BYTES + header.size)
+    return len(run)
 
 
 class LedgerBook:
@@ -313,8 +329,20 @@ class LedgerOracle:
         self.trace.changed(book.ledger_id, new)
         self._check_transition(book, old, new)
         self._check_fragments(book, old, new)
-        if new.state is LedgerState.CLOSED and old.state is not LedgerState.CLOSED:
-            self._check_closed(book, new)
+        if new.state is LedgerState.CLOSED:
+            if old.state is not LedgerState.CLOSED:
+                self._check_closed(book, new)
+            self._release(book)
+
+    def _release(self, book: LedgerBook) -> None:
+        """Expect of bookies that may forget a closed ledger only what they take from now on.
+
+        A repair may make one a member again, and have nothing to copy to it.
+        """
+        for bookie in self.bookies.values():
+            if self.may_have_dropped(bookie, book.ledger_id):
+                bookie.stored.pop(book.ledger_id, None)
+                bookie.fenced_at.pop(book.ledger_id, None)
 
     def _check_transition(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
         where = f"ledger {book.ledger_id}"
@@ -397,13 +425,17 @@ class LedgerOracle:
             if data is None:
                 continue
             if offset != end:
-                self.find_entries(book, run)
-                self.find_fences(book, run)
+                self._find(book, run)
                 run = bytearray()
             run += data
             end = offset + len(data)
-        self.find_entries(book, run)
-        self.find_fences(book, run)
+        self._find(book, run)
+
+    def _find(self, book: BookieBook, run: bytearray) -> None:
+        """Note what durable bytes of a log hold; a record cut off at their end does not count."""
+        whole = run[: whole_records_bytes(run)]
+        self.find_entries(book, whole)
+        self.find_fences(book, whole)
 
     def find_entries(self, book: BookieBook, run: bytearray) -> None:
         """Note which entries are in bytes that are durable now."""

@@ -3,7 +3,15 @@
 Uniform mixes hide bugs, so each schedule draws its own: which fault classes exist at all, how
 often they strike, how the network and the disks behave, how many of everything there are, how
 small the batches, windows and timeouts. Half of the options keep a tame value in most schedules,
-so that the wild ones stand out.
+so that the wild ones stand out, and what costs much time exists in a few schedules only.
+
+Ledger schedules are of one of four kinds (`KINDS` has their shares, `kind_of` says which a seed is
+of). Races are small and short, without broken disks, on a network whose delays have heavy tails:
+they find what depends on who comes first; some are streams of adds whose ensemble changes in the
+middle. Wrecks are calm between the machines, while their disks
+go through everything, with small files, caches and checkpoints, and with many eyes. In a brimful
+schedule disks are full just when a recovery writes entries again, and the index is late. Mixed
+ones have options from everywhere.
 """
 
 from __future__ import annotations
@@ -78,12 +86,17 @@ DISK_FAULTS = (
 )
 
 
+BRIMFUL_FAULTS = ("full disk", "slow disk", "kill client")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskOptions:
     """How disks behave in one schedule."""
 
     write_s: float = 0.00005
     sync_s: float = 0.001
+    index_s: float = 0.00005
+    """Mean time of a change of the index."""
     read_s: float = 0.0001
     tail_p: float = 0.0
     tail_s: float = 0.2
@@ -116,6 +129,7 @@ class LedgerSwarm:
     """Options of one ledger schedule."""
 
     seed: int
+    kind: str = "mixed"
     bookies: int
     quorums: tuple[int, int, int]
     """(E, Qw, Qa)"""
@@ -137,11 +151,17 @@ class LedgerSwarm:
     """How many entries a recovery reads ahead of what it has written back."""
     think_s: float
     """Mean pause of a writer between bursts."""
+    pace_s: float = 0.0
+    """Pause of a writer after each add, so that those in flight are not one group."""
     fault_phase_s: float
     fault_every_s: float
     """Mean time between faults; 0 for a schedule without faults."""
     ambush_p: float
     """Probability that a fault strikes right at a moment when it hurts most."""
+    fill_p: float = 0.0
+    """Probability that the disk of a bookie is full when a recovery's add reaches it."""
+    inspected: bool = True
+    """Whether every bookie is asked, at the end, for all that it has promised."""
     faults: dict[str, int] = field(default_factory=dict)
     """Weight of each class that exists in this schedule."""
     request_timeout_s: float
@@ -161,6 +181,9 @@ class LedgerSwarm:
         return "\n".join(f"  {f.name} = {getattr(self, f.name)}" for f in fields(self))
 
 
+KINDS = {"race": 78, "wreck": 10, "mixed": 9, "brimful": 3}
+"""Shares of the kinds of ledger schedules, in percent."""
+_SMALL_QUORUMS = ((3, 3, 2), (3, 3, 2), (3, 2, 2), (3, 3, 3), (2, 2, 2), (4, 3, 2), (2, 2, 1))
 _QUORUMS = (
     (3, 3, 2),
     (3, 3, 2),
@@ -176,37 +199,60 @@ _QUORUMS = (
 )
 
 
-def draw(seed: int) -> LedgerSwarm:
-    """Draw the options of a ledger schedule.
+def kind_of(seed: int) -> str:
+    """Return which kind of ledger schedule a seed stands for."""
+    drawn = random.Random(f"ledger kind {seed}").choices(list(KINDS), list(KINDS.values()))
+    return drawn[0]
 
-    Most are races: small and short, without broken disks, on a network whose delays have heavy
-    tails. They cost a third of the others and find what depends on who comes first. One in five
-    is a wreck: calm between the machines, while their disks go through everything, with small
-    files, caches and checkpoints, and with many eyes. The rest have options from everywhere.
-    """
+
+def draw(seed: int) -> LedgerSwarm:
+    """Draw the options of a ledger schedule."""
     rng = random.Random(f"ledger swarm {seed}")
-    drawn = draw_any(seed, rng)
-    kind = rng.random()
-    if kind < 0.6:
-        return _as_race(drawn, rng)
-    return _as_wreck(drawn, rng) if kind < 0.8 else drawn
+    drawn, kind = draw_any(seed, rng), kind_of(seed)
+    as_kind = {"race": _as_race_or_stream, "wreck": _as_wreck, "brimful": _as_brimful}.get(kind)
+    return drawn if as_kind is None else replace(as_kind(drawn, rng), kind=kind)
+
+
+def _as_race_or_stream(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
+    race = _as_race(drawn, rng)
+    return _as_stream(race, rng) if rng.random() < 0.15 else race
+
+
+def _as_stream(race: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
+    """Confirm nothing that later adds could tell of, and lose a bookie in the middle."""
+    quorums = rng.choice(((3, 2, 2), (3, 3, 3), (2, 2, 2), (3, 3, 2)))
+    return replace(
+        race,
+        bookies=quorums[0] + 1,
+        quorums=quorums,
+        adds=rng.choice((6, 12)),
+        in_flight=30,
+        pace_s=rng.choice((0.0003, 0.001)),
+        ambush_p=rng.choice((0.03, 0.1)),
+        faults={"kill bookie": 3, "reset connections": 1, "kill client": 1},
+        client={**race.client, "explicit_lac_interval_ms": 0},
+        disk=replace(race.disk, sync_s=rng.choice((0.001, 0.005))),
+    )
 
 
 def _as_race(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
     ensemble_size = drawn.quorums[0]
     calm = rng.random() < 0.2
+    housekeeps = rng.random() < 0.2
     return replace(
         drawn,
         bookies=max(3, ensemble_size + rng.choice((0, 1))),
         writers=1,
         recoverers=rng.choice((1, 1, 2)),
         readers=rng.choice((0, 0, 1)),
-        adds=rng.choice((3, 8, 20)),
+        adds=rng.choice((3, 6, 12)),
         payload_bytes=rng.choice((0, 16, 100)),
         in_flight=rng.choice((1, 3, 10)),
         think_s=rng.choice((0.0, 0.002, 0.02)),
-        fault_phase_s=rng.choice((0.05, 0.2, 0.5)),
-        fault_every_s=0.0 if calm else rng.choice((0.02, 0.1)),
+        fault_phase_s=rng.choice((0.05, 0.1, 0.3)),
+        fault_every_s=0.0 if calm else rng.choice((0.02, 0.05)),
+        ambush_p=0.0 if calm else rng.choice((0.0, 0.01, 0.05, 0.2)),
+        inspected=rng.random() < 0.25,
         faults={name: rng.choice((1, 3)) for name in RACE_FAULTS if rng.random() < 0.4},
         request_timeout_s=rng.choice((0.05, 0.2, 1.0)),
         net=replace(
@@ -215,31 +261,44 @@ def _as_race(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
             slow_p=rng.choice((0.0, 0.1, 0.4)),
             window_bytes=65_536,
         ),
+        bookie=drawn.bookie if housekeeps else replace(drawn.bookie, **_NO_HOUSEKEEPING),
     )
+
+
+_NO_HOUSEKEEPING: dict[str, int] = {
+    "checkpoint_interval_ms": 60_000,
+    "gc_wait_ms": 600_000,
+    "compaction_interval_ms": 3_600_000,
+    "disk_check_interval_ms": 10_000,
+}
 
 
 def _as_wreck(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
     faults = {name: rng.choice((1, 3, 10)) for name in DISK_FAULTS if rng.random() < 0.4}
     if rng.random() < 0.4:
         faults[rng.choice(("rotten byte", "full disk", "power loss in a step"))] = 30
+    write_s = rng.choice((0.00005, 0.002))
+    quorums = rng.choice(_SMALL_QUORUMS)
     return replace(
         drawn,
-        writers=rng.choice((1, 2, 3)),
+        bookies=max(3, quorums[0] + rng.choice((0, 1))),
+        quorums=quorums,
+        writers=rng.choice((1, 1, 2)),
         recoverers=rng.choice((1, 2)),
         readers=rng.choice((1, 2)),
-        looks=rng.choice((5, 20)),
-        adds=rng.choice((15, 30)),
+        looks=rng.choice((4, 8)),
+        adds=rng.choice((12, 24)),
         adds_per_ledger=rng.choice((4, 12, 1000)),
         payload_bytes=rng.choice((16, 100, 400)),
         in_flight=rng.choice((3, 10)),
         deletes_p=rng.choice((0.0, 0.2, 0.5)),
         think_s=rng.choice((0.002, 0.02)),
-        fault_phase_s=rng.choice((0.5, 1.5)),
-        fault_every_s=rng.choice((0.05, 0.15, 0.4)),
+        fault_phase_s=rng.choice((0.4, 1.0)),
+        fault_every_s=rng.choice((0.05, 0.1, 0.25)),
         faults=faults or {"power loss in a step": 1},
         request_timeout_s=rng.choice((0.1, 0.5)),
         net=replace(drawn.net, tail_p=0.0, slow_p=0.0, split_p=0.0),
-        disk=replace(drawn.disk, write_s=rng.choice((0.00005, 0.002))),
+        disk=replace(drawn.disk, write_s=write_s, index_s=write_s),
         bookie=replace(
             drawn.bookie,
             cache_bytes_max=rng.choice((0, 1000)),
@@ -248,7 +307,41 @@ def _as_wreck(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
             gc_wait_ms=rng.choice((50, 200)),
             gc_overreplicated_wait_ms=rng.choice((200, 86_400_000)),
             compaction_interval_ms=rng.choice((100, 3_600_000)),
-            disk_check_interval_ms=100,
+            disk_check_interval_ms=200,
+        ),
+    )
+
+
+def _as_brimful(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
+    return replace(
+        drawn,
+        bookies=3,
+        quorums=rng.choice(((3, 3, 2), (3, 3, 2), (3, 2, 2), (3, 3, 1))),
+        writers=rng.choice((1, 2)),
+        recoverers=2,
+        readers=2,
+        looks=rng.choice((6, 12)),
+        adds=rng.choice((8, 16)),
+        adds_per_ledger=rng.choice((4, 12)),
+        payload_bytes=rng.choice((16, 100, 400)),
+        in_flight=rng.choice((3, 10)),
+        deletes_p=0.0,
+        think_s=rng.choice((0.002, 0.02)),
+        fault_phase_s=rng.choice((0.3, 0.8)),
+        fault_every_s=rng.choice((0.1, 0.3)),
+        ambush_p=0.0,
+        fill_p=rng.choice((0.1, 0.3)),
+        store=replace(drawn.store, lose_reply_p=rng.choice((0.0, 0.1))),
+        faults={name: 1 for name in BRIMFUL_FAULTS if rng.random() < 0.5},
+        request_timeout_s=rng.choice((0.1, 0.5)),
+        net=replace(drawn.net, tail_p=0.0, slow_p=0.0, split_p=0.0),
+        disk=replace(drawn.disk, index_s=rng.choice((0.01, 0.05, 0.2))),
+        bookie=replace(
+            drawn.bookie,
+            **_NO_HOUSEKEEPING | {"disk_check_interval_ms": 100},
+            cache_bytes_max=rng.choice((0, 1000)),
+            log_preallocate_bytes=0,
+            disk_full_retry_ms=50,
         ),
     )
 
@@ -264,9 +357,9 @@ def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
         bookies=bookies,
         quorums=quorums,
         writers=rng.choice((1, 1, 1, 2)),
-        recoverers=rng.choice((0, 1, 1, 2, 2, 3)),
+        recoverers=rng.choice((0, 1, 1, 1, 2, 3)),
         readers=rng.choice((0, 1)),
-        adds=rng.choice((5, 15, 30, 60)),
+        adds=rng.choice((5, 10, 20, 30)),
         adds_per_ledger=1000,
         payload_bytes=rng.choice((0, 16, 100, 100, 1000, 5000)),
         in_flight=rng.choice((1, 3, 10, 30)),
@@ -274,7 +367,7 @@ def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
         looks=3,
         recovery_window=rng.choice((1, 1, 2, 5, 30)),
         think_s=rng.choice((0.0, 0.002, 0.02, 0.1)),
-        fault_phase_s=rng.choice((0.5, 1.5, 4.0)),
+        fault_phase_s=rng.choice((0.4, 1.0, 3.0)),
         fault_every_s=0.0 if calm else rng.choice((0.05, 0.15, 0.4)),
         ambush_p=0.0 if calm else rng.choice((0.0, 0.0, 0.003, 0.03)),
         faults=_draw_faults(rng),
@@ -304,12 +397,12 @@ def draw_any(seed: int, rng: random.Random) -> LedgerSwarm:
             log_preallocate_bytes=rng.choice((0, 2000, 20_000)),
             disk_full_retry_ms=rng.choice((50, 1000)),
             checkpoint_bytes=rng.choice((1024, 20_000, 128 << 20)),
-            checkpoint_interval_ms=rng.choice((50, 500, 60_000)),
+            checkpoint_interval_ms=rng.choice((50, 500, 60_000, 60_000)),
             directories=rng.choice((1, 1, 2)),
-            gc_wait_ms=rng.choice((50, 300, 600_000)),
+            gc_wait_ms=rng.choice((50, 300, 600_000, 600_000, 600_000)),
             gc_overreplicated_wait_ms=rng.choice((300, 86_400_000)),
             compaction_interval_ms=rng.choice((100, 3_600_000)),
-            disk_check_interval_ms=rng.choice((100, 10_000)),
+            disk_check_interval_ms=rng.choice((100, 10_000, 10_000)),
         ),
         store=StoreOptions(
             session_timeout_s=rng.choice((0.5, 2.0)),

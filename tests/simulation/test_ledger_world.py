@@ -1,10 +1,12 @@
 """A few schedules of the real ledger layer, and the oracle's proof that it can see.
 
-`make sim` runs them by the thousand, `make mutants` hunts every planted defect. Here those are
-hunted that the table of `RESULTS.md` says fall at once: seconds for half of the oracle.
+`make sim-short` runs them by the thousand, `make mutants` hunts every planted defect. Here those
+are hunted that the table of `RESULTS.md` says fall at once: seconds for half of the oracle.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import pytest
 
@@ -12,7 +14,7 @@ from tests.simulation import batch, results_page, swarm
 from tests.simulation.mutants import PLANTS, planted
 from tests.simulation.mutation import Task, hunt
 
-AT_ONCE = 3
+AT_ONCE = 10
 """Schedules within which an easy mutant was found."""
 PATIENCE = 400
 """Schedules within which it is found whatever else has changed since."""
@@ -53,6 +55,14 @@ def test_every_mutant_says_what_it_is() -> None:
 def test_every_mutant_still_finds_what_it_replaces(name: str) -> None:
     with planted(name):
         assert name
+
+
+def test_kinds_have_their_shares() -> None:
+    kinds = Counter(swarm.kind_of(seed) for seed in range(4000))
+    assert sum(swarm.KINDS.values()) == 100
+    for name, percent in swarm.KINDS.items():
+        assert abs(kinds[name] / 40 - percent) < 2, name
+        assert {swarm.draw(s).kind for s in range(200) if swarm.kind_of(s) == name} == {name}
 
 
 def test_options_are_drawn_from_the_seed_alone() -> None:

@@ -1,0 +1,52 @@
+"""What schedules must have met to mean anything: judged over runs that are long enough.
+
+A change of the options that makes schedules harmless also makes them quick and green. So a long
+run fails, too, if a class of faults never struck or the workload hardly did anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation import cluster_swarm, swarm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEDULES_MIN = 1000
+"""Fewer schedules are not judged: rare faults may be missing."""
+
+_FAULTS = {"ledger": swarm.FAULTS, "cluster": cluster_swarm.FAULTS}
+_EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
+    "ledger": {
+        "adds": 2.5,
+        "reads": 6.0,
+        "recoveries": 1.5,
+        "disks filled at recovery adds": 0.03,
+        "trace events": 25.0,
+    },
+    "cluster": {
+        "batches acknowledged": 6.0,
+        "records consumed": 6.0,
+        "takeovers": 1.5,
+        "rolls": 0.2,
+        "trims": 0.1,
+    },
+}
+"""About half of what is usual."""
+
+
+def missing(
+    world: str, schedules: int, faults: Mapping[str, int], counts: Mapping[str, int]
+) -> list[str]:
+    """Return, in words, what a run of so many schedules of a world should have met."""
+    if schedules < SCHEDULES_MIN:
+        return []
+    return [
+        *(f"no {name!r} struck" for name in _FAULTS[world] if not faults.get(name)),
+        *(
+            f"only {counts.get(name, 0)} {name}"
+            for name, least in _EVENTS_PER_SCHEDULE[world].items()
+            if counts.get(name, 0) < least * schedules
+        ),
+    ]

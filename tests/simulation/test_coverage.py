@@ -1,0 +1,37 @@
+"""Runs that met too little are told so, long ones only."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import swarm
+from tests.simulation.coverage import SCHEDULES_MIN, missing
+
+FAULTS = dict.fromkeys(swarm.FAULTS, 1)
+PLENTY = {
+    "adds": 10_000,
+    "reads": 10_000,
+    "recoveries": 10_000,
+    "disks filled at recovery adds": 10_000,
+    "trace events": 100_000,
+}
+
+
+def test_a_run_that_met_everything_misses_nothing() -> None:
+    assert missing("ledger", SCHEDULES_MIN, FAULTS, PLENTY) == []
+
+
+def test_a_class_of_faults_that_never_struck_is_missed() -> None:
+    faults = FAULTS | {"lost disk": 0}
+    assert missing("ledger", SCHEDULES_MIN, faults, PLENTY) == ["no 'lost disk' struck"]
+
+
+def test_an_idle_workload_is_noticed() -> None:
+    few = PLENTY | {"adds": 12}
+    assert missing("ledger", SCHEDULES_MIN, FAULTS, few) == ["only 12 adds"]
+
+
+@pytest.mark.parametrize("world", ["ledger", "cluster"])
+def test_short_runs_are_not_judged(world: str) -> None:
+    assert missing(world, SCHEDULES_MIN - 1, {}, {}) == []
+    assert missing(world, SCHEDULES_MIN, {}, {})
