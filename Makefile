@@ -30,8 +30,12 @@ test: $(INSTALLED) lint clients  ## Lint and run every test
 	@echo "test: everything that lives in one process, two tests at a time"
 	@$(BIN)/python -m pytest -n 2 -m "not integration and not interop" \
 		--ignore tests/integration --ignore tests/interop $(ARGS)
-	@echo "test: real processes, foreign Kafka clients, Spark, Apache BookKeeper"
-	@$(BIN)/python -m pytest tests/integration tests/interop $(ARGS)
+	@echo "test: simulated schedules, a fixed set of seeds"
+	@$(MAKE) -s sim-short ARGS=
+	@echo "test: three minutes of real faults on real processes"
+	@$(MAKE) -s chaos-short ARGS="--readable-s-max 30"
+	@echo "test: real processes, foreign Kafka clients, Spark, Apache BookKeeper, two files at a time"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup tests/integration tests/interop $(ARGS)
 
 test-fast: $(INSTALLED)  ## Run the tests that start no processes
 	@$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
@@ -84,7 +88,7 @@ chaos: $(INSTALLED) clients  ## Real processes under real faults for MINUTES (de
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(ARGS)
 
 chaos-short: $(INSTALLED) clients  ## Three minutes of it, at least 50 faults
-	@$(BIN)/python -m tests.chaos --minutes 3 --every-s 2.5 --faults-min 50 $(ARGS)
+	@$(BIN)/python -m tests.chaos --minutes 3 --every-s 2.5 --faults-min 50 --seed 11 $(ARGS)
 
 power-loss: $(INSTALLED) clients  ## The whole cluster loses power COUNT times (default 20) under load
 	@$(BIN)/python -m tests.chaos --only power_loss --strikes $(or $(COUNT),20) $(ARGS)

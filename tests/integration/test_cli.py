@@ -141,10 +141,9 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
             example = example.replace("| source", "| cat")  # fish's word
             if example == "quire top":
                 example += " --once"
-            if "quire ledger delete" in example:
+            if example.startswith("quire ledger") and " 7" in example:
+                # One of a topic may go between two commands: when the topic changes brokers.
                 example = example.replace(" 7", f" {_lonely_ledger(cluster)}")
-            elif example.startswith("quire ledger"):
-                example = example.replace(" 7", f" {_some_ledger(shell, 'orders')}")
             example = example.replace("127.0.0.1:3181", str(cluster.about["bookies"][0]["id"]))
             shell.quick(example)
 

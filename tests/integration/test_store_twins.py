@@ -127,7 +127,6 @@ async def sweep(store: MetadataStore, path: str) -> None:
 
 @settings(
     max_examples=80,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(history=st.lists(steps(), min_size=1, max_size=25))

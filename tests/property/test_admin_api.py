@@ -57,7 +57,6 @@ def url() -> Iterator[str]:
 @schema.parametrize()
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )

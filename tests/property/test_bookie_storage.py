@@ -230,9 +230,7 @@ async def one_history(seed: int, steps: int, log_file_bytes_max: int, cache: int
     await run.look_at_everything()
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 60),

@@ -383,7 +383,5 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
         assert set(self.askers) == parked
 
 
-GroupCoordinatorMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None
-)
+GroupCoordinatorMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestGroupCoordinator = GroupCoordinatorMachine.TestCase

@@ -70,12 +70,13 @@ def write(
         truth.update((offset, len(entries)) for offset in range(start, start + count))
         entries.append(data)
         active.on_batch(start, Offset(start + count), len(data), 10 + number % 7)
+        active.on_entry()
         if number % snapshot_every == snapshot_every - 1:
             snapshot()
     return ListReader(entries), truth, active
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=80),
     st.integers(0, 1000),
@@ -124,7 +125,7 @@ def test_every_offset_is_found(
     asyncio.run(check())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 50), st.integers(0, 30)), min_size=1, max_size=120, unique=True

@@ -72,7 +72,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.tuples(START, START, START), STEPS)
 def test_same_verdicts(starts: tuple[int, int, int], steps: list[tuple]) -> None:
     state, model = ProducerState(), Model()
