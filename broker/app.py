@@ -140,19 +140,17 @@ class Broker:
         await self.cluster.start()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
         self.port = await self.server.start()
-        self._registration = Registration(
-            self.store,
-            BrokerInfo(
-                id=config.node_id,
-                incarnation=self.incarnation,
-                host=registered_host(config),
-                port=config.advertised_port or self.port,
-                advertised=config.advertised_host is not None,
-                admin_url=admin_url,
-                rack=config.rack,
-            ),
-            self._session_timeout_s,
+        myself = BrokerInfo(
+            id=config.node_id,
+            incarnation=self.incarnation,
+            host=registered_host(config),
+            port=config.advertised_port or self.port,
+            advertised=config.advertised_host is not None,
+            admin_url=admin_url,
+            rack=config.rack,
         )
+        self.cluster.introduce(myself)
+        self._registration = Registration(self.store, myself, self._session_timeout_s)
         await self._registration.start()
         await self._ownership.start()
         self.groups.start()

@@ -59,6 +59,7 @@ class Cluster:
         self._topic_view = DirectoryView(
             store, paths.TOPICS, TopicInfo.decode, self._on_topics_changed
         )
+        self._myself: BrokerInfo | None = None
         self._departed: dict[BrokerId, tuple[BrokerInfo, float]] = {}
         """Brokers that are gone, and until when clients are told of them."""
         self._candidates: list[BrokerId] = []
@@ -105,16 +106,25 @@ class Cluster:
             self._owners[topic.topic_id] = wish, owners
         return owners[index] if index < len(owners) else None
 
+    def introduce(self, myself: BrokerInfo) -> None:
+        """List this broker from now on, registered or not: who asks it can reach it."""
+        self._myself = myself
+
     def listed_brokers(self) -> list[BrokerInfo]:
-        """Return live brokers, and for a session timeout those that were, by their ids.
+        """Return live brokers, for a session timeout those that were, and this one, by their ids.
+
+        Clients give up on a broker whose answer lists nobody (aiokafka does), and it is asked
+        before the view shows its registration.
 
         librdkafka (seen with 2.16) drops at once whatever it holds for a broker that an answer does
         not list any more, and looks a second later for leaders of the partitions that it took
         away from it, although the same answer named them. Kafka lists a dead broker as long.
         """
         now_s = asyncio.get_running_loop().time()
-        departed = [info for info, until_s in self._departed.values() if now_s < until_s]
-        return sorted([*self.brokers.values(), *departed], key=lambda broker: broker.id)
+        listed = {b.id: b for b, until_s in self._departed.values() if now_s < until_s}
+        if self._myself is not None:
+            listed[self._myself.id] = self._myself
+        return sorted((listed | dict(self.brokers)).values(), key=lambda broker: broker.id)
 
     def controller_id(self) -> BrokerId:
         """Return the broker that clients should send admin requests to; any would do."""

@@ -24,6 +24,7 @@ from client.metadata.zookeeper import ZooKeeperStore
 from ops.java import find_java
 from ops.node_files import Value, bookie_settings, broker_settings, write_toml
 from ops.ports import pick_free
+from ops.probes import kafka_brokers
 from ops.zookeeper import make_server
 from tests.chaos.links import Address, Link, Links
 from tests.chaos.nodes import Node
@@ -104,6 +105,12 @@ class ChaosCluster:
             member.node.start()
         for member in self.members:
             member.node.wait_until_it_serves(START_TIMEOUT_S)
+        wait_until(self._are_listed, "clients to find every broker", START_TIMEOUT_S)
+
+    def _are_listed(self) -> bool:
+        """Tell whether every broker, asked as clients ask, lists all of them."""
+        answers = [asyncio.run(kafka_brokers(*broker.link.near)) for broker in self.brokers]
+        return all(len(known) == BROKERS for known in answers)
 
     async def _initialise(self) -> None:
         store = ZooKeeperStore([f"127.0.0.1:{port}" for port in self._ports[2 : 2 + ZOOKEEPERS]])

@@ -75,6 +75,20 @@ async def world() -> AsyncIterator[World]:
         await view.close()
 
 
+async def test_a_broker_lists_itself_before_it_is_registered_and_as_registered(
+    world: World,
+) -> None:
+    first, second = world.views
+    assert first.listed_brokers() == []
+    first.introduce(broker_info(1))
+    assert first.listed_brokers() == [broker_info(1)]
+    assert second.listed_brokers() == []
+    shown = dataclasses.replace(broker_info(1), unloaded=True)
+    await world.stores[0].create(paths.broker(BrokerId(1)), shown.encode())
+    await settle(lambda: bool(first.brokers))
+    assert first.listed_brokers() == [shown]
+
+
 async def test_views_share_one_cluster_id(world: World) -> None:
     first, second = world.views
     assert first.cluster_id == second.cluster_id
