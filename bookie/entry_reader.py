@@ -9,7 +9,7 @@ reads a ledger of small entries would pay for opening a file and a trip to the d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from bookie.core.log_format import (
@@ -70,11 +70,42 @@ class EntryReader:
                 continue
             if location is not None:
                 located.append((location, at))
+        self._read_located(located, wanted, found)
+        return found
+
+    def read_run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int
+    ) -> list[memoryview]:
+        """Return entries that follow each other from `first` on; none: the index lacks that one.
+
+        See `Index.run` for the limits. A later entry that cannot be read ends the run. Raises
+        CorruptRecord, CorruptIndex if the first one cannot.
+        """
+        try:
+            places = self._index.run(ledger_id, first, count_max, bytes_max)
+        except StorageError:
+            places = []  # perhaps it is a later entry that the damage is about
+        if not places:
+            entry = self.read(ledger_id, first)
+            return [] if entry is None else [entry]
+        wanted = [(ledger_id, EntryId(first + at)) for at in range(len(places))]
+        found: list[Found] = [None] * len(places)
+        self._read_located(list(zip(places, range(len(places)), strict=True)), wanted, found)
+        if isinstance(found[0], StorageError):
+            raise found[0]
+        return list(_until_another(found))
+
+    def _read_located(
+        self,
+        located: list[tuple[Location, int]],
+        wanted: list[tuple[LedgerId, EntryId]],
+        found: list[Found],
+    ) -> None:
+        """Put what is at each place into `found`; a place is with its index in `wanted`."""
         for span in _spans(sorted(located)):
             if not self._read_span(span, wanted, found):
                 for _, at in span:
                     found[at] = self._try_read(*wanted[at])
-        return found
 
     def _neighbours(self, wanted: list[tuple[LedgerId, EntryId]]) -> dict[EntryId, Location]:
         """Return places of entries that follow each other in one ledger, as batch reads want
@@ -160,6 +191,14 @@ class EntryReader:
         entry = self.read(ledger_id, last_entry)
         assert entry is not None, "the index just had it"
         return Tail(last_entry, peek_lac(entry))
+
+
+def _until_another(found: Iterable[Found]) -> Iterator[memoryview]:
+    """Yield entries up to the first one that was not found."""
+    for entry in found:
+        if not isinstance(entry, memoryview):
+            return
+        yield entry
 
 
 def _spans(located: list[tuple[Location, int]]) -> Iterator[list[tuple[Location, int]]]:

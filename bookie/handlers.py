@@ -18,7 +18,7 @@ answers OK.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,8 +27,9 @@ from bookie.core.ledger_guard import Ledger
 from bookie.disk import Usage
 from bookie.long_poll import LongPoll
 from bookie.metrics import BookieMetrics
+from bookie.reads import OnRun
 from bookie.shelves import Shelves
-from client.ids import NO_ENTRY, Clock, EntryId
+from client.ids import NO_ENTRY, Clock, EntryId, LedgerId
 from client.wire.bookkeeper import v3
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
@@ -60,12 +61,14 @@ from client.wire.bookkeeper.messages import (
 )
 
 Reply = Callable[[Response], None]
+ReadRun = Callable[[LedgerId, EntryId, int, int, OnRun], None]
+"""`Shelves.read_run`."""
 
 _AUTH_DISABLED: Final = "AuthDisabledPlugin"
 _BATCH_HEADER_BYTES: Final = 24 + 8 + 4
 _LENGTH_BYTES: Final = 4
-_BATCH_READS_MAX: Final = 32
-"""Entries that a batch read asks for at once: what one reader job takes."""
+_ENTRIES_MAX: Final = 1 << 62
+"""What a batch read that names no number of entries may have: all that fit."""
 
 _LONG_POLL_MS_MAX: Final = 60_000
 
@@ -211,7 +214,7 @@ class Handlers:
 
     def _batch_read_fenced(self, request: BatchReadRequest, reply: Reply, status: Status) -> None:
         if status is Status.OK:
-            _BatchRead(request, reply, self._shelves.read, self._batch_bytes_max).next()
+            _BatchRead(request, reply, self._shelves.read_run, self._batch_bytes_max).next()
         else:
             reply(_batch(request, status, []))
 
@@ -298,76 +301,49 @@ def _batch(request: BatchReadRequest, status: Status, entries: list[Buffer]) -> 
 
 
 class _BatchRead:
-    """One batch read on its way, some entries at a time: cold ones that are asked for together
-    share a reader job, and how many fit into the answer is known only after a first one."""
+    """One batch read on its way, a run of entries after the other: a cold one is a reader job."""
 
     def __init__(
-        self,
-        request: BatchReadRequest,
-        reply: Reply,
-        read: Callable[[Any, EntryId, Callable[[Status, Buffer | None], None]], None],
-        bytes_max: int,
+        self, request: BatchReadRequest, reply: Reply, read_run: ReadRun, bytes_max: int
     ) -> None:
         self._request = request
         self._reply = reply
-        self._read = read
-        self._room = self._space = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
+        self._read_run = read_run
+        self._room = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
+        self._count_max = request.count_max if request.count_max > 0 else _ENTRIES_MAX
         self._entries: list[Buffer] = []
-        self._found: list[Buffer | Status | None] = []
-        self._missing = 0
         self._is_stepping = False
         self._next_is_due = False
 
     def next(self) -> None:
-        """Read on; hot entries in a loop, so that a long batch needs no deep stack."""
+        """Read on; hot runs in a loop, so that a long batch needs no deep stack."""
         self._next_is_due = True
         if self._is_stepping:
             return
         self._is_stepping = True
         while self._next_is_due:
             self._next_is_due = False
-            self._ask()
+            count = len(self._entries)
+            first = EntryId(self._request.first_entry_id + count)
+            self._read_run(
+                self._request.ledger_id, first, self._count_max - count, self._room, self._on_run
+            )
         self._is_stepping = False
 
-    def _ask(self) -> None:
-        first = self._request.first_entry_id + len(self._entries)
-        self._missing = self._count()
-        self._found = [None] * self._missing
-        for index in range(self._missing):
-            on_read = partial(self._on_read, index)
-            self._read(self._request.ledger_id, EntryId(first + index), on_read)
-
-    def _count(self) -> int:
-        """Return how many entries are likely to fit, going by those there are."""
-        if not self._entries:
-            return 1
-        each = (self._space - self._room) // len(self._entries)
-        wanted = min(_BATCH_READS_MAX, max(1, self._room // each))
-        left = self._request.count_max - len(self._entries)
-        return min(wanted, left) if left > 0 else wanted
-
-    def _on_read(self, index: int, status: Status, entry: Buffer | None) -> None:
-        self._found[index] = status if entry is None else entry
-        self._missing -= 1
-        if not self._missing:
-            self._take()
-
-    def _take(self) -> None:
-        for entry in self._found:
-            assert entry is not None
-            if isinstance(entry, Status):
-                # A later entry that is absent or unreadable only ends the batch.
-                self._finish(Status.OK if self._entries else entry)
-                return
+    def _on_run(self, status: Status, entries: Sequence[Buffer]) -> None:
+        if not entries:
+            # A later entry that is absent or unreadable only ends the batch.
+            self._finish(Status.OK if self._entries else status)
+            return
+        for entry in entries:
             self._room -= len(entry) + _LENGTH_BYTES
             if self._entries and self._room < 0:
-                self._finish(Status.OK)
-                return
+                break
             self._entries.append(entry)
-            if self._room <= 0 or len(self._entries) == self._request.count_max:
-                self._finish(Status.OK)
-                return
-        self.next()
+        if self._room <= 0 or len(self._entries) == self._count_max:
+            self._finish(Status.OK)
+        else:
+            self.next()
 
     def _finish(self, status: Status) -> None:
         self._reply(_batch(self._request, status, self._entries))

@@ -171,6 +171,30 @@ class Index:
         except struct.error as error:
             raise CorruptIndex(str(error)) from error
 
+    def run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int
+    ) -> list[Location]:
+        """Return where the entries are that follow each other from `first` on.
+
+        At most `count_max` of them, and no more than fit into `bytes_max`, but the first one
+        whatever its size. None: the index does not have `first`.
+        """
+        start = _ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, first)
+        stop = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id) + _BEHIND_ENTRIES
+        found: list[Location] = []
+        try:
+            for key, value in self._store.scan(start, stop):
+                location = _unpack_location(value)
+                bytes_max -= location.size
+                if _ENTRY_KEY.unpack(key)[2] != first + len(found) or (found and bytes_max < 0):
+                    break
+                found.append(location)
+                if len(found) == count_max:
+                    break
+        except struct.error as error:
+            raise CorruptIndex(str(error)) from error
+        return found
+
     def last_entry(self, ledger_id: LedgerId) -> EntryId | None:
         """Return the highest entry id of a ledger, None if there is no entry."""
         start = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id)

@@ -33,10 +33,14 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OnRead = Callable[[Status, Buffer | None], None]
+OnRun = Callable[[Status, Sequence[Buffer]], None]
 OnLedger = Callable[[Status, Ledger | None], None]
 OnEntryIds = Callable[[Status, list[EntryId]], None]
 
 _READS_PER_JOB: Final = 32
+
+_RUN_ENTRIES_MAX: Final = 256
+"""Entries of a run that one reader job brings."""
 
 
 class Reads:
@@ -78,6 +82,31 @@ class Reads:
             self.with_ledger(ledger_id, partial(self._read_last, on_read))
         else:
             self._read(ledger, entry_id, on_read)
+
+    def read_run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int, on_run: OnRun
+    ) -> None:
+        """Read entries that follow each other from `first` on, perhaps fewer than there are.
+
+        At most `count_max`, and no more than fit into `bytes_max`, but the first one whatever its
+        size. `on_run` gets OK and some entries, or none and what `read` says of the first one.
+        """
+        ledger = self._ledger(ledger_id)
+        if ledger is None or first == LAST_ENTRY:
+            self.read(ledger_id, first, partial(_run_of_one, on_run))
+            return
+        hot = self._hot_run(ledger_id, first, count_max, bytes_max)
+        if hot:
+            self._metrics.cache_hits += len(hot)
+            self._give(hot, on_run)
+        elif ledger.is_loaded and first > ledger.last_entry:
+            on_run(self._absent(Status.NO_ENTRY), [])
+        else:
+            count_max = min(count_max, _RUN_ENTRIES_MAX)
+            read = partial(self._reader.read_run, ledger_id, first, count_max, bytes_max)
+            self._submit(read).add_done_callback(
+                partial(self._cold_run_read, ledger_id, first, on_run)
+            )
 
     def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
         """Call `on_ledger` with OK and the ledger, its `last_entry` and `lac` being known."""
@@ -168,10 +197,7 @@ class Reads:
     ) -> None:
         for (ledger_id, entry_id, on_read), found in zip(some, job.result(), strict=True):
             if isinstance(found, StorageError):
-                logger.error(
-                    "entry.unreadable ledger=%d entry=%d reason=%s", ledger_id, entry_id, found
-                )
-                self._metrics.unreadable_entries += 1
+                self._unreadable(ledger_id, entry_id, found)
                 on_read(Status.IO_ERROR, None)
             elif found is None:
                 on_read(self._absent(Status.NO_ENTRY), None)
@@ -179,6 +205,53 @@ class Reads:
                 self._metrics.reads += 1
                 self._metrics.read_bytes += len(found)
                 on_read(Status.OK, found)
+
+    def _hot_run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int
+    ) -> list[Buffer]:
+        hot: list[Buffer] = []
+        while len(hot) < count_max:
+            entry = self._cache.get(ledger_id, EntryId(first + len(hot)))
+            if entry is None:
+                break
+            bytes_max -= len(entry)
+            if hot and bytes_max < 0:
+                break
+            hot.append(entry)
+        return hot
+
+    def _cold_run_read(
+        self,
+        ledger_id: LedgerId,
+        first: EntryId,
+        on_run: OnRun,
+        job: asyncio.Future[list[memoryview]],
+    ) -> None:
+        error = job.exception()
+        if error is not None:
+            self._metrics.cold_reads += 1
+            self._unreadable(ledger_id, first, error)
+            on_run(Status.IO_ERROR, [])
+            return
+        # As for single reads, the cache comes first: it has those that were written again since.
+        found = [
+            self._cache.get(ledger_id, EntryId(at)) or entry
+            for at, entry in enumerate(job.result(), first)
+        ]
+        self._metrics.cold_reads += max(1, len(found))
+        if found:
+            self._give(found, on_run)
+        else:
+            on_run(self._absent(Status.NO_ENTRY), [])
+
+    def _give(self, entries: Sequence[Buffer], on_run: OnRun) -> None:
+        self._metrics.reads += len(entries)
+        self._metrics.read_bytes += sum(map(len, entries))
+        on_run(Status.OK, entries)
+
+    def _unreadable(self, ledger_id: LedgerId, entry_id: EntryId, error: BaseException) -> None:
+        logger.error("entry.unreadable ledger=%d entry=%d reason=%s", ledger_id, entry_id, error)
+        self._metrics.unreadable_entries += 1
 
     def _loaded(self, ledger: Ledger, job: asyncio.Future[Tail]) -> None:
         waiting = self._loading.pop(ledger.ledger_id)
@@ -195,3 +268,7 @@ class Reads:
         ledger.is_loaded = True
         for on_ledger in waiting:
             on_ledger(Status.OK, ledger)
+
+
+def _run_of_one(on_run: OnRun, status: Status, entry: Buffer | None) -> None:
+    on_run(status, [] if entry is None else [entry])

@@ -19,7 +19,7 @@ from bookie.core.group_commit import OnDone
 from bookie.disk import Usage
 from bookie.errors import LogIncomplete
 from bookie.metrics import BookieMetrics
-from bookie.reads import OnEntryIds, OnLedger, OnRead
+from bookie.reads import OnEntryIds, OnLedger, OnRead, OnRun
 from bookie.shelf import Directory, Shelf, ShelfLimits, begin_replay, make_shelf
 from bookie.storage import Accept, Storage
 from client.ids import EntryId, LedgerId
@@ -74,6 +74,12 @@ class Shelves:
 
     def read(self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead) -> None:
         self.storage_of(ledger_id).reads.read(ledger_id, entry_id, on_read)
+
+    def read_run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int, on_run: OnRun
+    ) -> None:
+        reads = self.storage_of(ledger_id).reads
+        reads.read_run(ledger_id, first, count_max, bytes_max, on_run)
 
     def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
         self.storage_of(ledger_id).reads.with_ledger(ledger_id, on_ledger)

@@ -116,17 +116,24 @@ def _entries(split: LedgerSplit, options: Options, access: LedgerAccess) -> Iter
     entry_bytes = metadata.length // count if count and metadata.length else _ENTRY_BYTES_GUESS
     position = split.first_entry
     under_way: deque[Future[list[Entry]]] = deque()
+
+    def ask() -> None:
+        """Have as many reads under way as there may be."""
+        nonlocal position
+        while position <= split.last_entry and len(under_way) < RUNS_AHEAD:
+            run = min(max(1, budget // max(1, entry_bytes)), RUN_ENTRIES_MAX)
+            until = min(split.last_entry, position + run - 1)
+            read = access.read(ledger_id, metadata, position, until, _answer_bytes_max(budget))
+            under_way.append(access.begin(read))
+            position = until + 1
+
+    ask()
     try:
-        while position <= split.last_entry or under_way:
-            while position <= split.last_entry and len(under_way) < RUNS_AHEAD:
-                run = min(max(1, budget // max(1, entry_bytes)), RUN_ENTRIES_MAX)
-                until = min(split.last_entry, position + run - 1)
-                read = access.read(ledger_id, metadata, position, until, _answer_bytes_max(budget))
-                under_way.append(access.begin(read))
-                position = until + 1
+        while under_way:
             entries = under_way[0].result(options.fetch_timeout_ms / 1000)
             under_way.popleft()
             entry_bytes = max(1, sum(len(one.payload) for one in entries) // len(entries))
+            ask()  # before these are decoded, not after it
             yield from entries
     finally:
         for future in under_way:

@@ -146,6 +146,39 @@ async def test_a_rotten_entry_spoils_no_neighbour() -> None:
     assert str(one.position) in str(broken)
 
 
+async def test_a_run_ends_at_what_cannot_be_read(monkeypatch) -> None:
+    box, reader = await make()
+    for entry_id in (2, 3, 5):
+        await box.call(add(7, entry_id, b"%d" % entry_id))
+    await settle()
+    reads = count_reads(box, monkeypatch)
+    whole = [envelope(7, 0, b"zero"), envelope(7, 1, b"one", lac=0)]
+    whole += [envelope(7, n, b"%d" % n) for n in (2, 3)]
+    assert reader.read_run(L7, E0, 100, 1 << 20) == whole
+    assert len(reads) == 1
+    assert reader.read_run(L7, E1, 2, 1 << 20) == whole[1:3]
+    assert reader.read_run(L7, EntryId(4), 100, 1 << 20) == []
+    two = box.index.location(L7, E2)
+    assert two is not None
+    box.volume.files["log/0000000001.log"].rot(two.end - 1, 1)
+    assert reader.read_run(L7, E0, 100, 1 << 20) == whole[:2]
+    with pytest.raises(CorruptRecord, match=str(two.position)):
+        reader.read_run(L7, E2, 100, 1 << 20)
+
+
+async def test_a_damaged_run_of_the_index_is_looked_up_one_by_one(monkeypatch) -> None:
+    box, reader = await make()
+
+    def damaged(*_args: object) -> None:
+        raise CorruptIndex("a block is wrong")
+
+    monkeypatch.setattr(box.index, "run", damaged)
+    assert reader.read_run(L7, E0, 100, 1 << 20) == [envelope(7, 0, b"zero")]
+    monkeypatch.setattr(box.index, "location", damaged)
+    with pytest.raises(CorruptIndex):
+        reader.read_run(L7, E0, 100, 1 << 20)
+
+
 async def test_an_entry_that_moved_meanwhile_is_found_where_it_is_now(monkeypatch) -> None:
     box, reader = await make()
     right = box.index.location(L7, E1)

@@ -93,6 +93,24 @@ def test_last_entry_in_every_neighbourhood(reopen: Reopen, ids: list[int]) -> No
         assert index.last_entry(LedgerId(0)) is None
 
 
+def test_a_run_ends_where_an_entry_or_room_is_missing(reopen: Reopen) -> None:
+    index = reopen(False)
+    index.write([entry(1, n, 100 * n) for n in (2, 3, 4, 6)], [], END)
+    index.write([entry(2, 5, 900)], [], END)
+
+    def run(first: int, count_max: int = 100, bytes_max: int = 1000) -> list[int]:
+        found = index.run(LedgerId(1), EntryId(first), count_max, bytes_max)
+        return [location.position for location in found]
+
+    assert run(2) == [200, 300, 400]
+    assert run(6) == [600], "the next ledger's entry does not follow it"
+    assert run(1) == run(5) == run(7) == []
+    assert run(2, count_max=2) == [200, 300]
+    assert run(2, bytes_max=29) == [200, 300]
+    assert run(2, bytes_max=30) == [200, 300, 400]
+    assert run(2, bytes_max=-5) == [200], "the first one comes whatever its size"
+
+
 def test_the_last_write_wins(reopen: Reopen) -> None:
     index = reopen(False)
     first, second = LedgerRecord(b"k", False, None), LedgerRecord(b"k", True, b"packet")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from bookie.core.log_format import Location
 from bookie.errors import CorruptIndex
 from client.ids import EntryId, LedgerId
-from client.wire.bookkeeper.messages import ListEntriesRequest, Status
-from tests.fakes.bookie_box import LIMITS, BookieBox, add, payload_of, read, settle
+from client.wire.bookkeeper.messages import Buffer, ListEntriesRequest, Status
+from tests.fakes.bookie_box import LIMITS, BookieBox, add, envelope, payload_of, read, settle
 
+L7, E0 = LedgerId(7), EntryId(0)
 CACHED = LIMITS._replace(cache_bytes_max=1 << 20)
 
 
@@ -141,6 +145,48 @@ async def test_a_missing_log_file_is_an_error_of_its_entries() -> None:
     await settle()
     del box.volume.files["log/0000000001.log"]
     assert await box.status(read(7, 0)) is Status.IO_ERROR
+
+
+async def test_a_run_goes_on_from_disk_to_memory() -> None:
+    box = BookieBox()
+    for n in range(3):
+        await box.call(add(7, n, b"old"))
+    await settle()
+    read_run = box.storage.reads.read_run
+    runs: list[tuple[Status, list[bytes]]] = []
+
+    def on_run(status: Status, entries: Sequence[Buffer]) -> None:
+        runs.append((status, [payload_of(7, entry) for entry in entries]))
+
+    read_run(L7, E0, 100, 1 << 20, on_run)
+    assert runs == []
+    for n in (1, 3):  # the index does not know of these before the run is read
+        box.storage.cache.put(L7, EntryId(n), Location(9, 1000, 50), envelope(7, n, b"new"))
+    await settle()
+    read_run(L7, EntryId(3), 100, 1 << 20, on_run)
+    assert runs == [(Status.OK, [b"old", b"new", b"old"]), (Status.OK, [b"new"])]
+    assert (box.metrics.reads, box.metrics.cold_reads, box.metrics.cache_hits) == (4, 3, 1)
+
+
+async def test_a_run_without_a_beginning_says_why() -> None:
+    box = BookieBox()
+    await box.call(add(7, 0))
+    await box.call(add(7, 2))
+    await settle()
+    found: list[Status] = []
+
+    def on_run(status: Status, entries: Sequence[Buffer]) -> None:
+        assert not entries
+        found.append(status)
+
+    for ledger, first in ((8, 0), (7, 1), (7, 3)):
+        box.storage.reads.read_run(LedgerId(ledger), EntryId(first), 9, 1 << 20, on_run)
+        await settle()
+    del box.volume.files["log/0000000001.log"]
+    box.storage.reads.read_run(L7, E0, 9, 1 << 20, on_run)
+    await settle()
+    assert found == [Status.NO_LEDGER, Status.NO_ENTRY, Status.NO_ENTRY, Status.IO_ERROR]
+    assert box.metrics.unreadable_entries == 1
 
 
 async def test_drain_waits_for_reads_on_their_way() -> None:
