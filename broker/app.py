@@ -41,6 +41,7 @@ from broker.read_budget import ReadBudget
 from broker.registration import Registration
 from broker.server import Server
 from broker.services import Services
+from broker.successions import Successions
 from broker.tail_cache import TailCache
 from broker.topic_changes import TopicChanges
 from broker.topic_cleaner import TopicCleaner
@@ -104,10 +105,12 @@ class Broker:
         )
         self.groups = Groups(self.cluster, config, clock=clock, rng=rng)
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
+        self._peers = Peers(store, self.cluster, config.node_id)
         served = handlers()
         self.services = Services(
             config=config,
             cluster=self.cluster,
+            successions=Successions(self.cluster, self._peers, config.metadata_hold_max_ms / 1000),
             partitions=self.partitions,
             groups=self.groups,
             producer_ids=ProducerIds(store),
@@ -124,7 +127,6 @@ class Broker:
         )
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._full_strength = FullStrength(self.partitions, ledgers, tree.marked_ledgers)
-        self._peers = Peers(store, self.cluster, config.node_id)
         changes = TopicChanges(store, clock, rng)
         self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
         self._sweep = LedgerSweep(store, ledgers, self.cluster, config.node_id)

@@ -179,6 +179,13 @@ class BrokerConfig:
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
     )
 
+    metadata_hold_max_ms: int = setting(
+        300,
+        "How long a Metadata answer may wait for the next leader of a partition whose leader has"
+        " just gone. Clients that are told too early back off for up to a second; 0: never wait.",
+        at_least=0,
+    )
+
     # --- groups
     offsets_topic_partitions: int = setting(
         16, "Partitions of __consumer_offsets; fixed once it exists.", at_least=1

@@ -1,23 +1,28 @@
 """Noticing that another broker's process is gone, sooner than its session times out.
 
-This file is the only home of that. One idle TCP connection to each registered peer: when a
+This file is the only home of that. One quiet TCP connection to each registered peer: when a
 process dies its host resets its connections at once. If a connection breaks and the very next
 attempt is refused, nobody listens there any more, and the peer's registration is deleted, so
 that every broker plans without it right away. A wrong guess costs a takeover, nothing else: the
 fencing makes early takeovers safe, and a broker that misses its registration renews it.
 
 Anything less clear (no answer, no route, first contact refused) is left to the session timeout.
+
+Clients may notice sooner than we: a dying process closes one connection after the other. So who
+is about to name a broker to a client asks it for a sign of life first (`ask`), and doubts it as
+long as its connection is broken (`is_doubted`); see `successions.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from broker.core.topology import BrokerInfo
 from broker.errors import LogCorrupt
+from broker.peer_connection import PeerConnection, connect
 from client.errors import MetadataError, NoNode, VersionConflict
 from client.ids import BrokerId
 from client.metadata import paths
@@ -25,7 +30,8 @@ from client.metadata.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
 
-_CONNECT_TIMEOUT_S: Final = 3.0
+_ANSWER_S: Final = 0.1
+"""For a sign of life. A peer that hangs costs each metadata answer so much, until it is gone."""
 _PAUSE_MIN_S: Final = 0.02
 """A dying process may take one more connection, and break it: clients wait for what follows."""
 _PAUSE_MAX_S: Final = 10.0
@@ -51,6 +57,8 @@ class Peers:
         self._cluster = cluster
         self._me = me
         self._watches: dict[tuple[BrokerId, str], asyncio.Task[None]] = {}
+        self._connections: dict[BrokerId, PeerConnection] = {}
+        """The last connection to each registered peer, broken or not."""
         self._closing = False
 
     def start(self) -> None:
@@ -67,6 +75,17 @@ class Peers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def ask(self, brokers: Iterable[BrokerId]) -> None:
+        """Wait until brokers have given a sign of life, lost their connection, or are slow."""
+        answers = [self._connections[b].ask() for b in brokers if b in self._connections]
+        if answers:
+            await asyncio.wait(answers, timeout=_ANSWER_S)
+
+    def is_doubted(self, broker: BrokerId) -> bool:
+        """Tell whether the connection to a registered peer is broken and not made again yet."""
+        connection = self._connections.get(broker)
+        return connection is not None and connection.lost.done()
+
     def _follow(self) -> None:
         if self._closing:
             return
@@ -77,6 +96,7 @@ class Peers:
         }
         for key in [key for key in self._watches if key not in present]:
             self._watches.pop(key).cancel()
+            self._connections.pop(key[0], None)
         for key, info in present.items():
             if key not in self._watches:
                 self._watches[key] = asyncio.get_running_loop().create_task(
@@ -90,7 +110,7 @@ class Peers:
         was_connected = False
         while True:
             try:
-                connection = await _connect(peer)
+                connection = await connect(peer)
             except ConnectionRefusedError:
                 if was_connected and await self._declare_gone(peer):
                     return
@@ -98,6 +118,7 @@ class Peers:
                 was_connected = False
             else:
                 was_connected = True
+                self._connections[peer.id] = connection
                 since_s = loop.time()
                 try:
                     await connection.lost
@@ -130,31 +151,3 @@ class Peers:
             peer.port,
         )
         return True
-
-
-class _Connection(asyncio.Protocol):
-    """An idle connection; `lost` is done when it breaks."""
-
-    def __init__(self) -> None:
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._transport: asyncio.BaseTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-
-async def _connect(peer: BrokerInfo) -> _Connection:
-    """Connect to a peer. Raises ConnectionRefusedError if nobody listens, else OSError."""
-    async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-        _, connection = await asyncio.get_running_loop().create_connection(
-            _Connection, peer.host, peer.port
-        )
-    return connection

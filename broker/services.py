@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.groups import Groups
     from broker.partitions import Partitions
     from broker.producer_ids import ProducerIds
+    from broker.successions import Successions
 
 
 class Peer(NamedTuple):
@@ -48,6 +49,7 @@ class Services:
 
     config: BrokerConfig
     cluster: Cluster
+    successions: Successions
     partitions: Partitions
     groups: Groups
     producer_ids: ProducerIds

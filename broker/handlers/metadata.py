@@ -5,7 +5,9 @@ named, unknown and validly named is created if this broker and the request allow
 answer has it with its leaders. Before a named topic is called unknown, the metadata store is
 asked: another broker may have just made it. The leader of a partition is its wanted owner; while
 that one still opens the partition, data requests are refused with NOT_LEADER_OR_FOLLOWER and
-clients come back. Leader epochs are the ones in the partitions' segment lists, never invented.
+clients come back. An answer about named topics waits a moment while one of their partitions is
+between two leaders (`successions.py`). Leader epochs are the ones in the partitions' segment
+lists, never invented.
 
 Deviations from Kafka: `replicas` and `isr` name the leader and further live brokers, as many as
 the replication factor and the cluster allow, because clients and tools expect broker ids there;
@@ -58,6 +60,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             request, "allow_auto_topic_creation", True
         )
         topics = await _find(services, asked, missing, may_create=may_create)
+        await services.successions.settle(topics)
+        topics = [cluster.topic_by_id.get(topic.topic_id, topic) for topic in topics]
     await cluster.leader_epochs.load(topics)
     return {
         "brokers": _brokers(services, call),

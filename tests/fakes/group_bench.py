@@ -120,6 +120,7 @@ class GroupBench:
         self.services = Services(
             config=self.config,
             cluster=self.cluster,
+            successions=None,
             partitions=None,
             groups=self.groups,
             producer_ids=None,

@@ -121,6 +121,54 @@ async def test_a_dead_process_loses_its_registration_at_once(peer: Peer) -> None
     await peers.close()
 
 
+async def test_a_peer_is_doubted_from_the_break_to_the_verdict(peer: Peer) -> None:
+    cluster = await registered(peer.info())
+    view = FakeCluster(peer.info())
+    peers = await watch(cluster, view)
+    two = BrokerId(2)
+    assert not peers.is_doubted(two)
+    await peers.ask([two, ME, BrokerId(3)])
+    await peer.connected.wait()
+    await asyncio.sleep(0.11)
+    assert not peers.is_doubted(two)
+    peer.die()
+    await peers.ask([two])
+    assert peers.is_doubted(two), "who asks hears of the break at once"
+    await until_gone(cluster)
+    assert peers.is_doubted(two)
+    view.show()
+    assert not peers.is_doubted(two)
+    await peers.close()
+
+
+async def test_a_peer_that_is_connected_to_again_is_not_doubted(peer: Peer) -> None:
+    cluster = await registered(peer.info())
+    peers = await watch(cluster, FakeCluster(peer.info()))
+    await peer.connected.wait()
+    await asyncio.sleep(0.11)
+    peer.break_connections()
+    await peers.ask([BrokerId(2)])
+    assert peers.is_doubted(BrokerId(2))
+    await peer.connected.wait()
+    await asyncio.sleep(0.01)
+    assert not peers.is_doubted(BrokerId(2))
+    await peers.close()
+    peer.die()
+
+
+async def test_a_peer_that_says_nothing_is_not_waited_for_long(peer: Peer) -> None:
+    cluster = await registered(peer.info())
+    peers = await watch(cluster, FakeCluster(peer.info()))
+    await peer.connected.wait()
+    await asyncio.sleep(0.01)
+    began_s = asyncio.get_running_loop().time()
+    await peers.ask([BrokerId(2)])
+    assert asyncio.get_running_loop().time() - began_s < 2
+    assert not peers.is_doubted(BrokerId(2)), "it may only be slow"
+    await peers.close()
+    peer.die()
+
+
 async def test_a_process_that_dies_while_it_is_connected_to_again_is_noticed_soon(
     peer: Peer,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -168,6 +169,31 @@ async def test_a_broker_that_is_gone_leads_nothing_but_is_listed(cloud: FakeClou
     assert [node.node_id for node in answer.brokers] == [1, 2]
     assert [row.leader_id for row in answer.topics[0].partitions] == [1, 1]
     assert [row.replica_nodes for row in answer.topics[0].partitions] == [(1,), (1,)]
+    await client.close()
+
+
+async def test_the_next_leader_of_a_broker_that_dies_is_named(cloud: FakeCloud) -> None:
+    """Not the dead one, and not the next before it leads: clients would back off."""
+    first, second = [
+        await cloud.start_broker(number, metadata_hold_max_ms=5_000) for number in (1, 2)
+    ]
+    await first.cluster.create_topic("t", 4, 2)
+    client = await WireClient.connect(first.port)
+    led_by_second = [
+        row.partition_index
+        for row in (await metadata(client, ["t"])).topics[0].partitions
+        if row.leader_id == 2
+    ]
+    assert led_by_second
+    await until(lambda: all(second.partitions.find("t", index) for index in led_by_second))
+    await asyncio.sleep(0.11)
+    cloud.tree.kill(cloud.stores[2])
+    await second.server.close()
+    rows = (await metadata(client, ["t"])).topics[0].partitions
+    assert [(row.leader_id, row.leader_epoch) for row in rows] == [
+        (1, 1 if row.partition_index in led_by_second else 0) for row in rows
+    ]
+    assert all(first.partitions.find("t", index) for index in led_by_second)
     await client.close()
 
 
