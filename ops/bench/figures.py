@@ -36,8 +36,8 @@ class Scale:
     tail_s: float = 7.0
     """How long the tail reader runs before the catch-up begins."""
     spark_values: tuple[int, ...] = (100, 1024)
-    spark_bytes: int = 300_000_000
-    """Of values in each topic that Spark reads: more than a broker keeps in memory."""
+    spark_bytes: int = 600_000_000
+    """Of values in each topic that Spark reads: twice what a broker keeps in memory."""
     spark_warm_ups: int = 1
     """Readings that do not count, beside the one that counts the records; each is seconds long."""
     spark_passes: int = 3
