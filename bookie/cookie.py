@@ -21,6 +21,7 @@ only home of it. Source: Apache BookKeeper `Cookie`, `LegacyCookieValidation`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from google.protobuf import text_format
@@ -61,11 +62,17 @@ def decode_cookie(text: bytes, where: str) -> Cookie:
     version, _, body = text.partition(b"\n")
     if version != b"%d" % _LAYOUT_VERSION:
         raise ConfigError(f"the cookie in {where} has layout version {version[:20]!r}")
-    message = protobuf.CookieFormat()
     try:
-        protobuf.parse_text(body, message)
+        return _parse(body)
     except ValueError as error:
         raise ConfigError(f"the cookie in {where} cannot be parsed: {error}") from error
+
+
+@lru_cache(maxsize=16)  # a start finds the same text in every directory and in the store
+def _parse(body: bytes) -> Cookie:
+    """Return the cookie in a text without its first line. Raises ValueError."""
+    message = protobuf.CookieFormat()
+    protobuf.parse_text(body, message)
     directories = tuple(message.ledgerDirs.split("\t")[1:])
     return Cookie(BookieId(message.bookieHost), directories, message.instanceId)
 
@@ -151,13 +158,14 @@ async def _write_first(
     rng: Rng,
     root: str,
 ) -> Cookie:
+    text = wanted.encode()
     for directory in directories:
         # First, so that a VERSION without a checkpoint is proof of loss.
         init_log(directory.disk, rng)
-        directory.disk.save(FILE_NAME, wanted.encode())
+        directory.disk.save(FILE_NAME, text)
     path = paths.cookie(wanted.bookie_id, root)
     try:
-        await store.create(path, wanted.encode(), make_parents=True)
+        await store.create(path, text, make_parents=True)
     except (NodeExists, ConnectionLoss):
         found = decode_cookie((await store.get(path)).data, "the metadata store")
         if found != wanted:

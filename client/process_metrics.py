@@ -17,6 +17,7 @@ from client.metadata.store import MetadataStore, SessionState
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 LOOP_LAG_SECONDS: Final = "quire_loop_lag_seconds"
 _TICK_S: Final = 1.0
+_VERSION: Final = version("quire")
 
 ROWS: Final = (
     Row("quire_info", _G, "Always 1; the labels say what runs.", ("program", "version")),
@@ -30,7 +31,7 @@ ROWS: Final = (
 
 def provide_process(exposition: Exposition, program: str, store: MetadataStore) -> None:
     """Show version and session. `program`: broker, bookie, autorecovery."""
-    labels = {"program": program, "version": version("quire")}
+    labels = {"program": program, "version": _VERSION}
     counts = dict.fromkeys(SessionState, 0)
 
     def on_session(state: SessionState) -> None:

@@ -27,9 +27,10 @@ class Channel:
         """Call `message` on the other side after the latency, and after all sent before."""
         loop = asyncio.get_running_loop()
         self._messages.append(message)
-        self._due_s = max(self._due_s, loop.time() + self._latency())
+        now_s = loop.time()
+        self._due_s = max(self._due_s, now_s + self._latency())
         arrive = partial(self._arrive, self._cut_count)
-        if self._due_s <= loop.time():
+        if self._due_s <= now_s:
             loop.call_soon(arrive, context=self._context)
         else:
             loop.call_at(self._due_s, arrive, context=self._context)

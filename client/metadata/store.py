@@ -27,6 +27,7 @@ Semantics, all from ZooKeeper:
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -34,6 +35,8 @@ from client.errors import MetadataError
 
 NODE_BYTES_MAX: Final = 1_000_000
 """Largest node: ZooKeeper drops connections that carry more than 1 MiB (`jute.maxbuffer`)."""
+_NORMAL_PATH: Final = re.compile(r"(?:/(?!\.\.?(?:/|\Z))[^/]+)+")
+"""No empty part, none that is "." or ".."."""
 
 
 class Versioned(NamedTuple):
@@ -136,9 +139,7 @@ class MetadataStore(Protocol):
 
 def check_path(path: str) -> None:
     """Raise ValueError unless `path` is absolute and normal. For implementations."""
-    if path == "/":
-        return
-    if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")):
+    if path != "/" and _NORMAL_PATH.fullmatch(path) is None:
         raise ValueError(f"not a node path: {path!r}")
 
 

@@ -1,8 +1,9 @@
 """Runs a batch of schedules in this process, with everything around them kept deterministic.
 
 The garbage collector is off inside a schedule, because a collection would run destructors at a
-moment that depends on memory; it runs between schedules. Tripwires are armed, warnings of
-coroutines that a simulated crash left behind are silenced.
+moment that depends on memory; it runs between schedules, or not at all in a process that soon
+ends: it takes a fifth of the time. Tripwires are armed, warnings of coroutines that a simulated
+crash left behind are silenced.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Job:
     log: bool = False
     stop_at_violation: bool = False
     collect: bool = True
-    """Free memory between schedules; needless in a process that soon ends."""
+    """Free memory between schedules; without it, the collector stays off in this process."""
 
 
 def keep_quiet() -> None:
@@ -74,8 +75,9 @@ def run(job: Job) -> list[Result]:
             if job.collect:
                 gc.collect()
     finally:
-        gc.unfreeze()
-        gc.enable()
+        if job.collect:
+            gc.unfreeze()
+            gc.enable()
         logging.disable(disabled)
         sys.unraisablehook = hook
     return results

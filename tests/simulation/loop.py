@@ -17,7 +17,9 @@ hash, so that sets of them iterate in the same order in every run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
+import itertools
 import math
 import random
 import sys
@@ -29,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.hosts import PROCESS, Host, Process, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
 _HEAP_COMPACT_MIN = 256
 
@@ -107,6 +109,31 @@ class NumberedFuture(asyncio.Future):
         except AttributeError:
             self._number = self._loop.next_number()
             return self._number
+
+
+@contextlib.contextmanager
+def _known_loop(loop: SimLoop) -> Iterator[None]:
+    """Make asyncio cheaper while a loop spins; nothing that runs in it can tell.
+
+    The real `get_running_loop` asks the kernel each time whether the process was forked. The
+    register of all tasks only fills up with those of killed processes, which `Process.keep` has
+    anyway; what remains of it is that it gives every new task its number.
+    """
+    always = itertools.repeat(loop).__next__
+    replacements: list[tuple[Any, str, Any]] = [
+        (asyncio, "get_running_loop", always),
+        (events, "get_running_loop", always),
+        (events, "_get_running_loop", always),
+        (asyncio.tasks._all_tasks, "add", hash),  # type: ignore[attr-defined]
+    ]
+    saved = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
+    for owner, name, replacement in replacements:
+        setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        for owner, name, real in saved:
+            setattr(owner, name, real)
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -365,7 +392,8 @@ class SimLoop(asyncio.BaseEventLoop):
         )
         events._set_running_loop(self)
         try:
-            self._spin()
+            with _known_loop(self):
+                self._spin()
         finally:
             self._stopping = False
             self._thread_id = None
