@@ -91,7 +91,7 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
         pending = []
         for job in jobs:
             pending.append(pool.apply_async(batch.run, (job,)))
-            while len(pending) >= 2 * options.jobs:
+            while len(pending) >= 16 * options.jobs:
                 yield from pending.pop(0).get()
         for answer in pending:
             yield from answer.get()
@@ -102,6 +102,8 @@ class Totals:
 
     def __init__(self) -> None:
         self.schedules = 0
+        self.idle = 0
+        """Further ones, that ended before the workload had begun: they prove nothing."""
         self.violations = 0
         self.cpu_s = 0.0
         self.virtual_s = 0.0
@@ -112,7 +114,8 @@ class Totals:
 
     def add(self, result: Result) -> None:
         """Take one result in."""
-        self.schedules += 1
+        self.idle += (is_idle := coverage.is_idle(result))
+        self.schedules += not is_idle
         self.violations += bool(result.violation)
         self.cpu_s += result.cpu_s
         self.virtual_s += result.virtual_s
@@ -124,7 +127,7 @@ class Totals:
     def __str__(self) -> str:
         cpu_s = max(self.cpu_s, 1e-9)
         return (
-            f"{self.schedules} schedules, {self.violations} violations,"
+            f"{self.schedules} schedules and {self.idle} idle ones, {self.violations} violations,"
             f" {self.cpu_s:.0f} CPU seconds, {self.schedules / cpu_s:.0f} schedules and"
             f" {self.steps / cpu_s / 1000:.0f} k events per CPU second,"
             f" {self.virtual_s:.0f} s simulated ({self.virtual_s / cpu_s:.0f} x real time),"

@@ -1,7 +1,8 @@
 """What schedules must have met to mean anything: judged over runs that are long enough.
 
 A change of the options that makes schedules harmless also makes them quick and green. So a long
-run fails, too, if a class of faults never struck or the workload hardly did anything.
+run fails, too, if a class of faults never struck or the workload hardly did anything. Schedules in
+which it did nothing at all are counted apart.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from tests.simulation import cluster_swarm, swarm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tests.simulation.result import Result
 
 SCHEDULES_MIN = 1000
 """Fewer schedules are not judged: rare faults may be missing."""
@@ -34,6 +37,11 @@ _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
     },
 }
 """About half of what is usual."""
+
+
+def is_idle(result: Result) -> bool:
+    """Tell whether no bookie was asked to store anything: faults struck before the first ledger."""
+    return not result.violation and not result.counts.get("trace events")
 
 
 def missing(

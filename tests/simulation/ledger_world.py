@@ -6,6 +6,7 @@ ids exist is this file's out-of-band knowledge.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from tests.simulation import machines, swarm
@@ -15,13 +16,16 @@ from tests.simulation.machines import Machines
 from tests.simulation.oracle import LedgerOracle
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Coroutine
     from typing import Any
 
     from tests.simulation.hosts import Host
     from tests.simulation.result import Result
     from tests.simulation.swarm import LedgerSwarm
+
+_WAITS_P = 0.95
+_WAIT_S = 0.02
+_WAITS_MAX = 50
 
 
 class LedgerWorld(Machines):
@@ -49,6 +53,18 @@ class LedgerWorld(Machines):
     def make_nemesis(self) -> Nemesis:
         """Return what makes the faults."""
         return Nemesis(self, self.fork_rng("nemesis"), self.options.faults)
+
+    async def until_ready(self) -> None:
+        """Wait for a ledger in most races, which are short: they could be over before there is one.
+
+        In the others its creation is under fire, too.
+        """
+        await super().until_ready()
+        if self.options.kind == "race" and self.fork_rng("ready").random() < _WAITS_P:
+            for _ in range(_WAITS_MAX):
+                if self.work.known:
+                    break
+                await asyncio.sleep(_WAIT_S)
 
     def wind_down(self) -> None:
         """Let writers come to their end."""

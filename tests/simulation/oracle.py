@@ -332,17 +332,23 @@ class LedgerOracle:
         if new.state is LedgerState.CLOSED:
             if old.state is not LedgerState.CLOSED:
                 self._check_closed(book, new)
-            self._release(book)
+            self._release(book, old, new)
 
-    def _release(self, book: LedgerBook) -> None:
+    def _release(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
         """Expect of bookies that may forget a closed ledger only what they take from now on.
 
-        A repair may make one a member again, and have nothing to copy to it.
+        A repair may make one a member, and copies to it what a member has. Whatever else reached
+        it before (a late recovery's write) it may have forgotten while it was none.
         """
         for bookie in self.bookies.values():
             if self.may_have_dropped(bookie, book.ledger_id):
                 bookie.stored.pop(book.ledger_id, None)
                 bookie.fenced_at.pop(book.ledger_id, None)
+            elif old.state is LedgerState.CLOSED and not _is_member(bookie.name, old):
+                bookie.fenced_at.pop(book.ledger_id, None)
+                stored = bookie.stored.get(book.ledger_id, {})
+                for entry in [e for e in stored if bookie.name not in _holders(new, EntryId(e))]:
+                    del stored[entry]
 
     def _check_transition(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
         where = f"ledger {book.ledger_id}"
@@ -622,7 +628,7 @@ class LedgerOracle:
         return (
             metadata is not None
             and metadata.state is LedgerState.CLOSED
-            and not any(book.name in fragment.ensemble for fragment in metadata.fragments)
+            and not _is_member(book.name, metadata)
         )
 
     def _check_negative(self, book: BookieBook, read: Pending) -> None:
@@ -635,6 +641,16 @@ class LedgerOracle:
         for add in book.pending.get((read.ledger, read.entry), ()):
             if read.fence and add.arrived < read.arrived:
                 add.denied = True
+
+
+def _is_member(bookie: str, metadata: LedgerMetadata) -> bool:
+    return any(bookie in fragment.ensemble for fragment in metadata.fragments)
+
+
+def _holders(metadata: LedgerMetadata, entry_id: EntryId) -> set[str]:
+    """Return the bookies that should have an entry."""
+    ensemble = metadata.fragment_of(entry_id).ensemble
+    return {ensemble[index] for index in metadata.schedule.write_set(entry_id)}
 
 
 def ledger_of(path: str) -> int | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import swarm
-from tests.simulation.coverage import SCHEDULES_MIN, missing
+from tests.simulation.coverage import SCHEDULES_MIN, is_idle, missing
+from tests.simulation.result import Result
 
 FAULTS = dict.fromkeys(swarm.FAULTS, 1)
 PLENTY = {
@@ -35,3 +36,9 @@ def test_an_idle_workload_is_noticed() -> None:
 def test_short_runs_are_not_judged(world: str) -> None:
     assert missing(world, SCHEDULES_MIN - 1, {}, {}) == []
     assert missing(world, SCHEDULES_MIN, {}, {})
+
+
+def test_a_schedule_without_an_event_that_rules_judge_is_idle() -> None:
+    assert is_idle(Result(seed=0, faults={"kill client": 2}, counts={"recoveries": 1}))
+    assert not is_idle(Result(seed=0, counts={"trace events": 1}))
+    assert not is_idle(Result(seed=0, violation="R4"))
