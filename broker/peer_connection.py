@@ -21,19 +21,20 @@ _ANSWER_BYTES_MAX: Final = 1 << 16
 
 
 class PeerConnection(asyncio.Protocol):
-    """One connection; `lost` is done when it breaks."""
+    """One connection."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.lost: asyncio.Future[float] = self._loop.create_future()
+        """Done when it breaks: the loop's time of that moment."""
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._asked: asyncio.Future[None] | None = None
+        self._asked: asyncio.Future[float] | None = None
         """Done when the question on its way is answered."""
-        self._next: asyncio.Future[None] | None = None
+        self._next: asyncio.Future[float] | None = None
         """The same for the question that follows."""
 
-    def ask(self) -> asyncio.Future[None]:
+    def ask(self) -> asyncio.Future[float]:
         """Return what is done when a question sent from now on is answered, or never will be.
 
         Others may have the same future: do not cancel it.
@@ -67,7 +68,7 @@ class PeerConnection(asyncio.Protocol):
             self.close()
         elif len(received) >= _LENGTH.size + length:
             received.clear()
-            self._asked.set_result(None)
+            self._asked.set_result(self._loop.time())
             self._asked = None
             if self._next is not None:
                 self._asked, self._next = self._send(self._next), None
@@ -76,9 +77,9 @@ class PeerConnection(asyncio.Protocol):
         """Tell everybody who waits."""
         for future in (self.lost, self._asked, self._next):
             if future is not None and not future.done():
-                future.set_result(None)
+                future.set_result(self._loop.time())
 
-    def _send(self, answer: asyncio.Future[None] | None = None) -> asyncio.Future[None]:
+    def _send(self, answer: asyncio.Future[float] | None = None) -> asyncio.Future[float]:
         assert self._transport is not None
         self._transport.write(_QUESTION)
         return self._loop.create_future() if answer is None else answer

@@ -9,8 +9,8 @@ fencing makes early takeovers safe, and a broker that misses its registration re
 Anything less clear (no answer, no route, first contact refused) is left to the session timeout.
 
 Clients may notice sooner than we: a dying process closes one connection after the other. So who
-is about to name a broker to a client asks it for a sign of life first (`ask`), and doubts it as
-long as its connection is broken (`is_doubted`); see `successions.py`.
+is about to name a broker to a client asks it for a sign of life first (`ask`), and doubts it
+while its connection is freshly broken (`is_doubted`); see `successions.py`.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ _LOG = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 0.1
 """For a sign of life. A peer that hangs costs each metadata answer so much, until it is gone."""
+_DOUBT_MAX_S: Final = 2.0
+"""How long a broken connection speaks against a peer: clients may still reach it."""
 _PAUSE_MIN_S: Final = 0.02
 """A dying process may take one more connection, and break it: clients wait for what follows."""
 _PAUSE_MAX_S: Final = 10.0
@@ -82,9 +84,11 @@ class Peers:
             await asyncio.wait(answers, timeout=_ANSWER_S)
 
     def is_doubted(self, broker: BrokerId) -> bool:
-        """Tell whether the connection to a registered peer is broken and not made again yet."""
+        """Tell whether the connection to a registered peer just broke and is not made again yet."""
         connection = self._connections.get(broker)
-        return connection is not None and connection.lost.done()
+        if connection is None or not connection.lost.done():
+            return False
+        return asyncio.get_running_loop().time() - connection.lost.result() < _DOUBT_MAX_S
 
     def _follow(self) -> None:
         if self._closing:

@@ -12,7 +12,8 @@ A partition is between two leaders while
 - the plan names another leader than before, and its leader epoch has not grown since.
 
 The wait is a courtesy and bounded: a partition holds answers back for `hold_s` after it was first
-seen so, then the answer says what is planned. Nobody relies on it for safety.
+seen so, then the answer says what is planned, and no leader instead of one in doubt: then clients
+ask again soon. Nobody relies on it for safety.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Peers(Protocol):
         ...
 
     def is_doubted(self, broker: BrokerId) -> bool:
-        """Tell whether the connection to a broker is broken."""
+        """Tell whether a broker may be gone."""
         ...
 
 
@@ -119,6 +120,11 @@ class Successions:
             while open_ and not self._is_open(*open_[-1]):
                 open_.pop()
 
+    def leader(self, topic: TopicInfo, index: int) -> BrokerId | None:
+        """Return whom to send the clients of a partition to; None: nobody, as far as we know."""
+        wanted = self._cluster.wanted_owner(topic, index)
+        return None if wanted is not None and self._peers.is_doubted(wanted) else wanted
+
     def _leaders(self, topics: Iterable[TopicInfo]) -> Iterable[BrokerId]:
         wanted = self._cluster.wanted_owner
         leaders = (wanted(topic, i) for topic in topics for i in range(topic.partition_count))
@@ -139,7 +145,7 @@ class Successions:
         if leader != seen.leader:
             if epoch > seen.epoch:
                 seen.leader, seen.epoch = leader, epoch
-        elif not is_doubted:  # else the epoch may be its successor's
+        elif seen.since_s is None:  # else the epoch may be its successor's
             seen.epoch = epoch
         if not is_doubted and leader == seen.leader:
             seen.since_s = None

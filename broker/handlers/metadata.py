@@ -6,7 +6,8 @@ answer has it with its leaders. Before a named topic is called unknown, the meta
 asked: another broker may have just made it. The leader of a partition is its wanted owner; while
 that one still opens the partition, data requests are refused with NOT_LEADER_OR_FOLLOWER and
 clients come back. An answer about named topics waits a moment while one of their partitions is
-between two leaders (`successions.py`). Leader epochs are the ones in the partitions' segment
+between two leaders (`successions.py`), and has LEADER_NOT_AVAILABLE for one whose leader may be
+gone. Leader epochs are the ones in the partitions' segment
 lists, never invented.
 
 Deviations from Kafka: `replicas` and `isr` name the leader and further live brokers, as many as
@@ -143,8 +144,9 @@ def _topic(services: Services, topic: TopicInfo) -> Fields:
 
 def _partition(services: Services, topic: TopicInfo, index: int) -> Fields:
     cluster = services.cluster
-    leader = cluster.wanted_owner(topic, index)
-    replicas = _replicas(list(cluster.brokers), leader, topic.replication_factor)
+    leader = services.successions.leader(topic, index)
+    wanted = cluster.wanted_owner(topic, index)
+    replicas = _replicas(list(cluster.brokers), wanted, topic.replication_factor)
     return {
         "error_code": Code.none if leader is not None else Code.leader_not_available,
         "partition_index": index,

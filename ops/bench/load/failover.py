@@ -1,8 +1,10 @@
 """Produces one record at a time to each partition, and says when acknowledgements came again.
 
 Every partition has one record under way; the next follows `interval_s` after its acknowledgement.
-The pause of a partition is the longest stretch between two acknowledgements that ends after the
-kill; an acknowledgement that was already on the wire does not shorten it.
+A partition is back with the first acknowledgement that only the next leader can have given: the
+end of the longest stretch between two acknowledgements, among those that end after the kill and no
+later than with the first record that was sent after it. So an acknowledgement that was already on
+the wire does not count, and neither does a slow write of the next leader.
 """
 
 from __future__ import annotations
@@ -15,8 +17,6 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from ops.bench.load.channel import LoadFailed, hear, heard, tell
 
-_AFTER_S: Final = 2.0
-"""How long it goes on after every partition has answered, for a pause that comes later."""
 _GIVE_UP_S: Final = 120.0
 _WAIT_S: Final = 0.002
 
@@ -30,6 +30,9 @@ class Pauses:
         self._longest: dict[int, tuple[float, float]] = {}
         self._served: set[int] = set()
         self.killed_s: float | None = None
+        """Just before the kill."""
+        self.dead_s = 0.0
+        """Just after it: the dead one cannot have taken what was sent later."""
 
     @property
     def warm(self) -> bool:
@@ -45,10 +48,12 @@ class Pauses:
         last_s, self._last_s[partition] = self._last_s[partition], now_s
         if self.killed_s is None or last_s is None or now_s < self.killed_s:
             return
+        if partition in self._served:
+            return
         pause_s = now_s - last_s
         if pause_s > self._longest.get(partition, (0.0, 0.0))[0]:
             self._longest[partition] = (pause_s, now_s)
-        if self._sent_s[partition] > self.killed_s:
+        if self._sent_s[partition] > self.dead_s:
             self._served.add(partition)
 
     def all_served(self) -> bool:
@@ -56,7 +61,7 @@ class Pauses:
         return len(self._served) == len(self._last_s)
 
     def back_s(self) -> list[float]:
-        """Return, by partition, the seconds from the kill to the end of its longest pause."""
+        """Return, by partition, the seconds from the kill until it was back."""
         assert self.killed_s is not None
         return [self._longest[i][1] - self.killed_s for i in range(len(self._last_s))]
 
@@ -115,7 +120,7 @@ class OneByOne:
 
 
 def run(servers: str, topic: str, partitions: int, interval_s: float, warm_up_s: float) -> None:
-    """Events: ready; after "go" warm; after "killed SECONDS" done (back_s of each partition)."""
+    """Events: ready; after "go" warm; after "killed BEFORE AFTER" done (back_s by partition)."""
     pauses = Pauses(partitions)
     loop = OneByOne(servers, topic, partitions, interval_s, pauses)
     tell("ready")
@@ -126,12 +131,9 @@ def run(servers: str, topic: str, partitions: int, interval_s: float, warm_up_s:
     tell("warm")
     while not heard():
         loop.step()
-    pauses.killed_s = float(hear().split()[1])
+    pauses.killed_s, pauses.dead_s = map(float, hear().split()[1:])
     while not pauses.all_served():
         if time.monotonic() > pauses.killed_s + _GIVE_UP_S:
             raise LoadFailed(f"partitions were not served again within {_GIVE_UP_S:g} s")
-        loop.step()
-    end_s = time.monotonic() + _AFTER_S
-    while time.monotonic() < end_s:
         loop.step()
     tell("done", back_s=pauses.back_s())

@@ -42,7 +42,7 @@ async def kill_leader(system: System, partitions: int, warm_up_s: float) -> list
         victim = leaders[0]
         killed_s = time.monotonic()
         os.kill(system.broker_pids()[victim], signal.SIGKILL)
-        load.say(f"killed {killed_s}")
+        load.say(f"killed {killed_s} {time.monotonic()}")
         back_s: list[float] = (await load.event("done"))["back_s"]
     return sorted(back_s[i] for i, leader in leaders.items() if leader == victim)
 

@@ -156,6 +156,22 @@ async def test_a_peer_that_is_connected_to_again_is_not_doubted(peer: Peer) -> N
     peer.die()
 
 
+async def test_a_doubt_does_not_last(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom we cannot reach, clients may: the session timeout decides."""
+    monkeypatch.setattr(peers_module, "_DOUBT_MAX_S", 0.2)
+    cluster = await registered(peer.info())
+    cluster.on_request = lambda request: Fault.LOSE_REQUEST if request.name == "delete" else None
+    peers = await watch(cluster, FakeCluster(peer.info()))
+    await peer.connected.wait()
+    await asyncio.sleep(0.11)
+    peer.die()
+    await peers.ask([BrokerId(2)])
+    assert peers.is_doubted(BrokerId(2))
+    await asyncio.sleep(0.25)
+    assert not peers.is_doubted(BrokerId(2))
+    await peers.close()
+
+
 async def test_a_peer_that_says_nothing_is_not_waited_for_long(peer: Peer) -> None:
     cluster = await registered(peer.info())
     peers = await watch(cluster, FakeCluster(peer.info()))

@@ -144,6 +144,36 @@ def test_the_next_leader_may_be_seen_before_the_plan_that_wants_it() -> None:
     virtual_time.run(scenario())
 
 
+def test_an_old_epoch_is_no_base_for_the_next_takeover() -> None:
+    """The last answer was given before the leader that is in doubt took over itself."""
+
+    async def scenario() -> None:
+        world = World()
+        world.epochs = [-1, -1]
+        await world.settle_ms()
+        world.epochs = [0, 0]
+        world.doubted.add(ONE)
+        world.later(0.05, lambda: world.owners.__setitem__(0, THREE))
+        world.later(0.12, lambda: world.epochs.__setitem__(0, 1))
+        assert 120 <= await world.settle_ms() < 130
+
+    virtual_time.run(scenario())
+
+
+def test_a_leader_that_stays_in_doubt_is_none() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.doubted.add(ONE)
+        assert HOLD_MS <= await world.settle_ms() < HOLD_MS + 10
+        assert [world.successions.leader(TOPIC, index) for index in (0, 1)] == [None, TWO]
+        world.owners[0] = THREE
+        assert world.successions.leader(TOPIC, 0) == THREE
+        world.owners[0] = None
+        assert world.successions.leader(TOPIC, 0) is None
+
+    virtual_time.run(scenario())
+
+
 def test_a_takeover_that_nobody_asked_about_is_the_base_of_the_next() -> None:
     async def scenario() -> None:
         world = World()

@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
+from client.metadata.memory import Fault
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
@@ -194,6 +195,24 @@ async def test_the_next_leader_of_a_broker_that_dies_is_named(cloud: FakeCloud) 
         (1, 1 if row.partition_index in led_by_second else 0) for row in rows
     ]
     assert all(first.partitions.find("t", index) for index in led_by_second)
+    await client.close()
+
+
+async def test_a_leader_that_may_be_gone_is_not_named(cloud: FakeCloud) -> None:
+    """Even if nobody finds out in time: clients ask again soon."""
+    first, second = [await cloud.start_broker(number, metadata_hold_max_ms=20) for number in (1, 2)]
+    await first.cluster.create_topic("t", 2, 2)
+    client = await WireClient.connect(first.port)
+    await metadata(client, ["t"])
+    await asyncio.sleep(0.11)
+    cloud.tree.on_request = lambda call: Fault.LOSE_REQUEST if call.name == "delete" else None
+    await second.server.close()
+    rows = {row.leader_id: row for row in (await metadata(client, ["t"])).topics[0].partitions}
+    assert sorted(rows) == [-1, 1]
+    assert rows[-1].error_code is ErrorCode.leader_not_available
+    assert rows[-1].replica_nodes == (2, 1)
+    assert rows[1].error_code is ErrorCode.none
+    cloud.tree.on_request = lambda _: None
     await client.close()
 
 
