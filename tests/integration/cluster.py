@@ -226,10 +226,15 @@ class LocalCluster:
         return code
 
     def kill_all(self) -> None:
-        """kill -9 the supervisor, and with it, by their leashes, all nodes at once."""
+        """kill -9 the supervisor, and with it, by their leashes, all nodes at once.
+
+        Returns when they are gone: until then their ports are taken.
+        """
         if self._process is not None:
+            nodes = self.pids() if self.about else []
             self._process.kill()
             self.wait()
+            wait_until(lambda: not any(map(is_alive, nodes)), "the killed nodes to be gone")
 
     def __enter__(self) -> "LocalCluster":
         return self.start()
