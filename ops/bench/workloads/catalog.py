@@ -76,7 +76,7 @@ _ALL: Final = (
         lambda scale: REPLICAS * scale.catch_up_bytes + GB, rounds_max=2,
     ),
     Workload(
-        "spark", spark.measure, "unsynced brokers", 120,
+        "spark", spark.measure, "unsynced brokers", 240,
         lambda scale: REPLICAS * len(scale.spark_values) * scale.spark_bytes + GB,
     ),
     Workload("ledgers", ledgers.measure, "bookies", 60, _as_fast_as_it_goes(4), True),
