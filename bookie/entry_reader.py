@@ -108,7 +108,7 @@ class EntryReader:
                     found[at] = self._try_read(*wanted[at])
 
     def _neighbours(self, wanted: list[tuple[LedgerId, EntryId]]) -> dict[EntryId, Location]:
-        """Return places of entries that follow each other in one ledger, as batch reads want
+        """Return places of entries that follow each other in one ledger, as readers ask for
         them; nothing for others, or if the index is damaged: one by one tells where."""
         if len(wanted) < _NEIGHBOURS_MIN:
             return {}

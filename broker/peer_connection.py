@@ -1,7 +1,7 @@
 """A connection to another broker that carries nothing but the question whether it lives.
 
-This file is the only home of that question: ApiVersions, version 0, which every broker answers at
-once. At most one is on its way; who asks meanwhile shares the next, so that a thousand clients
+This file is the only home of it. The question is ApiVersions, version 0, which every broker answers
+at once. At most one is on its way; who asks meanwhile shares the next, so that a thousand clients
 that ask for metadata cost a peer one request per round trip.
 """
 

@@ -7,8 +7,7 @@ asked: another broker may have just made it. The leader of a partition is its wa
 that one still opens the partition, data requests are refused with NOT_LEADER_OR_FOLLOWER and
 clients come back. An answer about named topics waits a moment while one of their partitions is
 between two leaders (`successions.py`), and has LEADER_NOT_AVAILABLE for one whose leader may be
-gone. Leader epochs are the ones in the partitions' segment
-lists, never invented.
+gone. Leader epochs are the ones in the partitions' segment lists, never invented.
 
 Deviations from Kafka: `replicas` and `isr` name the leader and further live brokers, as many as
 the replication factor and the cluster allow, because clients and tools expect broker ids there;

@@ -91,7 +91,7 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
         pending = []
         for job in jobs:
             pending.append(pool.apply_async(batch.run, (job,)))
-            while len(pending) >= 16 * options.jobs:
+            while len(pending) >= 2 * options.jobs:
                 yield from pending.pop(0).get()
         for answer in pending:
             yield from answer.get()
