@@ -83,7 +83,7 @@ class Scale:
             partition_counts=(12,),
             growth_bytes=(4_000_000, 8_000_000),
             growth_ledgers=(1, 10),
-            growth_measured_bytes=2_000_000,
+            growth_measured_bytes=4_000_000,  # all of it: a sync may confirm all entries at once
             limit_bytes=16 << 20,
             failover_partitions=(1,),
         )
