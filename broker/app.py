@@ -105,7 +105,7 @@ class Broker:
         )
         self.groups = Groups(self.cluster, config, clock=clock, rng=rng)
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
-        self._peers = Peers(store, self.cluster, config.node_id)
+        self._peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
         served = handlers()
         self.services = Services(
             config=config,

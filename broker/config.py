@@ -186,6 +186,13 @@ class BrokerConfig:
         at_least=0,
     )
 
+    peer_answer_max_ms: int = setting(
+        100,
+        "How long a Metadata answer may wait for a sign of life of the leaders it names. A broker"
+        " that hangs costs each answer so much until it counts as gone; 0: do not ask.",
+        at_least=0,
+    )
+
     # --- groups
     offsets_topic_partitions: int = setting(
         16, "Partitions of __consumer_offsets; fixed once it exists.", at_least=1
@@ -230,6 +237,25 @@ class BrokerConfig:
     # --- partition logs
     log_in_flight_bytes_max: int = setting(
         256 * _MIB, "Appends of one partition that may wait for bookies.", at_least=_MIB
+    )
+    log_shared_entry_bytes_max: int = setting(
+        64 * 1024,
+        "Batches that come together share a ledger entry up to so many bytes; a larger one has its"
+        " own. 0: every batch has.",
+        at_least=0, at_most=4 * _MIB,
+    )  # fmt: skip
+    log_shared_entry_batches_max: int = setting(
+        128,
+        "Most batches of one entry. A takeover looks at the header of each.",
+        at_least=1,
+    )
+    log_snapshot_interval_bytes: int = setting(
+        4 * _MIB,
+        "A takeover reads back about so many bytes at most. Lower: more snapshots in the log.",
+        at_least=64 * 1024,
+    )
+    log_snapshot_interval_entries: int = setting(
+        64, "And about so many entries at most.", at_least=1
     )
     tail_cache_bytes_max: int = setting(
         256 * _MIB, "Recent record bytes kept in memory for consumers that keep up.", at_least=0
@@ -301,6 +327,10 @@ class BrokerConfig:
         """Return the limits of partition logs."""
         return LogLimits(
             in_flight_bytes_max=self.log_in_flight_bytes_max,
+            shared_entry_bytes_max=self.log_shared_entry_bytes_max,
+            shared_entry_batches_max=self.log_shared_entry_batches_max,
+            snapshot_interval_bytes=self.log_snapshot_interval_bytes,
+            snapshot_interval_entries=self.log_snapshot_interval_entries,
             producer_expiration_ms=self.producer_expiration_ms,
             settling_ms=self.producer_settling_ms,
         )

@@ -30,8 +30,6 @@ from client.metadata.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 0.1
-"""For a sign of life. A peer that hangs costs each metadata answer so much, until it is gone."""
 _DOUBT_MAX_S: Final = 2.0
 """How long a broken connection speaks against a peer: clients may still reach it."""
 _PAUSE_MIN_S: Final = 0.02
@@ -54,7 +52,11 @@ class ClusterBrokers(Protocol):
 class Peers:
     """One watch per registered broker other than this one."""
 
-    def __init__(self, store: MetadataStore, cluster: ClusterBrokers, me: BrokerId) -> None:
+    def __init__(
+        self, store: MetadataStore, cluster: ClusterBrokers, me: BrokerId, answer_max_s: float
+    ) -> None:
+        """`answer_max_s`: for a sign of life; 0 asks nobody."""
+        self._answer_max_s = answer_max_s
         self._store = store
         self._cluster = cluster
         self._me = me
@@ -79,9 +81,11 @@ class Peers:
 
     async def ask(self, brokers: Iterable[BrokerId]) -> None:
         """Wait until brokers have given a sign of life, lost their connection, or are slow."""
+        if not self._answer_max_s:
+            return
         answers = [self._connections[b].ask() for b in brokers if b in self._connections]
         if answers:
-            await asyncio.wait(answers, timeout=_ANSWER_S)
+            await asyncio.wait(answers, timeout=self._answer_max_s)
 
     def is_doubted(self, broker: BrokerId) -> bool:
         """Tell whether the connection to a registered peer just broke and is not made again yet."""

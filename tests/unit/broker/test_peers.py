@@ -96,8 +96,8 @@ def is_registered(cluster: MemoryCluster) -> bool:
     return cluster.tree.children(paths.BROKERS) == ["2"]
 
 
-async def watch(cluster: MemoryCluster, view: FakeCluster) -> Peers:
-    peers = Peers(cluster.session(), view, ME)
+async def watch(cluster: MemoryCluster, view: FakeCluster, answer_max_s: float = 0.1) -> Peers:
+    peers = Peers(cluster.session(), view, ME, answer_max_s)
     peers.start()
     return peers
 
@@ -183,6 +183,17 @@ async def test_a_peer_that_says_nothing_is_not_waited_for_long(peer: Peer) -> No
     assert not peers.is_doubted(BrokerId(2)), "it may only be slow"
     await peers.close()
     peer.die()
+
+
+async def test_a_broker_that_may_not_wait_asks_nobody(peer: Peer) -> None:
+    cluster = await registered(peer.info())
+    peers = await watch(cluster, FakeCluster(peer.info()), answer_max_s=0)
+    await peer.connected.wait()
+    await asyncio.sleep(0.11)
+    peer.die()
+    await peers.ask([BrokerId(2)])
+    assert not peers.is_doubted(BrokerId(2)), "nobody gave the break the time to be heard of"
+    await peers.close()
 
 
 async def test_a_process_that_dies_while_it_is_connected_to_again_is_noticed_soon(

@@ -11,6 +11,7 @@ import pytest
 from broker import background
 from broker.config import BrokerConfig
 from broker.config_listing import broker_settings
+from broker.core.log_limits import LogLimits
 from broker.deadlines import Deadlines
 from broker.endpoints import registered_host
 from broker.read_budget import ReadBudget
@@ -129,3 +130,18 @@ def test_the_registered_host() -> None:
 def test_broker_settings_have_each_name_once() -> None:
     names = [row.name for row in broker_settings(BrokerConfig(), 9092)]
     assert names == sorted(dict.fromkeys(names))
+
+
+def test_the_limits_of_shared_entries_and_snapshots_are_settings() -> None:
+    limits = BrokerConfig(
+        log_shared_entry_bytes_max=1_000,
+        log_shared_entry_batches_max=7,
+        log_snapshot_interval_bytes=100_000,
+        log_snapshot_interval_entries=9,
+    ).log_limits()
+    assert (limits.shared_entry_bytes_max, limits.shared_entry_batches_max) == (1_000, 7)
+    assert (limits.snapshot_interval_bytes, limits.snapshot_interval_entries) == (100_000, 9)
+
+
+def test_settings_left_alone_are_what_partition_logs_have_by_themselves() -> None:
+    assert BrokerConfig().log_limits() == LogLimits()
