@@ -3,13 +3,20 @@
 This file is the only home of the order of its steps; `ops/cli/restart.py` only parses and prints.
 
     broker   unload it -> wait until it leads nothing -> stop and start it -> wait until its new
-             life is ready -> wait until the cluster is whole
+             life is ready -> wait until the cluster is whole -> before the next one: leave its
+             clients the time to come back
     bookie   stop and start it -> wait until it is registered anew -> wait until the cluster is
              whole
 
 Whole: every broker ready and every partition led, every bookie writable, no ledger known to lack
 copies. A bookie that comes back is probed by the writers that went on without it, and what it
 missed is copied to it; until that is over the next one must not go, or writes would wait.
+
+A broker that serves again is not yet one that its clients use: who found it closed waits before
+trying again, up to ten seconds (librdkafka's `reconnect.backoff.max.ms`), and what other brokers
+tell meanwhile does not shorten that. Were the next broker to go at once, such a client would have
+none: it waits, and librdkafka forgets all brokers and begins anew, in which consumers may hang for
+ever (seen with 2.16.0; https://github.com/confluentinc/librdkafka/issues/5476).
 
 How a node is stopped and started is the caller's business (`Restart`): a command of the
 operator's, or a signal to a process of `quire up`, which starts it again by itself.
@@ -30,6 +37,8 @@ from ops.admin_errors import AdminError, AdminUnreachable
 POLL_S: Final = 0.1
 SETTLE_S: Final = 2.5
 """Writers probe a bookie that they suspended once a second: by then they have noticed it."""
+CLIENTS_BACK_S: Final = 11.0
+"""Between two brokers: the longest wait of a client before it connects again, and a second."""
 
 
 class RestartFailed(QuireError):
@@ -84,6 +93,7 @@ class RollingRestart:
         *,
         timeout_s: float = 120.0,
         settle_s: float = SETTLE_S,
+        clients_back_s: float = CLIENTS_BACK_S,
     ) -> None:
         """`restart`: by kind, for those kinds that are to be restarted. `timeout_s`: per step."""
         self._api = api
@@ -91,6 +101,7 @@ class RollingRestart:
         self._say = say
         self._timeout_s = timeout_s
         self._settle_s = settle_s
+        self._clients_back_s = clients_back_s
 
     async def run(self) -> list[Restarted]:
         """Restart every node of the wanted kinds. Raises RestartFailed, AdminError."""
@@ -101,7 +112,10 @@ class RollingRestart:
                 if row["state"] != "down":
                     done.append(await self._restart_bookie(row))
         if "broker" in self._restart:
-            for row in await self._api.list("/brokers"):
+            for position, row in enumerate(await self._api.list("/brokers")):
+                if position:
+                    await asyncio.sleep(self._clients_back_s)
+                    await self.wait_whole("before the next broker")
                 done.append(await self._restart_broker(row))
         return done
 

@@ -15,7 +15,7 @@ from client.errors import QuireError
 from ops.admin_api import Access, AdminApi
 from ops.cli.admin import admin_options
 from ops.cli.console import json_option, print_json, print_table, run, say
-from ops.rolling import Node, Restart, Restarted, RollingRestart
+from ops.rolling import CLIENTS_BACK_S, Node, Restart, Restarted, RollingRestart
 
 _POLL_S = 0.02
 
@@ -52,6 +52,15 @@ _POLL_S = 0.02
     show_default=True,
     help="Stop when a step takes longer; the nodes after it stay as they are.",
 )
+@click.option(
+    "--broker-pause",
+    "pause_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    default=CLIENTS_BACK_S,
+    show_default=True,
+    help="Between two brokers, for clients that wait before they connect again.",
+)
 @json_option
 @admin_options
 def restart(
@@ -60,6 +69,7 @@ def restart(
     data: Path | None,
     only: str | None,
     timeout_s: float,
+    pause_s: float,
     as_json: bool,
     access: Access,
 ) -> None:
@@ -87,7 +97,8 @@ def restart(
 
     async def work() -> None:
         async with AdminApi(access) as api:
-            done = await RollingRestart(api, by_kind, say, timeout_s=timeout_s).run()
+            rolling = RollingRestart(api, by_kind, say, timeout_s=timeout_s, clients_back_s=pause_s)
+            done = await rolling.run()
         if as_json:
             print_json([_as_json(one) for one in done])
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -94,6 +95,7 @@ def rolling(cluster: FakeCluster, *kinds: str) -> RollingRestart:
         lambda _text: None,
         timeout_s=TIMEOUT_S,
         settle_s=0,
+        clients_back_s=0,
     )
 
 
@@ -120,6 +122,41 @@ async def test_only_the_wanted_kind() -> None:
     cluster = FakeCluster()
     await rolling(cluster, "broker").run()
     assert not any("bookie" in line for line in cluster.log)
+
+
+async def test_clients_get_time_to_come_back_between_two_brokers() -> None:
+    pause_s = 0.3
+    cluster = FakeCluster(brokers=2)
+    at_s: list[float] = []
+
+    async def restart(node: Node) -> None:
+        at_s.append(asyncio.get_running_loop().time())
+        await cluster.restart(node)
+
+    await RollingRestart(
+        cluster,  # type: ignore[arg-type]
+        {"broker": restart},
+        lambda _text: None,
+        timeout_s=TIMEOUT_S,
+        clients_back_s=pause_s,
+    ).run()
+    assert at_s[1] - at_s[0] >= pause_s
+    assert asyncio.get_running_loop().time() - at_s[1] < pause_s, "nobody comes after the last one"
+
+
+async def test_the_next_broker_stays_if_a_node_was_lost_in_the_pause() -> None:
+    cluster = FakeCluster(brokers=2)
+    losing = asyncio.get_running_loop().call_later(0.6, cluster.down.add, "b1:3181")
+    with pytest.raises(RestartFailed, match=r"before the next broker after 0.5 s: 1 "):
+        await RollingRestart(
+            cluster,  # type: ignore[arg-type]
+            {"broker": cluster.restart},
+            lambda _text: None,
+            timeout_s=TIMEOUT_S,
+            clients_back_s=1.2,
+        ).run()
+    assert losing.when() < asyncio.get_running_loop().time()
+    assert [line for line in cluster.log if line.startswith("restart")] == ["restart broker 0 at h"]
 
 
 async def test_nothing_is_touched_while_the_cluster_is_not_whole() -> None:
