@@ -7,12 +7,15 @@ KIND is `confluent`, `kafka-python` or `aiokafka`. Record n of the producer NAME
 `NAME-k`, k = n mod KEY_COUNT, and the value `NAME:n`. A producer appends a line to NOTES for each
 acknowledgement, `n partition offset sent_ms waited_ms`; a consumer one for each record, `partition
 offset value`, before it commits. Clients have their default settings but for idempotence and the
-time for which they go on trying. SIGTERM ends the process after the last acknowledgement.
+time for which they go on trying, and for what keeps librdkafka's consumer out of a deadlock of its
+own (`consume_confluent`). SIGTERM ends the process after the last acknowledgement, SIGUSR1 makes it
+write to stderr where all its threads are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -182,7 +185,15 @@ def consume_confluent(servers: str, topic: str, group: str, notes: Notes) -> Non
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "log_level": 0,
+            # When all connections are broken at once, as they may be for a client that waits
+            # before it tries the restarted broker again, librdkafka forgets all brokers and asks
+            # its bootstrap servers anew. An OffsetForLeaderEpoch request that was meant for one of
+            # the forgotten brokers then makes its main thread and that broker's thread wait for
+            # each other: it neither heartbeats nor commits any more, and no call of ours returns
+            # (seen with 2.16.0; https://github.com/confluentinc/librdkafka/issues/5476).
+            "metadata.recovery.strategy": "none",
+            # For the case that something hangs all the same: what it does is in our log.
+            "debug": "cgrp,broker,protocol",
         }
     )
     consumer.subscribe([topic])
@@ -247,6 +258,7 @@ async def consume_aiokafka(servers: str, topic: str, group: str, notes: Notes) -
 
 
 def main() -> None:
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     role, kind, servers, topic, name, path, last = sys.argv[1:]
     for library in ("aiokafka", "kafka"):
         logging.getLogger(library).setLevel(logging.CRITICAL)

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import functools
+import itertools
 import json
-import operator
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from client.pubsub import TopicAdmin
@@ -37,6 +37,13 @@ GROUP_KINDS = ("confluent", "aiokafka")
 GROUP_SIZE = 2
 WARM_UP_ACKS = 200
 EXIT_S_MAX = 10.0
+END_S_MAX = {"produce": 130.0, "consume": 90.0}
+"""From SIGTERM to the end of a load process: producers go on trying for 120 s, and librdkafka keeps
+a commit for a session timeout of 45 s, in case that a coordinator appears."""
+LOG_LINES = 200
+"""Of each log, when something went wrong."""
+_DUMP_S = 1.0
+"""What a process on a busy machine may take to write its stacks."""
 ENVIRON = {
     "QUIRE_BOOKIE_AUTO_RECOVERY": "true",
     "QUIRE_BOOKIE_RECOVERY_POLL_MS": "300",
@@ -72,6 +79,7 @@ class LoadProcess:
     ) -> None:
         self.name = name
         self.kind = kind
+        self._role = role
         self._notes_path = folder / f"{name}.notes"
         self._log_path = folder / f"{name}.log"
         program = (sys.executable, "-m", "tests.integration.rolling_load")
@@ -93,12 +101,42 @@ class LoadProcess:
         return [line.split() for line in data.decode().splitlines()], position + len(data)
 
     def check_alive(self) -> None:
-        assert self.process.poll() is None, f"{self.name} ended: {self._log_path.read_text()}"
+        assert self.process.poll() is None, f"{self.name} ended: {self.log_end()}"
 
     def finish(self) -> None:
         self.check_alive()
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(150) == 0, self._log_path.read_text()
+        timeout_s = END_S_MAX[self._role]
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end in {timeout_s:g} s") from None
+        assert code == 0, f"{self.name} ended with {code}: {self.log_end()}"
+
+    def dump_stacks(self) -> None:
+        """Have the process write its Python stacks into its log; it does, whatever it hangs in."""
+        self.process.send_signal(signal.SIGUSR1)
+
+    def standing(self) -> str:
+        """Say where the process stands: its native threads, and what it logged."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/comm")
+        threads = ", ".join(sorted(path.read_text().strip() for path in tasks))
+        return f"--- {self.name}, threads: {threads or 'none'}\n{self.log_end()}"
+
+    def log_end(self) -> str:
+        """Return the last lines of the log.
+
+        Of librdkafka's lines only those that are not about fetching, and of those that say the
+        same, which a hanging thread may write a thousand times a second, the last one.
+        """
+        lines: dict[str, str] = {}
+        for number, line in enumerate(self._log_path.read_text(errors="replace").splitlines()):
+            if " FetchRe" in line:
+                continue
+            said = line.split("|", 2)[-1] if line.startswith("%") else str(number)
+            lines.pop(said, None)
+            lines[said] = line
+        return "\n".join([*lines.values()][-LOG_LINES:])
 
     def kill(self) -> None:
         self.process.kill()
@@ -178,8 +216,15 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        for each in [*self._producers, *functools.reduce(operator.iadd, self._groups.values(), [])]:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            error.add_note(self._story())
+        for each in self._processes():
             each.kill()
 
     def start_load(self, kinds: Sequence[str], group_kinds: Sequence[str]) -> None:
@@ -255,6 +300,25 @@ class Run:
             {kind: check_group(log, members) for kind, members in self._groups.items()},
             round(seconds, 1),
         )
+
+    def _processes(self) -> list[LoadProcess]:
+        members = itertools.chain.from_iterable(self._groups.values())
+        return [*self._producers, *members]
+
+    def _story(self) -> str:
+        """Say where every process of the load stands, and what the brokers did with the groups."""
+        processes = self._processes()
+        for each in processes:
+            each.dump_stacks()
+        time.sleep(_DUMP_S)
+        brokers = [
+            line
+            for node in self._cluster.about["brokers"]
+            for line in self._cluster.node_log(f"broker-{node['id']}").splitlines()
+            if " group." in line or " coordinator." in line
+        ]
+        told = [each.standing() for each in processes]
+        return "\n".join([*told, "--- the brokers, of groups", *sorted(brokers)[-LOG_LINES:]])
 
     @staticmethod
     def _wait(condition: Any, process: LoadProcess) -> None:
