@@ -131,9 +131,12 @@ class Group(GroupMachine):
     ) -> tuple[tuple[GroupError | None, ...], GroupEffects]:
         """Remove members; one rebalance for all. Returns an outcome for each, in order."""
         self._check_alive()
+        count = len(self.members)
         outcomes = tuple(self._leave_one(one) for one in leaving)
-        if None in outcomes:
+        if len(self.members) < count:
             self._after_removal("members left", now)
+        else:  # who only had an id is missed by nobody but a rebalance that waits for it
+            self._complete_if_joined(now)
         return outcomes, self._take()
 
     def check_commit(self, commit: Commit, now: Now) -> None:

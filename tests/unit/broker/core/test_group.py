@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from broker.core.group_types import GroupState, SyncReply
@@ -477,6 +479,18 @@ class TestLeave:
         assert [driver.reply(token) for token in tokens] == [PARKED, PARKED]
         assert driver.leave(refusal.member_id) == [None]
         assert {driver.joined(token).generation for token in tokens} == {2}
+
+    @pytest.mark.parametrize("group", [completing, lambda driver: driver.stable("a", "b")])
+    def test_a_pending_id_that_leaves_costs_no_rebalance(
+        self, group: Callable[[GroupDriver], object]
+    ) -> None:
+        driver = GroupDriver()
+        group(driver)
+        state = driver.group.state
+        refusal = driver.reply(driver.join(v4=True))
+        assert isinstance(refusal, MemberIdRequired)
+        assert driver.leave(refusal.member_id) == [None]
+        assert (driver.group.state, driver.group.generation) == (state, 1)
 
     def test_leadership_moves_on(self) -> None:
         driver = GroupDriver()
