@@ -1,10 +1,12 @@
 """Reading a run of entries with few requests: as many entries as fit into one answer.
 
 This file is the only home of the client's batch reads (BATCH_READ_ENTRY, BP-62, wire version 2).
-They are a short cut for readers of whole ledgers, to whom a request per entry costs more than the
+They are a short cut for readers of long ranges, to whom a request per entry costs more than the
 entries, and nothing else: whatever a batch did not bring is read entry by entry (`range_read.py`),
 whose rules alone say which failure is the verdict.
 
+- BATCH-SLICE   a range is divided into answers of `read_batch_bytes`, `read_batches_max` of which
+                are under way, from one replica after the other.
 - BATCH-WHOLE   a bookie is asked only where it has every entry: where the ensemble is no larger
                 than the write quorum.
 - BATCH-TURN    runs begin with one replica after the other, so that readers share the copies;
@@ -23,8 +25,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
-from itertools import count
 
 from client.errors import BookieUnavailable, LedgerError, ReadFailed
 from client.ids import BookieId, EntryId
@@ -33,7 +35,13 @@ from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.core.reads import read_order
 from client.ledger.range_read import RangeRead, note_failure, rank_of
 from client.wire.bookkeeper.entry import Entry, EntryCodec
-from client.wire.bookkeeper.messages import BatchReadRequest, BatchReadResponse, Request, Response
+from client.wire.bookkeeper.messages import (
+    FRAME_BYTES_MAX,
+    BatchReadRequest,
+    BatchReadResponse,
+    Request,
+    Response,
+)
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +49,10 @@ Answers = asyncio.Queue[tuple[BookieId, Response | LedgerError]]
 
 
 class BatchReads:
-    """Batch reads of one client, and which bookies cannot do them."""
+    """Batch reads of one client."""
 
     def __init__(self, context: LedgerContext) -> None:
         self._context = context
-        self._request_ids = count(1)
-        self.lacking: set[BookieId] = set()
-        """Bookies that are not asked for batches any more."""
 
     async def read(
         self,
@@ -73,6 +78,42 @@ class BatchReads:
             entries += some
         return entries
 
+    def is_whole(self, metadata: LedgerMetadata) -> bool:
+        """Whether bookies can be asked for batches of a ledger at all (BATCH-WHOLE)."""
+        is_spoken = self._context.config.wire_version != "v3"
+        return is_spoken and metadata.ensemble_size <= metadata.write_quorum
+
+    async def read_sliced(
+        self,
+        slices: Sequence[tuple[EntryId, EntryId]],
+        metadata: LedgerMetadata,
+        codec: EntryCodec,
+    ) -> list[Entry]:
+        """Return the entries of ranges that follow each other, some of which are read at once.
+
+        Each is one answer, if its entries are about as large as others of the ledger. Raises what
+        `RangeRead.run` does: the verdict on the first range that failed.
+        """
+        context = self._context
+        began_s = context.stats.now_s()
+        size_max = _roomy(context.config.read_batch_bytes)
+        under_way = asyncio.Semaphore(context.config.read_batches_max)
+
+        async def one(first: EntryId, last: EntryId) -> list[Entry]:
+            async with under_way:
+                return await self.read(first, last, metadata, codec, size_max)
+
+        tasks = [asyncio.create_task(one(*some)) for some in slices]
+        try:
+            entries = [entry for task in tasks for entry in await task]
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+        context.stats.read_seconds.observe(context.stats.now_s() - began_s)
+        return entries
+
     async def _batch(
         self,
         first: EntryId,
@@ -94,7 +135,7 @@ class BatchReads:
         while order or silent:
             if order:
                 bookie = order.pop(0)
-                request = asked._replace(request_id=next(self._request_ids))
+                request = asked._replace(request_id=context.batches.next_id())
                 context.bookies.bookie(bookie).request(
                     request, partial(self._on_answer, answers, bookie)
                 )
@@ -124,7 +165,7 @@ class BatchReads:
         """Also hears those whose answer nobody waits for any more."""
         if isinstance(answer, LedgerError) and self._tells_of_lack(bookie, answer):
             log.info("bookie.without_batch_reads bookie=%s error=%r", bookie, answer)
-            self.lacking.add(bookie)
+            self._context.batches.lacking.add(bookie)
         answers.put_nowait((bookie, answer))
 
     def _tells_of_lack(self, bookie: BookieId, error: LedgerError) -> bool:
@@ -135,7 +176,7 @@ class BatchReads:
     def _order(self, metadata: LedgerMetadata, first: EntryId, turn: EntryId) -> list[BookieId]:
         """Return the bookies to ask for a batch, one after the other."""
         ensemble = metadata.fragment_of(first).ensemble
-        if self._context.config.wire_version == "v3" or len(ensemble) > metadata.write_quorum:
+        if not self.is_whole(metadata):
             return []
         now_s = asyncio.get_running_loop().time()
         ordered = read_order(
@@ -143,7 +184,13 @@ class BatchReads:
             metadata.schedule.write_set(turn),
             lambda bookie: rank_of(self._context, bookie, now_s),
         )
-        return [bookie for bookie in ordered if bookie not in self.lacking]
+        return [bookie for bookie in ordered if bookie not in self._context.batches.lacking]
+
+
+def _roomy(size: int) -> int:
+    """Return how large an answer may be that should weigh `size`: one entry that does not fit
+    costs a request of its own."""
+    return min(size + size // 4, FRAME_BYTES_MAX)
 
 
 def _last_of_fragment(metadata: LedgerMetadata, entry_id: EntryId, last: EntryId) -> EntryId:

@@ -3,18 +3,19 @@
 This file is the only home of how many connections there are, which request takes which, and when
 to try again; one TCP connection's life is `bookie_link.py`'s business. Every request gets exactly
 one answer by its callback, later on the loop and never inside the call that sent it: the response
-when its status is OK, otherwise a `LedgerError`. A bookie has up to two connections, opened by
+when its status is OK, otherwise a `LedgerError`. A bookie has up to three connections, opened by
 need:
 
-- v2 for plain adds, plain reads and batch reads: a fixed header, the fast path. Its answers are
-  matched by what they are about, which is good enough because equal plain requests are
-  interchangeable.
+- v2 for plain adds and plain reads: a fixed header, the fast path. Its answers are matched by what
+  they are about, which is good enough because equal plain requests are interchangeable.
+- v2 for batch reads: their answers of a megabyte would make an add's acknowledgement wait behind
+  them, and a bookie that does not know them breaks the connection. They are received in place.
 - v3 for everything else. Fencing reads and recovery adds belong here although v2 has them: on v2
   the late answer to a plain read of the last entry would be taken for the fence's, and that of a
   writer's add for a recovery add's, when one process is both. v3 matches by transaction id.
 
 The setting `wire_version` narrows that for bookies that speak only one of them. With v3 alone one
-connection does. With v2 alone there are still two, so that the answers above cannot be mixed up;
+connection does. With v2 alone there are as many, so that the answers above cannot be mixed up;
 READ_LAC, which v2 lacks, becomes a read of the last entry, which tells the same but for an
 explicit LAC.
 
@@ -35,7 +36,7 @@ from typing import Literal, Protocol
 from client.errors import BookieUnavailable, LedgerError, MetadataError, TooManyRequests
 from client.ids import BookieId
 from client.ledger.bookie_directory import BookieDirectory
-from client.ledger.bookie_link import InFlight, Link, MakeLink, OnAnswer, StreamLink
+from client.ledger.bookie_link import BulkLink, InFlight, Link, MakeLink, OnAnswer, StreamLink
 from client.ledger.config import LedgerClientConfig, parse_rack
 from client.ledger.core.racks import DEFAULT_RACK
 from client.ledger.stats import BookieStats, LedgerStats
@@ -50,6 +51,7 @@ from client.wire.bookkeeper.messages import (
     Request,
     Response,
 )
+from client.wire.reused_buffers import ReusedBuffers
 
 log = logging.getLogger(__name__)
 
@@ -118,10 +120,9 @@ class Bookies:
         directory: BookieDirectory,
         config: LedgerClientConfig,
         stats: LedgerStats | None = None,
-        make_link: MakeLink = StreamLink,
     ) -> None:
         self._stats = stats or LedgerStats()
-        self._make_link = make_link
+        self._make_bulk = partial(BulkLink, buffers=ReusedBuffers(config.batch_buffers_max))
         self._directory = directory
         self._config = config
         self._racks = dict(map(parse_rack, config.racks))
@@ -149,7 +150,7 @@ class Bookies:
         if found is None:
             stats = self._stats.bookie(bookie)
             found = self._bookies[bookie] = _TcpBookie(
-                bookie, self._directory, self._config, stats, self._make_link
+                bookie, self._directory, self._config, stats, self._make_bulk
             )
         return found
 
@@ -171,20 +172,19 @@ class _TcpBookie:
         directory: BookieDirectory,
         config: LedgerClientConfig,
         stats: BookieStats,
-        make_link: MakeLink,
+        make_bulk: MakeLink,
     ) -> None:
         only = config.wire_version
         self._is_v2_only = only == "v2"
-        connect = partial(
-            _Connection, bookie, directory=directory, config=config, stats=stats,
-            make_link=make_link,
-        )  # fmt: skip
-        self._exact = connect(2 if only == "v2" else 3)
-        self._plain = self._exact if only == "v3" else connect(2)
+        connect = partial(_Connection, bookie, directory=directory, config=config, stats=stats)
+        self._exact = connect(2 if only == "v2" else 3, make_link=StreamLink)
+        self._plain = self._exact if only == "v3" else connect(2, make_link=StreamLink)
+        self._bulk = self._exact if only == "v3" else connect(2, make_link=make_bulk)
 
     @property
     def is_unreachable(self) -> bool:
-        return self._plain.is_unreachable or self._exact.is_unreachable
+        connections = self._plain, self._exact, self._bulk
+        return any(connection.is_unreachable for connection in connections)
 
     def request(self, request: Request, on_answer: OnAnswer, size: int = 0) -> None:
         if isinstance(request, AddRequest):
@@ -193,7 +193,7 @@ class _TcpBookie:
             is_plain = not request.fence and request.previous_lac is None
             connection = self._plain if is_plain else self._exact
         elif isinstance(request, BatchReadRequest):
-            connection = self._plain
+            connection = self._bulk
         elif isinstance(request, ReadLacRequest) and self._is_v2_only:
             _read_lac_in_v2(self._plain, request, on_answer)
             return
@@ -202,8 +202,8 @@ class _TcpBookie:
         connection.request(request, on_answer, size)
 
     def close(self) -> None:
-        self._plain.close()
-        self._exact.close()
+        for connection in (self._plain, self._exact, self._bulk):
+            connection.close()
 
 
 def _read_lac_in_v2(connection: _Connection, request: ReadLacRequest, on_answer: OnAnswer) -> None:

@@ -25,6 +25,7 @@ from typing import Final
 
 from client.errors import LedgerError, LedgerExists, MetadataError, UnauthorizedAccess
 from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
+from client.ledger.batch_ability import BatchAbility
 from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookie_directory import BookieDirectory
 from client.ledger.bookies import Bookies, BookieSet
@@ -98,7 +99,14 @@ class LedgerClient:
         )
         self._marks = HoleMarks(store, self._nodes, clock, root=root)
         self._context = LedgerContext(
-            self._nodes, self._bookies, self._choice, health, self._marks, self._config, self.stats
+            self._nodes,
+            self._bookies,
+            self._choice,
+            health,
+            self._marks,
+            self._config,
+            self.stats,
+            BatchAbility(),
         )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []

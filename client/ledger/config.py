@@ -143,6 +143,20 @@ class LedgerClientConfig:
         " entries are read slowly, a few entries per trip to the bookies.",
         at_least=0,
     )
+    read_batch_bytes: int = setting(
+        1 << 20,
+        "Bytes of entries that one batch read asks a bookie for, where bookies know such reads; 0:"
+        " entry by entry. Too low: more requests; too high: what comes first waits for the rest.",
+        at_least=0,
+    )
+    read_batches_max: int = setting(
+        4, "Batch reads that one read has under way, over all replicas.", at_least=1
+    )
+    batch_buffers_max: int = setting(
+        16,
+        "Receive buffers for their answers, as large as these, that are kept to be used again.",
+        at_least=0,
+    )
     recovery_window_entries: int = setting(
         32, "Entries a recovery reads and writes back at once.", at_least=1
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from client.ledger.batch_ability import BatchAbility
 from client.ledger.bookie_choice import BookieChoice
 from client.ledger.bookies import BookieSet
 from client.ledger.config import LedgerClientConfig
@@ -23,3 +24,4 @@ class LedgerContext(NamedTuple):
     marks: HoleMarks
     config: LedgerClientConfig
     stats: LedgerStats
+    batches: BatchAbility

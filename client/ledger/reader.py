@@ -2,7 +2,7 @@
 
 This file is the only home of what a reader offers. How far a ledger may be read is said by the
 `LedgerView` behind it: a closed ledger to its end, an open one to a LAC learned from its bookies
-or its writer. How a range is read is `range_read.py`'s business.
+or its writer. How a range is read is the business of `batch_read.py` and `range_read.py`.
 
 A read that fails everywhere looks at the metadata once more: bookies may have been replaced
 since (issue 4613).
@@ -11,14 +11,20 @@ since (issue 4613).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from client.errors import IncorrectParameter, LedgerError, ReadFailed
 from client.ids import EntryId, LedgerId
+from client.ledger.batch_read import BatchReads
 from client.ledger.context import LedgerContext
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.range_read import RangeRead
 from client.wire.bookkeeper.entry import Entry, EntryCodec
+
+_BATCH_ENTRIES_MIN: Final = 4
+"""Fewer entries are asked for one by one."""
+
+_ENTRY_BYTES_GUESS: Final = 64 << 10
 
 
 class LedgerView(Protocol):
@@ -157,11 +163,28 @@ class LedgerReader:
     async def _read_range(self, first: int, last: int) -> list[Entry]:
         metadata = self._view.metadata
         codec, context = self._codec, self._context
+        batches = BatchReads(context)
+        slices = self._slices(first, last) if batches.is_whole(metadata) else ()
+        if slices:
+            return await batches.read_sliced(slices, metadata, codec)
         run = RangeRead(EntryId(first), EntryId(last), metadata, codec, context, self._window())
         return await run.run()
 
+    def _slices(self, first: int, last: int) -> list[tuple[EntryId, EntryId]]:
+        """Divide a range into batch reads; none if it is better read entry by entry."""
+        step = self._context.config.read_batch_bytes // (self._average or _ENTRY_BYTES_GUESS)
+        if min(step, last - first + 1) < _BATCH_ENTRIES_MIN:
+            return []
+        ends = range(first, last + 1, step)
+        return [(EntryId(at), EntryId(min(last, at + step - 1))) for at in ends]
+
     def _window(self) -> int:
         """Return how many entries to ask for at once: more of them if they are known as small."""
-        count = self._view.last_entry + 1
-        average = self._view.length // count if count else 0
+        average = self._average
         return max(self._window_entries, self._window_bytes // average if average else 0)
+
+    @property
+    def _average(self) -> int:
+        """Mean payload bytes of an entry; 0 while unknown."""
+        count = self._view.last_entry + 1
+        return self._view.length // count if count else 0

@@ -19,7 +19,6 @@ import random
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import uvloop
@@ -28,7 +27,6 @@ from client.errors import BookieUnavailable, LedgerError, NoNode
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.batch_read import BatchReads
 from client.ledger.bookie_directory import Address, BookieDirectory, parse_service_info
-from client.ledger.bookie_link import BulkLink
 from client.ledger.bookies import Bookies
 from client.ledger.client import LedgerClient, unlock
 from client.ledger.config import LedgerClientConfig
@@ -40,7 +38,6 @@ from client.metadata import paths
 from client.spark.metadata_view import MetadataView
 from client.spark.segment_list import SegmentList, parse_segments
 from client.wire.bookkeeper.entry import Entry, EntryCodec
-from client.wire.reused_buffers import ReusedBuffers
 
 T = TypeVar("T")
 
@@ -88,9 +85,9 @@ class LedgerAccess:
             speculative_read_ms=speculative_ms,
             speculative_read_max_ms=max(4 * speculative_ms, 1000),
             read_window_entries=RUN_ENTRIES_MAX,
+            batch_buffers_max=_BUFFERS_MAX,
         )
-        make_link = partial(BulkLink, buffers=ReusedBuffers(_BUFFERS_MAX))
-        bookies = Bookies(BookieAddresses(self._view), config, make_link=make_link)
+        bookies = Bookies(BookieAddresses(self._view), config)
         self._client = LedgerClient(
             self._view, rng=random.SystemRandom(), clock=WallClock(), config=config, bookies=bookies
         )

@@ -14,6 +14,7 @@ from client.ledger.batch_read import BatchReads
 from client.ledger.client import LedgerClient, unlock
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.ledger_metadata import Fragment
+from client.ledger.reader import LedgerReader
 from client.wire.bookkeeper.entry import Entry
 from client.wire.bookkeeper.messages import BatchReadRequest, ReadRequest, Request
 from tests.fakes.bookies import Fate, StoredLedger
@@ -28,6 +29,7 @@ class Setting:
 
     def __init__(self, cluster: LedgerCluster, client: LedgerClient, ledger_id: int) -> None:
         self.cluster = cluster
+        self.client = client
         self.reads = BatchReads(client.context)
         self.metadata = cluster.stored_metadata(ledger_id)  # type: ignore[arg-type]
         self.codec = unlock(ledger_id, self.metadata, None)[0]  # type: ignore[arg-type]
@@ -74,7 +76,7 @@ async def test_one_request_brings_many_entries() -> None:
     await setting.check(2, 18)
     assert sum(setting.asked(BatchReadRequest).values()) == 1
     assert setting.asked(ReadRequest) == {}
-    assert setting.reads.lacking == set()
+    assert setting.client.context.batches.lacking == set()
 
 
 async def test_answers_that_are_full_are_continued() -> None:
@@ -134,7 +136,7 @@ async def test_what_stands_before_a_damaged_entry_is_kept() -> None:
     )
     assert asked == {0: 1, 7: 1}
     assert setting.asked(ReadRequest) == {}
-    assert setting.reads.lacking == set()
+    assert setting.client.context.batches.lacking == set()
 
 
 @pytest.mark.parametrize(
@@ -161,14 +163,14 @@ async def test_the_next_replica_is_asked_after_a_failure(
         for name in ("b0", "b1"):
             bookies[name].fail_held(error)
     await reading
-    assert setting.reads.lacking <= {BookieId("b0"), BookieId("b1")}
+    assert setting.client.context.batches.lacking <= {BookieId("b0"), BookieId("b1")}
     before = setting.asked(BatchReadRequest)
-    assert bool(setting.reads.lacking) == (is_lacking and len(before) > 1)
+    assert bool(setting.client.context.batches.lacking) == (is_lacking and len(before) > 1)
     for turn in range(3):  # every replica would have its turn
         bookies["b0"].fate_of = bookies["b1"].fate_of = lambda request: Fate.DELIVER
         await setting.check(4 * turn, 4 * turn + 3)
     after = setting.asked(BatchReadRequest)
-    for name in setting.reads.lacking:
+    for name in setting.client.context.batches.lacking:
         assert after[name] == before[name]
 
 
@@ -185,7 +187,7 @@ async def test_bookies_that_lack_the_request_are_read_entry_by_entry() -> None:
         for name in NAMES:
             setting.cluster.bookies[name].fail_held(BookieUnavailable("connection lost"))
     await reading
-    assert setting.reads.lacking == set(map(BookieId, NAMES))
+    assert setting.client.context.batches.lacking == set(map(BookieId, NAMES))
     assert sum(setting.asked(ReadRequest).values()) == 20
     await setting.check(0, 19)
     assert setting.asked(BatchReadRequest) == dict.fromkeys(NAMES, 1)
@@ -197,7 +199,7 @@ async def test_an_unreachable_bookie_is_not_taken_for_an_old_one() -> None:
     down.is_down = down.is_unreachable = True
     for first in range(0, 18, 3):
         await setting.check(first, first + 2)
-    assert setting.reads.lacking == set()
+    assert setting.client.context.batches.lacking == set()
 
 
 async def test_silence_is_not_waited_out() -> None:
@@ -210,7 +212,7 @@ async def test_silence_is_not_waited_out() -> None:
     assert sum(setting.asked(BatchReadRequest).values()) == 2
     silent.release()  # its answer comes when nobody waits for it any more
     await settle()
-    assert setting.reads.lacking == set()
+    assert setting.client.context.batches.lacking == set()
 
 
 async def test_what_nobody_has_is_told_as_for_single_reads() -> None:
@@ -219,4 +221,106 @@ async def test_what_nobody_has_is_told_as_for_single_reads() -> None:
         del setting.cluster.bookies[name].ledgers[setting.codec.ledger_id].entries[EntryId(5)]
     with pytest.raises(NoSuchEntry, match="no replica has entry 5"):
         await setting.read(0, 9)
-    assert setting.reads.lacking == set()
+    assert setting.client.context.batches.lacking == set()
+
+
+class Readers:
+    """A reader of the ledger's own, with answers of about four entries."""
+
+    def __init__(self, setting: Setting, **settings: int) -> None:
+        self.setting = setting
+        self.settings = {"read_batch_bytes": 30, "metadata_retry_delay_ms": 0, **settings}
+
+    async def open(self) -> LedgerReader:
+        config = LedgerClientConfig(**self.settings)  # type: ignore[arg-type]
+        client = await self.setting.cluster.client(config)
+        return await client.open(self.setting.codec.ledger_id)
+
+    def batches(self) -> list[tuple[int, int]]:
+        """Return (first entry, entries) of every batch read that was asked for."""
+        bookies = self.setting.cluster.bookies
+        return sorted(
+            (request.first_entry_id, request.count_max)
+            for name in NAMES
+            for request in bookies[name].seen
+            if isinstance(request, BatchReadRequest)
+        )
+
+
+async def test_a_reader_asks_for_a_long_range_in_slices_of_all_replicas() -> None:
+    setting = await Setting.start(18)
+    readers = Readers(setting, read_batch_bytes=32)
+    reader = await readers.open()
+    assert reader.length // 18 == 7
+    found = await reader.read(1, 17)
+    assert [bytes(entry.payload) for entry in found] == [b"entry %d" % at for at in range(1, 18)]
+    assert {(first, count) for first, count in readers.batches()} >= {(1, 4), (5, 4), (9, 4)}
+    assert set(setting.asked(BatchReadRequest)) == set(NAMES)
+    assert setting.asked(ReadRequest) == {}
+
+
+async def test_no_more_slices_than_allowed_are_under_way() -> None:
+    setting = await Setting.start(20)
+    readers = Readers(setting, read_batches_max=2)
+    reader = await readers.open()
+    for name in NAMES:
+        setting.cluster.bookies[name].fate_of = lambda _request: Fate.HOLD_REQUEST
+    reading = asyncio.create_task(reader.read(0, 19))
+    await settle()
+    assert sum(len(setting.cluster.bookies[name].held) for name in NAMES) == 2
+    while not reading.done():
+        for name in NAMES:
+            setting.cluster.bookies[name].release()
+        await settle(2)
+    assert [entry.entry_id for entry in await reading] == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "settings"), [(0, 2, {}), (0, 9, {"read_batch_bytes": 0})]
+)
+async def test_few_entries_are_read_one_by_one(
+    first: int, last: int, settings: dict[str, int]
+) -> None:
+    setting = await Setting.start(10)
+    reader = await Readers(setting, **settings).open()
+    assert len(await reader.read(first, last)) == last - first + 1
+    assert setting.asked(BatchReadRequest) == {}
+
+
+async def test_a_slice_that_nobody_has_fails_the_read_and_ends_the_others() -> None:
+    setting = await Setting.start(20)
+    reader = await Readers(setting).open()
+    for name in NAMES:
+        del setting.cluster.bookies[name].ledgers[setting.codec.ledger_id].entries[EntryId(5)]
+    before = asyncio.all_tasks()
+    with pytest.raises(NoSuchEntry, match="no replica has entry 5"):
+        await reader.read(0, 19)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_reader_that_goes_away_leaves_nothing_behind() -> None:
+    setting = await Setting.start(20)
+    reader = await Readers(setting).open()
+    for name in NAMES:
+        setting.cluster.bookies[name].fate_of = lambda _request: Fate.HOLD_REQUEST
+    before = asyncio.all_tasks()
+    reading = asyncio.create_task(reader.read(0, 19))
+    await settle()
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert asyncio.all_tasks() == before
+
+
+async def test_two_readers_of_one_ledger_get_their_own_answers() -> None:
+    """Answers are matched by request ids, which all readers of a client draw from one place."""
+    setting = await Setting.start(20)
+    client = await setting.cluster.client(LedgerClientConfig(metadata_retry_delay_ms=0))
+    one, other = [await client.open(setting.codec.ledger_id) for _ in range(2)]
+    await asyncio.gather(one.read(0, 9), other.read(10, 19))
+    requests = [
+        request.request_id
+        for name in NAMES
+        for request in setting.cluster.bookies[name].seen
+        if isinstance(request, BatchReadRequest)
+    ]
+    assert len(requests) == len(set(requests)) == 2

@@ -33,6 +33,8 @@ from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
     AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
     ReadLacRequest,
     ReadLacResponse,
     ReadRequest,
@@ -115,6 +117,26 @@ async def test_plain_requests_travel_in_v2_the_rest_in_v3(world: World) -> None:
     assert isinstance(await send(bookie, add(1, recovery=True)), AddResponse)
     assert [call.v2_version for call in world.server.calls[2:]] == [None, None, None]
     assert len(world.server.connections) == 2
+
+
+async def test_batch_reads_have_a_connection_of_their_own(world: World) -> None:
+    """One that breaks on such a request takes no add along, and no add waits behind an answer."""
+    bookie = await world.connect()
+    for entry_id in range(3):
+        await send(bookie, add(entry_id))
+    assert len(world.server.connections) == 1
+    batch = await send(bookie, BatchReadRequest(LEDGER, EntryId(0), 7, 3, 1 << 20))
+    assert isinstance(batch, BatchReadResponse)
+    opened = [CODEC.open(raw, EntryId(at)) for at, raw in enumerate(batch.entries)]
+    assert [bytes(entry.payload) for entry in opened] == [b"hello"] * 3
+    plain, bulk = world.server.connections
+    bulk.transport.abort()
+    assert isinstance(await send(bookie, add(3)), AddResponse)
+    assert not plain.transport.is_closing()
+    assert isinstance(
+        await send(bookie, BatchReadRequest(LEDGER, EntryId(3), 8, 1, 1 << 20)), BatchReadResponse
+    )
+    assert len(world.server.connections) == 3
 
 
 async def test_v3_alone_takes_one_connection(world: World) -> None:

@@ -25,7 +25,7 @@ from tests.fakes.bookies import Fate
 from tests.fakes.ledger_cluster import LedgerCluster, settle
 
 SMALL_WINDOW = LedgerClientConfig(
-    read_window_entries=4, read_window_bytes=0, metadata_retry_delay_ms=0
+    read_window_entries=4, read_window_bytes=0, read_batch_bytes=0, metadata_retry_delay_ms=0
 )
 
 

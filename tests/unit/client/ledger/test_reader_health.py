@@ -24,7 +24,8 @@ async def start(
     count: int = 9, names: str = "b0 b1 b2", **settings: Any
 ) -> tuple[LedgerCluster, LedgerClient, LedgerWriter]:
     cluster = await LedgerCluster.start(*names.split())
-    client = await cluster.client(LedgerClientConfig(metadata_retry_delay_ms=0, **settings))
+    config = LedgerClientConfig(metadata_retry_delay_ms=0, read_batch_bytes=0, **settings)
+    client = await cluster.client(config)
     writer = await client.create(ensemble_size=3, write_quorum=3, ack_quorum=2)
     for _ in range(count):
         await writer.append(b"entry")
