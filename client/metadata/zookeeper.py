@@ -1,10 +1,10 @@
 """The metadata store on a real ZooKeeper. The only importer of kazoo.
 
 kazoo runs one connection thread; everything else here runs on the event loop. The thread is kept
-thin: it hands each answer, watch event and state change to the loop with `call_soon_threadsafe`,
-in the order in which they came off the socket, so the loop sees what ZooKeeper promises: a watch
+thin (`zookeeper_io.py`): it hands each answer, watch event and state change to the loop, in
+the order in which they came off the socket, so the loop sees what ZooKeeper promises: a watch
 before the read that shows its change. (kazoo's own handler has one thread for answers and one for
-watches, which loses that order; `_InlineHandler` replaces it.)
+watches, which loses that order; `_InlineHandler` replaces it.) A burst wakes the loop once.
 
 Operations are pipelined: each call writes its request at once and waits alone. kazoo fires every
 watch when the connection drops and forgets it; here those events are ignored, and the watches
@@ -21,11 +21,9 @@ import asyncio
 import contextlib
 import enum
 import logging
-import math
-import select
-import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -55,6 +53,7 @@ from client.metadata.store import (
     check_size,
 )
 from client.metadata.tree import parent_of
+from client.metadata.zookeeper_io import BufferedSocket, Readable, Wake, select_ready
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -63,7 +62,6 @@ SESSION_TIMEOUT_MS: Final = 10_000
 START_TIMEOUT_MS: Final = 15_000
 CLOSE_TIMEOUT_S: Final = 2.0
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
-_READ_AHEAD_BYTES: Final = 64 << 10
 _REVIVE_PAUSE_S: Final = 0.1
 _PARENT_RACES_MAX: Final = 8
 """How often parents may vanish under a `create(make_parents=True)` before it gives up."""
@@ -86,32 +84,6 @@ class _InlineQueue:
         call()
 
 
-class _BufferedSocket(socket.socket):
-    """Reads ahead: kazoo asks for a length and for an answer, and waits before each.
-
-    Each of its system calls gives the interpreter away, and while the event loop is busy it has
-    to wait to get it back: that, not ZooKeeper, bounds how fast a takeover goes.
-    """
-
-    def __init__(self, made: socket.socket) -> None:
-        timeout_s = made.gettimeout()
-        super().__init__(fileno=made.detach())
-        self.settimeout(timeout_s)
-        self._ahead = b""
-        self._at = 0
-
-    def pending(self) -> int:
-        """Return how many bytes can be had without waiting. kazoo looks for it by this name."""
-        return len(self._ahead) - self._at
-
-    def recv(self, size: int, flags: int = 0) -> bytes:
-        if not self.pending():
-            self._ahead, self._at = super().recv(max(size, _READ_AHEAD_BYTES), flags), 0
-        begin = self._at
-        self._at = min(begin + size, len(self._ahead))
-        return self._ahead[begin : self._at]
-
-
 class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Runs callbacks in the connection thread at once: ours only hand over to the loop."""
 
@@ -125,33 +97,27 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
 
-    def create_connection(self, *args: Any, **options: Any) -> _BufferedSocket:
-        return _BufferedSocket(super().create_connection(*args, **options))
+    def create_connection(self, *args: Any, **options: Any) -> BufferedSocket:
+        return BufferedSocket(super().create_connection(*args, **options))
+
+    def create_socket_pair(self) -> tuple[Wake, Wake]:
+        wake = Wake()
+        return wake, wake
 
     def select(
         self,
-        readers: Sequence[socket.socket],
-        writers: Sequence[socket.socket],
-        _others: Sequence[socket.socket],
+        readers: Sequence[Readable],
+        writers: Sequence[BufferedSocket],
+        _others: Sequence[Readable],
         timeout_s: float | None = None,
-    ) -> tuple[list[socket.socket], list[socket.socket], list[socket.socket]]:
-        """Wait with one system call, where kazoo's own takes five; with none for what was read."""
-        ahead: list[socket.socket] = [
-            one for one in readers if isinstance(one, _BufferedSocket) and one.pending()
-        ]
-        if ahead:
-            return ahead, [], []
-        poll = select.poll()
-        for one in readers:
-            poll.register(one, select.POLLIN)
-        for one in writers:
-            poll.register(one, select.POLLOUT)
-        ready = dict(poll.poll(None if timeout_s is None else math.ceil(timeout_s * 1000)))
-        return (
-            [one for one in readers if one.fileno() in ready],
-            [one for one in writers if one.fileno() in ready],
-            [],
-        )
+    ) -> tuple[list[Readable], list[BufferedSocket], list[Readable]]:
+        """Tell who is ready. The connection always takes requests: it gathers them."""
+        if writers:
+            return [], list(writers), []
+        try:
+            return select_ready(readers, timeout_s), [], []
+        except TimeoutError as error:
+            raise self.timeout_exception(str(error)) from None
 
 
 class _Kind(enum.Enum):
@@ -201,6 +167,11 @@ class ZooKeeperStore:
         self._in_flight: dict[asyncio.Future[Any], None] = {}
         self._held: dict[asyncio.Future[Any], _Operation] = {}
         """Operations made without a connection; they leave with the next one."""
+        self._inbox: deque[Callable[[], object]] = deque()
+        """What the loop is to run, in order; filled by kazoo's thread."""
+        self._inbox_noticed = False
+        """Whether the loop knows. Cleared before `_inbox` is looked at, set after it grew: so
+        nothing is overlooked, without a lock."""
         try:
             self._client = KazooClient(
                 self._hosts,
@@ -452,10 +423,25 @@ class ZooKeeperStore:
 
     def _hand_over(self, call: Callable[[], object]) -> None:
         """Run `call` on the event loop, after everything handed over before."""
+        self._inbox.append(call)
+        if not self._inbox_noticed:
+            self._inbox_noticed = True
+            self._notice_inbox()
+
+    def _notice_inbox(self) -> None:
         try:
-            self._loop.call_soon_threadsafe(call)
+            self._loop.call_soon_threadsafe(self._empty_inbox)
         except RuntimeError:
             _log.debug("metadata.loop_closed")
+
+    def _empty_inbox(self) -> None:
+        self._inbox_noticed = False
+        try:
+            while self._inbox:
+                self._inbox.popleft()()
+        finally:
+            if self._inbox:  # one of them failed: the loop tells, and the others have their turn
+                self._notice_inbox()
 
 
 def _translate(error: Exception, path: str) -> MetadataError:
