@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ADD, READ, BATCH_READ = 1, 2, 7
+_REQUEST_ID_BYTES = 8
 V3_READ, V3_ADD = 1, 2
 FENCING, RECOVERY_ADD = 1, 2
 OK, NO_LEDGER, NO_ENTRY, OTHER = 0, 1, 2, 3
@@ -176,11 +177,21 @@ class BookieTap:
         if opcode == ADD:
             self._listener.add_answered(self._bookie, pending, code)
         else:
-            skip = 12 if opcode == BATCH_READ else 0
-            body = frame[_ANSWER.size + skip :]
-            self._listener.read_answered(self._bookie, pending, code, body)
+            if opcode == BATCH_READ:
+                self._answer_batch(pending, code, frame[_ANSWER.size + _REQUEST_ID_BYTES :])
+            else:
+                self._listener.read_answered(self._bookie, pending, code, frame[_ANSWER.size :])
             if pending.fence:
                 self._listener.fence_heard(self._bookie, pending, code)
+
+    def _answer_batch(self, first: Pending, code: int, body: bytes) -> None:
+        """Tell of each entry of a batch as if it had been read alone; of none, of the first."""
+        self._listener.read_answered(self._bookie, first, code, body[4 : 4 + _length(body)])
+        entry_id = first.entry
+        while body := body[4 + _length(body) :]:
+            entry_id += 1
+            one = Pending(first.ledger, entry_id, first.peer)
+            self._listener.read_answered(self._bookie, one, code, body[4 : 4 + _length(body)])
 
     def _answer_v3(self, frame: bytes) -> None:
         response = protobuf.Response.FromString(frame)
@@ -204,6 +215,10 @@ class BookieTap:
         if fence is not None:
             code = _V3_CODES.get(response.status, OTHER)
             self._listener.fence_heard(self._bookie, fence, code)
+
+
+def _length(body: bytes) -> int:
+    return int.from_bytes(body[:4], "big")
 
 
 class ClientTap:
