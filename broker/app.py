@@ -37,6 +37,7 @@ from broker.ownership import Ownership
 from broker.partitions import Partitions
 from broker.peers import Peers
 from broker.producer_ids import ProducerIds
+from broker.read_ahead import ReadAhead
 from broker.read_budget import ReadBudget
 from broker.registration import Registration
 from broker.server import Server
@@ -85,6 +86,11 @@ class Broker:
         self._session_timeout_s = config.session_timeout_ms / 1000
         self.cluster = Cluster(store, config, clock=clock, rng=rng)
         self.cache = TailCache(config.tail_cache_bytes_max)
+        self.ahead = ReadAhead(
+            config.read_ahead_bytes_max,
+            config.read_ahead_reader_bytes_max,
+            config.read_ahead_patience_ms / 1000,
+        )
         log_services = LogServices(
             store=store,
             ledgers=ledgers,
@@ -92,6 +98,7 @@ class Broker:
             rng=rng,
             cache=self.cache,
             lease=SessionLease(self._session_timeout_s),
+            ahead=self.ahead,
             limits=config.log_limits(),
             metrics=self.metrics,
         )

@@ -260,6 +260,21 @@ class BrokerConfig:
     tail_cache_bytes_max: int = setting(
         256 * _MIB, "Recent record bytes kept in memory for consumers that keep up.", at_least=0
     )
+    read_ahead_bytes_max: int = setting(
+        64 * _MIB,
+        "Bytes read from bookies before they are asked for, for consumers that are behind and read"
+        " in order, over all partitions; 0: none. Low: they wait for bookies with each fetch.",
+        at_least=0,
+    )
+    read_ahead_reader_bytes_max: int = setting(
+        8 * _MIB, "And for one of those consumers in one partition.", at_least=0
+    )
+    read_ahead_patience_ms: int = setting(
+        2_000,
+        "How long such bytes wait for their consumer. Low: slow consumers get none; high: those"
+        " that stopped keep memory from others.",
+        at_least=1,
+    )
     retention_check_interval_ms: int = setting(
         60_000, "How often old segments are looked for.", at_least=10
     )

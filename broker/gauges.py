@@ -33,6 +33,9 @@ def provide_all(broker: Broker) -> None:
         lambda: sum(partition.is_under_replicated for partition in partitions),
     )
     one(_B + "tail_cache_bytes", lambda: broker.cache.size)
+    one(_B + "read_ahead_bytes", lambda: broker.ahead.size)
+    one(_B + "read_ahead_used_bytes", lambda: broker.ahead.used_bytes)
+    one(_B + "read_ahead_dropped_bytes", lambda: broker.ahead.dropped_bytes)
     one(
         _B + "unconfirmed_bytes",
         lambda: sum(partition.in_flight_bytes for partition in partitions),

@@ -20,6 +20,7 @@ from broker.core.producer_state import ProducerState
 from broker.core.replay import LedgerReplay, LedgerTail
 from broker.errors import LogReadFailed
 from broker.ledgers import Reader
+from broker.read_ahead import ReadAhead
 from client.errors import LedgerError
 from client.ids import EntryId, Offset
 from client.wire.bookkeeper.entry import Entry
@@ -47,22 +48,28 @@ class LedgerView:
         offsets: SparseIndex,
         timestamps: SparseIndex | None,
         limits: LogLimits,
+        ahead: ReadAhead,
     ) -> None:
         """`timestamps` None: to be read from the ledger, which is closed, if they are needed."""
         self.reader = reader
         self._offsets = offsets
         self._timestamps = timestamps
         self._limits = limits
+        self._ahead = ahead.of(reader)
+        self.stopped = self._ahead.stopped
+        self.close = self._ahead.close
         self._inside = SparseIndex(_INSIDE_COUNT_MAX)
         """Where reads stopped in the middle of an entry: offset -> the entry."""
 
     @classmethod
-    def of_closed(cls, reader: Reader, base_offset: Offset | None, limits: LogLimits) -> LedgerView:
+    def of_closed(
+        cls, reader: Reader, base_offset: Offset | None, limits: LogLimits, ahead: ReadAhead
+    ) -> LedgerView:
         """Make a view of a closed ledger that begins at `base_offset`, if that is known."""
         offsets = SparseIndex()
         if base_offset is not None:
             offsets.add(base_offset, EntryId(0))
-        return cls(reader, offsets, None, limits)
+        return cls(reader, offsets, None, limits, ahead)
 
     async def find(self, offset: Offset) -> tuple[EntryId, int]:
         """Return (entry, span): the batch that holds `offset` is within `span` from that entry.
@@ -134,6 +141,6 @@ class LedgerView:
     async def read(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
         """Read an inclusive range. Raises LogReadFailed."""
         try:
-            return await self.reader.read(first, last)
+            return await self._ahead.read(first, last)
         except LedgerError as error:
             raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error

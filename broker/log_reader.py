@@ -42,7 +42,11 @@ class LogReader:
     def add_own(self, writer: Writer, active: ActiveSegment) -> None:
         """A ledger that this leader writes: read it through its writer, search its own index."""
         self._own[writer.ledger_id] = LedgerView(
-            writer.reader(), active.offsets, active.timestamps, self._services.limits
+            writer.reader(),
+            active.offsets,
+            active.timestamps,
+            self._services.limits,
+            self._services.ahead,
         )
 
     def on_sealed(self, ledger_id: LedgerId) -> None:
@@ -54,8 +58,14 @@ class LogReader:
     def forget(self, ledger_ids: list[LedgerId]) -> None:
         """Ledgers that left the list."""
         for ledger_id in ledger_ids:
-            self._own.pop(ledger_id, None)
-            self._views.pop(ledger_id, None)
+            for views in (self._own, self._views):
+                view = views.pop(ledger_id, None)
+                if view is not None:
+                    view.close()
+
+    def close(self) -> None:
+        """The partition is not led here any more: forget what was read ahead."""
+        self.forget([*self._own, *self._views])
 
     async def read(
         self, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
@@ -106,10 +116,12 @@ class LogReader:
                 reader = await self._services.ledgers.open(segment.ledger_id)
             except LedgerError as error:
                 raise LogReadFailed(f"ledger {segment.ledger_id}: {error!r}") from error
-            view = LedgerView.of_closed(reader, segment.base_offset, self._services.limits)
+            view = LedgerView.of_closed(
+                reader, segment.base_offset, self._services.limits, self._services.ahead
+            )
         self._views[segment.ledger_id] = view
         while len(self._views) > self._services.limits.readers_max:
-            del self._views[next(iter(self._views))]
+            self._views.pop(next(iter(self._views))).close()
         return view
 
     async def _read_ledger(
@@ -117,6 +129,7 @@ class LogReader:
     ) -> Fetched:
         last = view.reader.last_entry
         entry_id, span = await view.find(offset)
+        began = entry_id
         count = span - 1 + view.run_length(size_max)
         buffers: list[Buffer] = []
         size = 0
@@ -131,6 +144,8 @@ class LogReader:
                     if header.next_offset > limit or too_large:
                         view.learn(entry)
                         view.learn_inside(header.base_offset, entry)
+                        if too_large:
+                            view.stopped(began, entry.entry_id, count)
                         return Fetched(buffers, reached, size)
                     buffers.append(batch)
                     size += header.size
@@ -139,6 +154,7 @@ class LogReader:
         if not buffers:
             raise LogCorrupt(f"ledger {view.reader.ledger_id} has no batch at offset {offset}")
         view.learn_next(reached, entry_id)
+        view.stopped(began, entry_id, count)
         return Fetched(buffers, reached, size)
 
     async def _scan(

@@ -8,6 +8,7 @@ from broker.core.log_limits import LogLimits
 from broker.lease import SessionLease
 from broker.ledgers import Ledgers
 from broker.metrics import Metrics
+from broker.read_ahead import ReadAhead
 from broker.tail_cache import TailCache
 from client.ids import Clock, Rng
 from client.metadata.store import MetadataStore
@@ -23,5 +24,6 @@ class LogServices:
     rng: Rng
     cache: TailCache
     lease: SessionLease
+    ahead: ReadAhead = dataclasses.field(default_factory=ReadAhead)
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
     metrics: Metrics = dataclasses.field(default_factory=Metrics)

@@ -142,6 +142,7 @@ class SegmentChanges:
     def end(self) -> None:
         """Leadership is over: nothing changes the list from here any more."""
         self._ended = True
+        self.reader.close()
         for task in list(self._tasks):
             if task is not asyncio.current_task():
                 task.cancel()

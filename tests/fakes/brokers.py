@@ -29,6 +29,7 @@ from broker.owner_node import Owner
 from broker.ownership import Ownership
 from broker.partition import Partition
 from broker.partitions import Partitions
+from broker.read_ahead import ReadAhead
 from broker.registration import Registration
 from broker.tail_cache import TailCache
 from client.ids import BrokerId, LedgerId, Offset, ProducerId
@@ -194,6 +195,7 @@ class Broker:
             rng=random.Random(int(self.id)),
             cache=TailCache(1 << 20),
             lease=SessionLease(SESSION_TIMEOUT_S),
+            ahead=ReadAhead(1 << 20),
             limits=world.limits,
         )
         self.cluster = Cluster(

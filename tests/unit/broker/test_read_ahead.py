@@ -1,0 +1,239 @@
+"""Reading ahead of those who go through a ledger in order."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.errors import LogReadFailed, OffsetOutOfRange
+from broker.partition import Partition
+from broker.read_ahead import LedgerAhead, ReadAhead
+from client.errors import NotEnoughBookies, ReadFailed
+from client.ids import EntryId, LedgerId, Offset
+from client.wire.bookkeeper.entry import Entry
+from tests.fakes.brokers import Broker, World, batch, done, forget_cache, settle
+from tests.fakes.one_partition import fetch, one_partition
+
+SIZE = 10
+
+
+class Ledger:
+    """A reader of a ledger of equal entries that notes what it is asked for."""
+
+    ledger_id = LedgerId(1)
+
+    def __init__(self, count: int, *, heavy_from: int = 1 << 30) -> None:
+        self.last_entry = EntryId(count - 1)
+        self.length = count * SIZE
+        self.heavy_from = heavy_from
+        self.asked: list[tuple[int, int]] = []
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def read(self, first: EntryId, last: EntryId) -> list[Entry]:
+        self.asked.append((first, last))
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return [
+            Entry(self.ledger_id, EntryId(at), EntryId(-1), 0, memoryview(bytes(self.weight(at))))
+            for at in range(first, last + 1)
+        ]
+
+    def weight(self, entry_id: int) -> int:
+        return SIZE if entry_id < self.heavy_from else 1000 * SIZE
+
+
+async def take(ahead: LedgerAhead, first: int, count: int = 5) -> list[int]:
+    """Read as a fetch does, and stop behind what was read."""
+    entries = await ahead.read(EntryId(first), EntryId(first + count - 1))
+    ahead.stopped(EntryId(first), EntryId(first + count), count)
+    return [entry.entry_id for entry in entries]
+
+
+async def going_on(shared: ReadAhead, ledger: Ledger) -> LedgerAhead:
+    """Return what has been read twice in order, so that entries 10..14 are read ahead."""
+    ahead = shared.of(ledger)
+    assert await take(ahead, 0) == list(range(5))
+    await asyncio.sleep(0)
+    assert ledger.asked == [(0, 4)], "one read is no order"
+    assert await take(ahead, 5) == list(range(5, 10))
+    await settle()
+    return ahead
+
+
+async def test_who_goes_on_finds_the_next_entries_read() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    assert (ledger.asked[-1], shared.size) == ((10, 14), 50)
+    ledger.asked.clear()
+    assert await take(ahead, 10) == list(range(10, 15))
+    await settle()
+    assert ledger.asked == [(15, 19)], "only what comes after it"
+    assert (shared.size, shared.used_bytes, shared.dropped_bytes) == (50, 50, 0)
+    ahead.close()
+    assert (shared.size, shared.dropped_bytes) == (0, 50)
+
+
+async def test_a_read_of_another_length_gets_what_it_asks_for() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    assert await take(ahead, 10, 3) == [10, 11, 12]
+    ahead = await going_on(shared, Ledger(100))
+    assert await take(ahead, 10, 8) == list(range(10, 18))
+
+
+async def test_a_read_that_comes_early_waits_for_the_same_entries() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100)
+    ahead = shared.of(ledger)
+    await take(ahead, 0)
+    await take(ahead, 5)
+    ledger.gate.clear()
+    reading = asyncio.create_task(take(ahead, 10))
+    await settle()
+    assert ledger.asked[2:] == [(10, 14)]
+    ledger.gate.set()
+    assert await reading == list(range(10, 15))
+
+
+async def test_a_consumer_that_went_away_ends_the_reading_for_it() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100)
+    ahead = shared.of(ledger)
+    await take(ahead, 0)
+    before = asyncio.all_tasks()
+    ledger.gate.clear()
+    ahead.stopped(EntryId(5), EntryId(10), 5)
+    await settle()
+    reading = asyncio.create_task(take(ahead, 10))
+    await settle()
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert (asyncio.all_tasks(), shared.size) == (before, 0)
+
+
+@pytest.mark.parametrize("shared", [ReadAhead(0), ReadAhead(49), ReadAhead(1000, 9)])
+async def test_nothing_is_read_beyond_the_bounds(shared: ReadAhead) -> None:
+    ledger = Ledger(100)
+    await going_on(shared, ledger)
+    assert (ledger.asked, shared.size) == ([(0, 4), (5, 9)], 0)
+
+
+async def test_a_reader_gets_no_more_than_its_share() -> None:
+    shared, ledger = ReadAhead(1000, 30), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    assert (ledger.asked[-1], shared.size) == ((10, 12), 30)
+    assert await take(ahead, 10) == list(range(10, 15))
+
+
+async def test_all_ledgers_share_the_bound() -> None:
+    shared, other = ReadAhead(80), Ledger(100)
+    ahead = await going_on(shared, Ledger(100))
+    await going_on(shared, other)
+    assert (other.asked, shared.size) == ([(0, 4), (5, 9)], 50)
+    ahead.close()
+    await going_on(shared, Ledger(100))
+    assert shared.size == 50
+
+
+async def test_entries_that_are_larger_than_others_do_not_stay() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100, heavy_from=12)
+    ahead = await going_on(shared, ledger)
+    assert (shared.size, ledger.asked[-1]) == (0, (10, 14))
+    assert await take(ahead, 10) == list(range(10, 15))
+
+
+async def test_what_nobody_comes_for_is_dropped() -> None:
+    shared, ledger = ReadAhead(1000, patience_s=0.01), Ledger(100)
+    await going_on(shared, ledger)
+    assert shared.size == 50
+    await asyncio.sleep(0.03)
+    assert (shared.size, shared.dropped_bytes) == (0, 50)
+
+
+async def test_a_failure_is_forgotten_and_the_reader_gets_his_own() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100)
+    ahead = shared.of(ledger)
+    await take(ahead, 0)
+    ledger.error = ReadFailed("ahead")
+    ahead.stopped(EntryId(5), EntryId(10), 5)
+    early = asyncio.create_task(take(ahead, 10))
+    with pytest.raises(ReadFailed, match="ahead"):
+        await early
+    assert (ledger.asked[1:], shared.size) == ([(10, 14), (10, 14)], 0)
+    ahead.stopped(EntryId(5), EntryId(10), 5)
+    await settle()
+    assert shared.size == 0
+    ledger.error = None
+    assert await take(ahead, 10) == list(range(10, 15))
+
+
+async def test_nothing_is_read_beyond_the_end_or_after_the_close() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(12)
+    ahead = await going_on(shared, ledger)
+    assert ledger.asked[-1] == (10, 11)
+    assert await take(ahead, 10, 2) == [10, 11]
+    assert len(ledger.asked) == 3
+    ahead.close()
+    await take(ahead, 0)
+    await take(ahead, 5)
+    await settle()
+    assert shared.size == 0
+
+
+async def write(partition: Partition, count: int) -> None:
+    for number in range(count):
+        await done(partition.append(batch(f"v{number}")))
+    forget_cache(partition)
+
+
+async def read_some(partition: Partition, offset: int, count: int) -> int:
+    """Fetch one batch at a time; return where it stopped."""
+    for at in range(offset, offset + count):
+        assert await fetch(partition, at, 1)
+    await settle()
+    return offset + count
+
+
+def test_a_partition_that_is_not_led_any_more_holds_nothing() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await write(partition, 20)
+        await read_some(partition, 0, 5)
+        ahead = broker.services.ahead
+        assert ahead.size > 0 < ahead.used_bytes
+        partition.resign("test")
+        assert ahead.size == 0
+
+    one_partition(scenario, read_entries_max=1, shared_entry_batches_max=1)
+
+
+def test_what_was_trimmed_is_not_served_from_what_was_read_ahead() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await write(partition, 20)
+        await partition.roll()
+        await done(partition.append(batch("new")))
+        forget_cache(partition)
+        await read_some(partition, 0, 5)
+        ahead = broker.services.ahead
+        assert ahead.size > 0
+        assert await partition.delete_records(Offset(20)) == 20
+        assert ahead.size == 0
+        with pytest.raises(OffsetOutOfRange):
+            await fetch(partition, 5, 1)
+
+    one_partition(scenario, read_entries_max=1, shared_entry_batches_max=1)
+
+
+def test_unreadable_entries_give_the_same_error() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await write(partition, 20)
+        at = await read_some(partition, 0, 5)
+        for _ in range(2):
+            world.backend.service.fail_next("read", NotEnoughBookies("gone"))
+        assert await fetch(partition, at, 1), "this one was read before"
+        await settle()
+        with pytest.raises(LogReadFailed, match="gone"):
+            await fetch(partition, at + 1, 1)
+
+    one_partition(scenario, read_entries_max=1, shared_entry_batches_max=1)
