@@ -91,20 +91,9 @@ class Broker:
             config.read_ahead_reader_bytes_max,
             config.read_ahead_patience_ms / 1000,
         )
-        log_services = LogServices(
-            store=store,
-            ledgers=ledgers,
-            clock=clock,
-            rng=rng,
-            cache=self.cache,
-            lease=SessionLease(self._session_timeout_s),
-            ahead=self.ahead,
-            limits=config.log_limits(),
-            metrics=self.metrics,
-        )
         self.partitions = Partitions(self.cluster)
         self._ownership = Ownership(
-            log_services,
+            self._log_services(clock, rng),
             self.cluster,
             self.partitions,
             Owner(config.node_id, self.incarnation),
@@ -139,6 +128,20 @@ class Broker:
         self._sweep = LedgerSweep(store, ledgers, self.cluster, config.node_id)
         self._registration: Registration | None = None
         provide_all(self)
+
+    def _log_services(self, clock: Clock, rng: Rng) -> LogServices:
+        """Return what all partitions share."""
+        return LogServices(
+            store=self.store,
+            ledgers=self.ledgers,
+            clock=clock,
+            rng=rng,
+            cache=self.cache,
+            lease=SessionLease(self._session_timeout_s),
+            ahead=self.ahead,
+            limits=self.config.log_limits(),
+            metrics=self.metrics,
+        )
 
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.

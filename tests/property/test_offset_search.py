@@ -14,6 +14,7 @@ from broker.core.offset_index import IndexPoint, SparseIndex
 from broker.core.producer_state import ProducerState
 from broker.core.snapshot import seal_snapshot
 from broker.ledger_views import LedgerView
+from broker.read_ahead import ReadAhead
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.record_builder import Record, build_batch
@@ -103,13 +104,13 @@ def test_every_offset_is_found(
         reader, truth, active = write(sizes, base, snapshot_every, index_bytes)
         limits = LogLimits(search_span_entries=span)
         if knowledge == "own":
-            view = LedgerView(reader, active.offsets, active.timestamps, limits)
+            view = LedgerView(reader, active.offsets, active.timestamps, limits, ReadAhead())
         elif knowledge == "closed":
-            view = LedgerView.of_closed(reader, Offset(base), limits)
+            view = LedgerView.of_closed(reader, Offset(base), limits, ReadAhead())
             if with_timestamps:
                 await view.before_timestamp(12)  # reads the snapshots, whose places it learns
         else:
-            view = LedgerView.of_closed(reader, None, limits)
+            view = LedgerView.of_closed(reader, None, limits, ReadAhead())
         offsets = list(truth)
         rng.shuffle(offsets)  # type: ignore[attr-defined]
         for offset in offsets:

@@ -32,6 +32,7 @@ SHELLS_ON_REAL_THINGS = {
     "client/config_kinds.py",
     "client/ledger/standalone.py",
     "client/metadata/zookeeper.py",
+    "client/metadata/zookeeper_io.py",
     "client/stop_signal.py",
 }
 OUTSIDE_THE_SIMULATOR = ("ops/", "client/pubsub/", "client/spark/")
