@@ -35,7 +35,7 @@ test: $(INSTALLED) lint clients  ## Lint and run every test
 	@echo "test: three minutes of real faults on real processes"
 	@$(MAKE) -s chaos-short ARGS="--readable-s-max 30"
 	@echo "test: real processes, foreign Kafka clients, Spark, Apache BookKeeper, two files at a time"
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup tests/integration tests/interop $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadscope tests/integration tests/interop $(ARGS)
 
 test-fast: $(INSTALLED)  ## Run the tests that start no processes
 	@$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)

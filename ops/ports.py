@@ -44,12 +44,21 @@ def pick_free(count: int) -> list[int]:
     return sorted(found)
 
 
-def pick_free_run(count: int) -> int:
-    """Return the first of `count` consecutive ports that were free a moment ago."""
-    while True:
-        first = pick_free(1)[0]
-        if first + count <= 65536 and all(is_free(first + i) for i in range(count)):
-            return first
+def pick_free_runs(*counts: int) -> list[int]:
+    """Return the first port of each run of consecutive ports; all were free a moment ago.
+
+    The runs have no port in common. `counts`: how long each is.
+    """
+    taken: set[int] = set()
+    firsts: list[int] = []
+    for count in counts:
+        run = range(0)
+        while not run or not taken.isdisjoint(run) or not all(map(is_free, run)):
+            first = pick_free(1)[0]
+            run = range(first, first + count)
+        taken.update(run)
+        firsts.append(run.start)
+    return firsts
 
 
 def listener(port: int) -> str | None:

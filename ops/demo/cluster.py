@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from client.errors import QuireError
 from ops.child import LEASH
-from ops.ports import pick_free, pick_free_run
+from ops.ports import pick_free_runs
 
 BROKER_COUNT: Final = 2
 BOOKIE_COUNT: Final = 3
@@ -82,14 +82,17 @@ class OwnCluster:
         self.bookies = {bookie["id"]: bookie["pid"] for bookie in about["bookies"]}
 
     def _arguments(self) -> Sequence[str]:
+        kafka, bookie, admin, zookeeper = pick_free_runs(
+            BROKER_COUNT, BOOKIE_COUNT, _ADMIN_PORT_COUNT, 1
+        )
         flags = {
             "--data": self._folder / "cluster",
             "--bookies": BOOKIE_COUNT,
             "--brokers": BROKER_COUNT,
-            "--kafka-port": pick_free_run(BROKER_COUNT),
-            "--bookie-port": pick_free_run(BOOKIE_COUNT),
-            "--admin-port": pick_free_run(_ADMIN_PORT_COUNT),
-            "--zookeeper-port": pick_free(1)[0],
+            "--kafka-port": kafka,
+            "--bookie-port": bookie,
+            "--admin-port": admin,
+            "--zookeeper-port": zookeeper,
         }
         return [text for flag, value in flags.items() for text in (flag, str(value))]
 

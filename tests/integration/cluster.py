@@ -18,7 +18,7 @@ from typing import Any
 
 from ops.child import LEASH
 from ops.java import find_java
-from ops.ports import pick_free, pick_free_run
+from ops.ports import pick_free, pick_free_runs
 from ops.zookeeper import make_server
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -106,13 +106,10 @@ class LocalCluster:
         self.about: dict[str, Any] = {}
         self._process: subprocess.Popen[str] | None = None
         self._environ = {**os.environ, **(environ or {})}
-        ports = {
-            "--kafka-port": pick_free_run(brokers),
-            "--bookie-port": pick_free_run(bookies),
-            "--admin-port": pick_free_run(100 + bookies),
-        }
+        kafka, bookie, admin, own_zookeeper = pick_free_runs(brokers, bookies, 100 + bookies, 1)
+        ports = {"--kafka-port": kafka, "--bookie-port": bookie, "--admin-port": admin}
         if zookeeper is None:
-            ports["--zookeeper-port"] = pick_free(1)[0]
+            ports["--zookeeper-port"] = own_zookeeper
         else:
             flags = [*flags, "--zookeeper", zookeeper]
         self.ports = ports

@@ -23,7 +23,7 @@ from ops import probes
 from ops.bench.peers.system import BROKERS, PeerError, SystemName
 from ops.child import Child
 from ops.java import find_java
-from ops.ports import pick_free_run
+from ops.ports import pick_free_runs
 
 LIB: Final = Path(__file__).parent / "java" / "lib"
 HEAP: Final = "-Xmx1G -Xms1G"
@@ -72,7 +72,7 @@ class KafkaSystem:
         )
         self._folder = folder
         self._synced = synced
-        self._ports = pick_free_run(2 * BROKERS)
+        self._ports = pick_free_runs(2 * BROKERS)[0]
         self._nodes: list[Child] = []
         self.bootstrap_servers = ",".join(f"{_HOST}:{self._kafka_port(i)}" for i in range(BROKERS))
 

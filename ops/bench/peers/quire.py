@@ -11,7 +11,7 @@ from typing import Any, Final
 from ops.admin_api import Access, AdminApi
 from ops.bench.peers.system import BROKERS, PeerError, SystemName
 from ops.local import LocalCluster, LocalConfig, Programs
-from ops.ports import pick_free, pick_free_run
+from ops.ports import pick_free_runs
 from ops.rolling import wait_unloaded
 
 BOOKIES: Final = 3
@@ -43,14 +43,15 @@ class QuireSystem:
 
     def __init__(self, folder: Path, *, restarts: bool = False) -> None:
         """`restarts`: start processes that died again, as `quire up` does."""
+        kafka, bookie, admin, zookeeper = pick_free_runs(BROKERS, BOOKIES, _ADMIN_PORTS, 1)
         self._config = LocalConfig(
             data=folder,
             bookies=BOOKIES,
             brokers=BROKERS,
-            kafka_port=pick_free_run(BROKERS),
-            bookie_port=pick_free_run(BOOKIES),
-            admin_port=pick_free_run(_ADMIN_PORTS),
-            zookeeper_port=pick_free(1)[0],
+            kafka_port=kafka,
+            bookie_port=bookie,
+            admin_port=admin,
+            zookeeper_port=zookeeper,
             no_restart=not restarts,  # else a killed broker stays dead: the takeover is measured
         )
         self._cluster: LocalCluster | None = None

@@ -3,6 +3,8 @@
 import os
 import socket
 
+import pytest
+
 from ops import ports
 
 
@@ -31,5 +33,12 @@ def test_picked_ports_are_different_and_free() -> None:
 
 
 def test_a_run_of_ports_is_free_from_end_to_end() -> None:
-    first = ports.pick_free_run(5)
+    (first,) = ports.pick_free_runs(5)
     assert all(ports.is_free(first + i) for i in range(5))
+
+
+def test_runs_have_no_port_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    picked = iter([100, 102, 97, 95, 98, 103])
+    monkeypatch.setattr(ports, "pick_free", lambda _count: [next(picked)])
+    monkeypatch.setattr(ports, "is_free", lambda _port: True)
+    assert ports.pick_free_runs(3, 4, 2) == [100, 95, 103]
