@@ -115,7 +115,6 @@ class Coordinator:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = 0.0
         self._not_before_s = float("-inf")  # no deadline is acted on earlier, see STALL_S
-        self._timer_at_s = 0.0
         self._loading: asyncio.Task[None] | None = None
         self._copy = GroupCopy(self._name, clock, bytes_min=copy_bytes_min)
 

@@ -4,8 +4,8 @@ Each system call of that thread gives the interpreter away, and while the event 
 has to wait to get it back: that, not ZooKeeper, bounds how fast a thousand partitions change
 hands. So it makes few, each for all there is at that moment:
 
-    wake-ups   one byte for all requests that came since the thread last looked (`_Wake`)
-    requests   gathered, and sent when the thread would wait (`_BufferedSocket.flush`)
+    wake-ups   one byte for all requests that came since the thread last looked (`Wake`)
+    requests   gathered, and sent when the thread would wait (`BufferedSocket.flush`)
     answers    read ahead
     waiting    one `poll`, and none while there is something to do (`select_ready`)
 """
