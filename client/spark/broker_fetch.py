@@ -15,18 +15,21 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
 from kio.schema.errors import ErrorCode as Code
 
+from client.errors import RemoteProtocolError
+from client.spark.batch_run import BatchRun, read_run
 from client.spark.errors import BrokersUnreachable, SparkSourceError, TopicReplaced
 from client.spark.kafka_cluster import EARLIEST, LATEST, NO_LEADER, KafkaCluster
 from client.spark.kafka_link import LinkBroken
 from client.spark.loss import report_loss
 from client.spark.options import Options
+from client.spark.record_fields import PADDING
 from client.spark.retrying import FIRST_PAUSE_S, PAUSE_S_MAX, Transient, check_code
 from client.spark.splits import AbortedTransaction, BrokerSplit, TopicPartition
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.fetch_client import VERSION, FetchAnswer, decode_fetch, encode_fetch
-from client.wire.kafka.records import HEADER_BYTES, BatchHeader, crc_of, parse_header
 
 WAIT_MS: Final = 500
 """How long a leader holds an answer back while it has no records."""
@@ -38,7 +41,7 @@ _RECORD_BYTES_GUESS: Final = 1 << 10
 class Chunk(NamedTuple):
     """Whole record batches of one answer."""
 
-    records: memoryview
+    run: BatchRun
     aborted: Sequence[AbortedTransaction]
     """Those that concern these batches, and not beyond them."""
 
@@ -101,11 +104,13 @@ class RangeFetch:
             read_committed=self._options.read_committed,
         )
         try:
-            raw = link.ask_raw(ApiKey.FETCH, body, self._cluster.ask_timeout_s, VERSION)
+            raw = link.ask_raw(
+                ApiKey.FETCH, body, self._cluster.ask_timeout_s, VERSION, room_bytes=len(PADDING)
+            )
         except LinkBroken:
             self._cluster.drop(link)
             raise
-        return self._judge(decode_fetch(raw))
+        return self._judge(decode_fetch(raw[: len(raw) - len(PADDING)]), raw)
 
     def _bytes_max(self) -> int:
         """Return how large an answer may be: the first one of a split with few records no larger
@@ -116,7 +121,7 @@ class RangeFetch:
         likely = _RECORD_BYTES_GUESS * (self._split.end - self._position)
         return min(bytes_max, max(_FIRST_BYTES_MIN, likely))
 
-    def _judge(self, answer: FetchAnswer) -> Chunk | None:
+    def _judge(self, answer: FetchAnswer, raw: memoryview) -> Chunk | None:
         code = answer.error_code
         if code == Code.offset_out_of_range:
             self._out_of_range()
@@ -130,8 +135,10 @@ class RangeFetch:
         if not answer.records:
             time.sleep(answer.throttle_ms / 1000)
             raise Transient("the leader has no records there yet")
+        padded_size = len(answer.records) + len(PADDING)
+        padded = raw[answer.records_at : answer.records_at + padded_size]
         chunk, position = whole_batches(
-            self._at, answer.records, self._split.end, answer.aborted, self._split.aborted
+            self._at, padded, self._split.end, answer.aborted, self._split.aborted
         )
         if position <= self._position:
             raise SparkSourceError(
@@ -190,46 +197,48 @@ def check_topic_id(topic: str, wanted: str, found: str) -> None:
 
 def whole_batches(
     at: TopicPartition,
-    records: memoryview,
+    padded: memoryview,
     end: int,
     aborted: Sequence[tuple[int, int]],
     known_aborted: Sequence[AbortedTransaction] = (),
 ) -> tuple[Chunk, int]:
     """Return the whole batches that begin before offset `end`, and the offset after them.
 
-    A batch that is cut off at the end of an answer is left out. Raises SparkSourceError for a
-    batch whose checksum is wrong, or an answer without a whole one.
+    `padded`: the batches of an answer, and PADDING. A batch that is cut off at the end is left
+    out. Raises SparkSourceError for a batch whose checksum is wrong, or an answer without a whole
+    one.
     """
-    position = size = 0
-    markers: list[BatchHeader] = []
-    while size + HEADER_BYTES <= len(records):
-        header = parse_header(records, size)
-        if header.base_offset >= end and size:
-            position = max(position, end)
-            break
-        if header.size < HEADER_BYTES or size + header.size > len(records):
-            break
-        if crc_of(records[size : size + header.size]) != header.crc:
-            raise SparkSourceError(
-                f"the record batch of {at} at offset {header.base_offset} is damaged: its"
-                " checksum is wrong"
-            )
-        if header.is_control:
-            markers.append(header)
-        size += header.size
-        position = header.next_offset
-    if not size:
+    try:
+        run = read_run(padded)
+    except RemoteProtocolError as error:
+        raise SparkSourceError(f"the leader of {at} answered with {error}") from error
+    headers = run.headers
+    if not len(headers):
         raise SparkSourceError(f"the leader of {at} answered with less than one record batch")
-    ranges = [_aborted_range(one, markers, position) for one in aborted]
-    return Chunk(records[:size], [*known_aborted, *ranges]), position
+    beyond = np.flatnonzero(headers.base_offsets[1:] >= end)
+    if len(beyond):
+        headers = headers[: int(beyond[0]) + 1]
+        run = BatchRun(padded, int(headers.ends[-1]), headers)
+    if (damaged := headers.damaged(padded)) is not None:
+        raise SparkSourceError(
+            f"the record batch of {at} at offset {damaged} is damaged: its checksum is wrong"
+        )
+    position = int(headers.next_offsets[-1])
+    if len(beyond):
+        position = max(position, end)
+    markers = headers[np.flatnonzero(headers.is_control)]
+    ends = list(zip(markers.column("producer_id"), markers.base_offsets, strict=True))
+    ranges = [_aborted_range(one, ends, position) for one in aborted]
+    return Chunk(run, [*known_aborted, *ranges]), position
 
 
 def _aborted_range(
-    transaction: tuple[int, int], markers: Sequence[BatchHeader], position: int
+    transaction: tuple[int, int], markers: Sequence[tuple[int, int]], position: int
 ) -> AbortedTransaction:
-    """A transaction ends with its producer's next marker, or goes on after these batches."""
+    """A transaction ends with its producer's next marker, or goes on after these batches.
+
+    `markers`: producer id and offset of each.
+    """
     producer_id, first = transaction
-    ends = [
-        m.base_offset for m in markers if m.producer_id == producer_id and m.base_offset > first
-    ]
-    return AbortedTransaction(producer_id, first, min(ends) if ends else position - 1)
+    ends = [offset for marked, offset in markers if marked == producer_id and offset > first]
+    return AbortedTransaction(producer_id, first, int(min(ends)) if ends else position - 1)

@@ -1,10 +1,10 @@
-"""Record batches of format 2 to Arrow, without touching single records in Python.
+"""Record batches of format 2 to Arrow, without touching single records or batches in Python.
 
-This file is the only home of which records of a partition become rows. Batches are taken one by
-one by their headers alone: is it wanted, is it aborted, does its checksum hold. Their records,
-decompressed, are gathered into groups of some megabytes, and a group is decoded in one go:
-`record_starts.py` finds the records, `record_fields.py` reads their fields, `record_group.py`
-makes columns of them. Rows leave in Arrow batches of about `batch_rows`.
+This file is the only home of which records of a partition become rows. Batches are judged by the
+columns of their headers (`batch_run.py`): is it wanted, is it aborted, does its checksum hold.
+Then the records of some megabytes of them are decoded in one go, where they lie if they are not
+compressed: `record_starts.py` finds the records, `record_fields.py` reads their fields,
+`record_group.py` makes columns of them. Rows leave in Arrow batches of about `batch_rows`.
 
 - Offsets grow strictly from row to row, whatever the batches say: a fetch that begins in the
   middle of a batch, or a log that was compacted meanwhile, never gives a record twice. Holes are
@@ -20,28 +20,22 @@ the columns; KIP-98 for aborted transactions.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
 from client.errors import QuireError, RemoteProtocolError
-from client.spark.record_fields import DamagedRecord
-from client.spark.record_group import OpenBatch, RecordGroup, base_offset_of
-from client.spark.record_starts import RECORD_BYTES_MIN
+from client.spark.batch_run import BatchHeaders, BatchRun, Flags, gathered
+from client.spark.record_fields import PADDING, DamagedRecord
+from client.spark.record_group import RecordGroup, base_offset_of
+from client.spark.record_starts import RECORD_BYTES_MIN, Positions
 from client.spark.schema import HEADERS, arrow_schema
 from client.spark.splits import AbortedTransaction
 from client.wire.kafka.compression import decompress
-from client.wire.kafka.records import (
-    CODEC_MASK,
-    CRC_START,
-    HEADER_BYTES,
-    BatchHeader,
-    Buffer,
-    Codec,
-    headers,
-)
+from client.wire.kafka.records import Buffer, Codec
 
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: both fewer and more of them cost Spark more per row."""
@@ -53,57 +47,60 @@ DECOMPRESSED_BYTES_MAX: Final = 256 << 20
 
 _GROUP_BATCHES: Final = 2
 """Arrow batches decoded in one go, by rows: more small records at once cost less each. Large ones
-do not, and are decoded as soon as one batch of them is there: they would only take memory."""
+do not, and would only take memory: there bytes are the limit, for one Arrow batch."""
 
 
 class DamagedBatch(QuireError):
     """Bytes of a topic are not what a producer may send. Names where."""
 
 
+class Wanted(NamedTuple):
+    """What is wanted of a partition, and how rows are to be cut."""
+
+    topic: str
+    partition: int
+    offset_start: int
+    offset_end: int
+    columns: Sequence[str]
+    """Names of `schema.COLUMNS`, at least one."""
+    read_committed: bool = False
+    batch_rows: int = BATCH_ROWS
+    batch_bytes: int = BATCH_BYTES
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
+    verified: bool = False
+    """Whoever received the batches has compared a checksum of every byte: the batches' own, a tenth
+    of the work here, are not computed again."""
+
+
 def decode(
-    chunks: Iterable[Buffer],
-    topic: str,
-    partition: int,
-    offset_start: int,
-    offset_end: int,
-    columns: Sequence[str],
-    aborted: Sequence[AbortedTransaction] = (),
-    read_committed: bool = False,
-    *,
-    batch_rows: int = BATCH_ROWS,
-    batch_bytes: int = BATCH_BYTES,
-    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
-    verified: bool = False,
+    chunks: Iterable[Buffer], wanted: Wanted, aborted: Sequence[AbortedTransaction] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of `offset_start` <= offset < `offset_end` as Arrow batches.
 
     `chunks` are whole record batches, one or more each, in the order of the log; they are asked
     for one at a time, so they may come from a network while earlier ones are being decoded.
-    `aborted` may be a list that grows while chunks come. `columns` are names of
-    `schema.COLUMNS`, at least one; the batches have `schema.arrow_schema(columns)`. No batch is
-    empty, nor much larger than `batch_rows` or `batch_bytes`, unless one record is. `verified`:
-    whoever received the chunks has compared a checksum of every byte; the batches' own, a tenth of
-    the work here, are not computed again.
+    `aborted` may be a list that grows while chunks come. The rows have
+    `schema.arrow_schema(columns)`. No Arrow batch is empty, nor much larger than `batch_rows` or
+    `batch_bytes`, unless one record is.
 
     Raises DamagedBatch, and whatever `chunks` raises.
     """
-    decoder = _Decoder(topic, partition, columns, decompressed_bytes_max, verified)
-    group: list[OpenBatch] = []
-    rows = size = 0
-    following = offset_start
-    for chunk in chunks:
-        doomed = aborted if read_committed else ()
-        for batch in decoder.open_batches(chunk, following, offset_end, doomed):
-            following = batch.header.next_offset
-            group.append(batch)
-            rows += batch.header.record_count
-            size += len(batch.records)
-            if rows >= _GROUP_BATCHES * batch_rows or size >= batch_bytes:
-                found, weight = decoder.rows(group, offset_end), size
-                group, rows, size = [], 0, 0  # whoever filled the chunks can use them again
-                yield from _sliced(found, batch_rows, batch_bytes, weight)
-    if group:
-        yield from _sliced(decoder.rows(group, offset_end), batch_rows, batch_bytes, size)
+    decoder = _Decoder(wanted)
+    runs = gathered(chunks, _GROUP_BATCHES * wanted.batch_rows, wanted.batch_bytes)
+    try:
+        for run in runs:
+            yield from decoder.rows(run, aborted)
+    except RemoteProtocolError as error:
+        raise decoder.damaged(decoder.following, error) from error
+
+
+def decode_runs(
+    runs: Iterable[BatchRun], wanted: Wanted, aborted: Sequence[AbortedTransaction] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Do what `decode` does for batches whose headers were read, without joining them first."""
+    decoder = _Decoder(wanted)
+    for run in runs:
+        yield from decoder.rows(run, aborted)
 
 
 def _sliced(
@@ -118,60 +115,118 @@ def _sliced(
 
 
 class _Decoder:
-    """Opens batches of one partition and turns groups of them into rows."""
+    """Turns runs of batches of one partition into rows."""
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        columns: Sequence[str],
-        decompressed_bytes_max: int,
-        verified: bool,
-    ) -> None:
-        assert columns
-        self._topic = topic
-        self._partition = partition
-        self._columns = columns
-        self._schema = arrow_schema(columns)
-        self._decompressed_bytes_max = decompressed_bytes_max
-        self._verified = verified
+    def __init__(self, wanted: Wanted) -> None:
+        assert wanted.columns
+        self._wanted = wanted
+        self._schema = arrow_schema(wanted.columns)
+        self.following = wanted.offset_start
+        """Records below that offset are not wanted any more."""
 
-    def open_batches(
-        self, chunk: Buffer, following: int, offset_end: int, aborted: Sequence[AbortedTransaction]
-    ) -> Iterator[OpenBatch]:
-        """Yield the batches of a chunk whose records may be rows. Raises DamagedBatch."""
-        view = memoryview(chunk)
+    def rows(
+        self, run: BatchRun, aborted: Sequence[AbortedTransaction]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a run. Raises DamagedBatch."""
+        doomed = aborted if self._wanted.read_committed else ()
+        headers, starts = self._chosen(run.headers, doomed)
+        if not len(headers):
+            return
+        if not self._wanted.verified and (offset := headers.damaged(run.data)) is not None:
+            raise self.damaged(offset, "wrong checksum")
+        for data, group, of_group in self._groups(run.data, headers, starts):
+            size = int((group.ends - group.starts).sum())
+            rows = self._decoded(data, group, of_group)
+            yield from _sliced(rows, self._wanted.batch_rows, self._wanted.batch_bytes, size)
+
+    def _chosen(
+        self, headers: BatchHeaders, aborted: Sequence[AbortedTransaction]
+    ) -> tuple[BatchHeaders, Positions]:
+        """Return the batches that may hold wanted records, and from which offset on they do."""
+        bases, following = headers.base_offsets, headers.next_offsets
+        beyond = np.flatnonzero(bases >= self._wanted.offset_end)
+        until = int(beyond[0]) if len(beyond) else len(headers)
+        may_be_rows = (headers.record_counts != 0) & ~headers.is_control
+        if aborted:
+            may_be_rows &= ~_is_aborted(headers, aborted)
+        may_be_rows[until:] = False
+        reached = np.where(may_be_rows, following, self.following)
+        before = np.maximum.accumulate(np.append(self.following, reached))
+        self.following = int(before[-1])
+        chosen = np.flatnonzero(may_be_rows & (following > before[:-1]))
+        return headers[chosen], before[chosen]
+
+    def _groups(
+        self, data: Buffer, headers: BatchHeaders, starts: Positions
+    ) -> Iterator[tuple[Buffer, BatchHeaders, Positions]]:
+        """Cut a run into what is decoded in one go, decompressed. Raises DamagedBatch."""
+        if headers.codecs.any():
+            yield from self._decompressed(data, headers, starts)
+            return
+        self._check_counts(headers)
+        rows = np.cumsum(headers.record_counts)
+        rows_max = _GROUP_BATCHES * self._wanted.batch_rows
+        count = -(-int(rows[-1]) // rows_max)
+        cuts = np.searchsorted(rows, rows[-1] * np.arange(1, count) // count) + 1
+        bounds = sorted({0, *cuts.tolist(), len(headers)})
+        for start, end in itertools.pairwise(bounds):
+            yield data, headers[start:end], starts[start:end]
+
+    def _decompressed(
+        self, data: Buffer, headers: BatchHeaders, starts: Positions
+    ) -> Iterator[tuple[Buffer, BatchHeaders, Positions]]:
+        rows_max = _GROUP_BATCHES * self._wanted.batch_rows
+        opened: list[Buffer] = []
+        first = rows = size = 0
+        counts = headers.record_counts.tolist()
+        for index, count in enumerate(counts):
+            opened.append(self._decompress(data, headers, index))
+            rows += count
+            size += len(opened[-1])
+            if rows < rows_max and size < self._wanted.batch_bytes and index + 1 < len(counts):
+                continue
+            ends = np.cumsum([len(records) for records in opened])
+            begins = np.append(0, ends[:-1])
+            which = slice(first, index + 1)
+            group = headers[which].moved(begins, ends)
+            self._check_counts(group)
+            yield b"".join([*opened, PADDING]), group, starts[which]
+            opened, first, rows, size = [], index + 1, 0, 0
+
+    def _decompress(self, data: Buffer, headers: BatchHeaders, index: int) -> Buffer:
+        records = memoryview(data)[headers.starts[index] : headers.ends[index]]
         try:
-            for at, header in headers(view):
-                if header.base_offset >= offset_end:
-                    return
-                if header.next_offset <= following or not header.record_count:
-                    continue
-                if header.is_control or _is_aborted(header, aborted):
-                    continue
-                records = self._open(header, view[at : at + header.size])
-                yield OpenBatch(header, records, following)
-                following = header.next_offset
-        except RemoteProtocolError as error:
-            raise self._damaged(following, error) from error
+            codec = Codec(int(headers.codecs[index]))
+            return decompress(codec, records, self._wanted.decompressed_bytes_max)
+        except (RemoteProtocolError, ValueError) as error:
+            raise self.damaged(int(headers.base_offsets[index]), error) from error
 
-    def rows(self, group: Sequence[OpenBatch], offset_end: int) -> pa.RecordBatch:
+    def _check_counts(self, headers: BatchHeaders) -> None:
+        """Raise DamagedBatch where a batch says it has more records than fit into it."""
+        counts, sizes = headers.record_counts, headers.ends - headers.starts
+        wrong = np.flatnonzero((counts <= 0) | (counts * RECORD_BYTES_MIN > sizes))
+        if len(wrong):
+            index = wrong[0]
+            why = f"{counts[index]} records in {sizes[index]} bytes"
+            raise self.damaged(int(headers.base_offsets[index]), why)
+
+    def _decoded(self, data: Buffer, headers: BatchHeaders, starts: Positions) -> pa.RecordBatch:
         """Decode a group. Raises DamagedBatch."""
         try:
-            found = RecordGroup(group)
+            found = RecordGroup(data, headers)
             made = self._columns_of(found)
         except RemoteProtocolError as error:
-            raise self._damaged(group[0].header.base_offset, error) from error
+            raise self.damaged(int(headers.base_offsets[0]), error) from error
         except DamagedRecord as error:
-            raise self._damaged(base_offset_of(group, error.index), error) from error
+            raise self.damaged(base_offset_of(headers, error.index), error) from error
         rows = pa.RecordBatch.from_arrays(
-            [made[name] for name in self._columns], schema=self._schema
+            [made[name] for name in self._wanted.columns], schema=self._schema
         )
-        wanted = found.is_wanted(offset_end)
+        wanted = found.is_wanted(starts, self._wanted.offset_end)
         return rows if wanted is None else rows.filter(pa.array(wanted))
 
     def _columns_of(self, found: RecordGroup) -> dict[str, pa.Array]:
-        wanted = self._columns
+        wanted = self._wanted.columns
         made = found.strings(
             keys="key" in wanted, values="value" in wanted, headers=HEADERS in wanted
         )
@@ -182,38 +237,27 @@ class _Decoder:
         if "offset" in wanted:
             made["offset"] = pa.array(found.offsets)
         if "topic" in wanted:
-            made["topic"] = pa.repeat(self._topic, found.count)
+            made["topic"] = pa.repeat(self._wanted.topic, found.count)
         if "partition" in wanted:
-            made["partition"] = pa.repeat(pa.scalar(self._partition, pa.int32()), found.count)
+            made["partition"] = pa.repeat(
+                pa.scalar(self._wanted.partition, pa.int32()), found.count
+            )
         return made
 
-    def _open(self, header: BatchHeader, batch: memoryview) -> Buffer:
-        """Verify a batch and return its records, decompressed. Raises DamagedBatch."""
-        if not self._verified and crc32c(batch[CRC_START:]) != header.crc:
-            raise self._damaged(header.base_offset, "wrong checksum")
-        codec = header.attributes & CODEC_MASK
-        records: Buffer = batch[HEADER_BYTES:]
-        if codec:
-            try:
-                records = decompress(Codec(codec), records, self._decompressed_bytes_max)
-            except (RemoteProtocolError, ValueError) as error:
-                raise self._damaged(header.base_offset, error) from error
-        if not 0 < header.record_count * RECORD_BYTES_MIN <= len(records):
-            raise self._damaged(
-                header.base_offset, f"{header.record_count} records in {len(records)} bytes"
-            )
-        return records
-
-    def _damaged(self, offset: int, why: object) -> DamagedBatch:
+    def damaged(self, offset: int, why: object) -> DamagedBatch:
+        """Return an error that names the place."""
         return DamagedBatch(
-            f"topic {self._topic} partition {self._partition}: the batch at offset {offset} is"
-            f" damaged: {why}"
+            f"topic {self._wanted.topic} partition {self._wanted.partition}: the batch at offset"
+            f" {offset} is damaged: {why}"
         )
 
 
-def _is_aborted(header: BatchHeader, aborted: Sequence[AbortedTransaction]) -> bool:
-    return header.is_transactional and any(
-        one.producer_id == header.producer_id
-        and one.first_offset <= header.base_offset <= one.last_offset
-        for one in aborted
-    )
+def _is_aborted(headers: BatchHeaders, aborted: Sequence[AbortedTransaction]) -> Flags:
+    found = np.zeros(len(headers), dtype=np.bool_)
+    transactional = headers.is_transactional
+    if transactional.any():
+        bases, producers = headers.base_offsets, headers.column("producer_id")
+        for one in aborted:
+            within = (bases >= one.first_offset) & (bases <= one.last_offset)
+            found |= within & (producers == one.producer_id)
+    return found & transactional

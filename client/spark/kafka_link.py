@@ -21,6 +21,7 @@ from client.wire.kafka.requests import (
     request_frame,
     split_response,
 )
+from client.wire.reused_buffers import ReusedBuffers
 
 CLIENT_ID: Final = "quire-spark"
 ANSWER_BYTES_MAX: Final = 256 << 20
@@ -28,6 +29,10 @@ ANSWER_BYTES_MAX: Final = 256 << 20
 
 _SIZE: Final = struct.Struct(">i")
 _RECEIVE_BYTES: Final = 1 << 20
+_REUSED_BYTES_MIN: Final = 128 << 10
+"""Smaller answers are received into memory of their own."""
+_BUFFERS_MAX: Final = 6
+"""Of large answers: one is being received, one decoded, and those between (`prefetch.AHEAD`)."""
 _UNSUPPORTED_VERSION: Final = 35
 _API_VERSIONS_PLAIN: Final = 0
 
@@ -47,6 +52,7 @@ class KafkaLink:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             raise LinkBroken(f"{self.address}: {error.strerror or error}") from error
+        self._buffers = ReusedBuffers(_BUFFERS_MAX)
         self._versions: dict[int, tuple[int, int]] = {}
         answer = self.ask(ApiKey.API_VERSIONS, {}, timeout_s, version=_API_VERSIONS_PLAIN)
         for row in answer.api_keys:
@@ -75,30 +81,37 @@ class KafkaLink:
         except RemoteProtocolError as error:
             raise self._broken(str(error)) from error
 
-    def ask_raw(self, api: ApiKey, body: bytes, timeout_s: float, version: int) -> memoryview:
-        """Send an encoded request and return the body of its answer."""
+    def ask_raw(
+        self, api: ApiKey, body: bytes, timeout_s: float, version: int, *, room_bytes: int = 0
+    ) -> memoryview:
+        """Send an encoded request and return the body of its answer, and `room_bytes` more.
+
+        What those contain means nothing; they let a decoder read beyond the end without a copy.
+        """
         self._correlation_id += 1
         frame = request_frame(api, version, self._correlation_id, CLIENT_ID, body)
         try:
             self._socket.settimeout(timeout_s)
             self._socket.sendall(frame)
-            answer = self._receive_frame()
+            padded = self._receive_frame(room_bytes)
+            answer = padded[: len(padded) - room_bytes]
             correlation_id, answer_body = split_response(api, version, answer)
         except (OSError, RemoteProtocolError) as error:
             raise self._broken(str(error) or type(error).__name__) from error
         if correlation_id != self._correlation_id:
             raise self._broken("an answer to another request came")
-        return answer_body
+        return padded[len(answer) - len(answer_body) :]
 
-    def _receive_frame(self) -> memoryview:
-        (size,) = _SIZE.unpack(self._receive(_SIZE.size))
+    def _receive_frame(self, room_bytes: int) -> memoryview:
+        (size,) = _SIZE.unpack(self._receive(_SIZE.size, memoryview(bytearray(_SIZE.size))))
         if not 0 <= size <= ANSWER_BYTES_MAX:
             raise RemoteProtocolError(f"a frame of {size} bytes is not Kafka's")
-        return self._receive(size)
+        if size < _REUSED_BYTES_MIN:
+            return self._receive(size, memoryview(bytearray(size + room_bytes)))
+        return self._receive(size, self._buffers.take(size + room_bytes))
 
-    def _receive(self, size: int) -> memoryview:
-        buffer = bytearray(size)
-        view = memoryview(buffer)
+    def _receive(self, size: int, view: memoryview) -> memoryview:
+        """Fill the first `size` bytes of a buffer; return all of it."""
         at = 0
         while at < size:
             count = self._socket.recv_into(view[at:], min(size - at, _RECEIVE_BYTES))

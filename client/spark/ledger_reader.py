@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from client.errors import LedgerError, MetadataError
 from client.ids import LedgerId
 from client.ledger.core import metadata_codec
-from client.spark.decode import decode
+from client.spark.decode import Wanted, decode
 from client.spark.ledger_access import RUN_ENTRIES_MAX, LedgerAccess, shared
 from client.spark.log_entry import has_transactions, is_internal, next_offset
 from client.spark.options import Options
@@ -52,16 +52,18 @@ def read_split(split: LedgerSplit, options: Options) -> Iterator[pa.RecordBatch]
     aborted = list(split.aborted)
     return decode(
         chunks(split, options, access, aborted, _broker_chunks(options)),
-        split.topic,
-        split.partition,
-        split.offset_start,
-        split.offset_end,
-        options.columns,
+        Wanted(
+            split.topic,
+            split.partition,
+            split.offset_start,
+            split.offset_end,
+            options.columns,
+            options.read_committed,
+            batch_rows=options.arrow_batch_rows,
+            batch_bytes=options.arrow_batch_bytes,
+            verified=_has_digests(split),
+        ),
         aborted,
-        options.read_committed,
-        batch_rows=options.arrow_batch_rows,
-        batch_bytes=options.arrow_batch_bytes,
-        verified=_has_digests(split),
     )
 
 
@@ -154,6 +156,6 @@ def _broker_chunks(options: Options) -> BrokerChunks:
         cluster = shared_cluster(options.bootstrap_servers, options.fetch_timeout_ms)
         for chunk in RangeFetch(cluster, split, options).chunks():
             aborted.extend(chunk.aborted)
-            yield chunk.records
+            yield chunk.run.records
 
     return fetch

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from client.spark.record_starts import Bytes, Positions, pairs
+from client.wire.kafka.records import Buffer
 
 Flags = npt.NDArray[np.bool_]
 
@@ -54,8 +55,8 @@ _NUMBERS, _SIZES = _tables()
 class Fields:
     """Reads fields of records at given positions of one buffer."""
 
-    def __init__(self, raw: bytes) -> None:
-        """`raw` ends with PADDING."""
+    def __init__(self, raw: Buffer) -> None:
+        """At least PADDING bytes of `raw`, with any content, lie behind the last record."""
         self.raw = raw
         self.data: Bytes = np.frombuffer(raw, dtype=np.uint8)
         self._pairs = pairs(self.data)

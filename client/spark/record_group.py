@@ -7,16 +7,16 @@ timestamp) is repeated for each of its records first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from client.spark.record_fields import PADDING, DamagedRecord, Fields
+from client.spark.batch_run import BatchHeaders
+from client.spark.record_fields import DamagedRecord, Fields
 from client.spark.record_starts import RECORD_BYTES_MIN, Positions, record_starts
-from client.wire.kafka.records import BatchHeader, Buffer
+from client.wire.kafka.records import Buffer
 
 TIMESTAMP_MS_MAX: Final = (1 << 63) // 1000 - 1
 """Spark's timestamps count microseconds in 64 bits."""
@@ -25,26 +25,19 @@ _BEYOND: Final = "timestamp beyond Spark's range: leave it out with the option c
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
-class OpenBatch(NamedTuple):
-    """A batch whose records are decompressed."""
-
-    header: BatchHeader
-    records: Buffer
-    start: int
-    """Records below that offset are not wanted."""
-
-
 class RecordGroup:
     """All records of some batches, column by column."""
 
-    def __init__(self, batches: Sequence[OpenBatch]) -> None:
-        """Find the records. Raises DamagedRecord."""
-        self._batches = batches
-        self._counts = np.array([b.header.record_count for b in batches], dtype=np.int64)
+    def __init__(self, data: Buffer, headers: BatchHeaders) -> None:
+        """Find the records.
+
+        `data`: not compressed, with PADDING behind the last batch; `headers` say where in it the
+        records lie, at least one for each batch. Raises DamagedRecord.
+        """
+        self._headers = headers
+        self._counts = headers.record_counts
         self.count = int(self._counts.sum())
-        raw = b"".join([*(batch.records for batch in batches), PADDING])
-        self.size = len(raw)
-        self._fields = Fields(raw)
+        self._fields = Fields(data)
         starts, self._ends = self._bounds()
         self._timestamp_deltas, at = self._fields.numbers(starts + 1)  # behind the attributes
         deltas, self._keys_at = self._fields.numbers(at)
@@ -54,13 +47,15 @@ class RecordGroup:
         _check(growth <= 0, "offsets do not grow")
         self.offsets: Positions = self._each("base_offset") + deltas
 
-    def is_wanted(self, offset_end: int) -> npt.NDArray[np.bool_] | None:
-        """Return which records are wanted; None: all of them."""
-        if self._batches[-1].header.next_offset <= offset_end and all(
-            batch.start <= batch.header.base_offset for batch in self._batches
-        ):
+    def is_wanted(self, offset_starts: Positions, offset_end: int) -> npt.NDArray[np.bool_] | None:
+        """Return which records are wanted; None: all of them.
+
+        `offset_starts`: of each batch those from there on are wanted.
+        """
+        headers = self._headers
+        if headers.next_offsets[-1] <= offset_end and (offset_starts <= headers.base_offsets).all():
             return None
-        start = np.repeat(np.array([batch.start for batch in self._batches]), self._counts)
+        start = np.repeat(offset_starts, self._counts)
         wanted: npt.NDArray[np.bool_] = (self.offsets >= start) & (self.offsets < offset_end)
         return wanted
 
@@ -101,9 +96,8 @@ class RecordGroup:
 
     def _bounds(self) -> tuple[Positions, Positions]:
         """Return (position behind the length, end) of each record, certainly inside its batch."""
-        sizes = np.array([len(batch.records) for batch in self._batches], dtype=np.int64)
-        batch_ends = np.cumsum(sizes)
-        starts = record_starts(self._fields.data, batch_ends - sizes, self._counts)
+        batch_ends = self._headers.ends
+        starts = record_starts(self._fields.data, self._headers.starts, self._counts)
         # Lengths may have led the walk anywhere: what they lead to must be the next record.
         _check(starts >= batch_ends[-1], "its records run beyond its end")
         lengths, after = self._fields.numbers(starts)
@@ -115,22 +109,17 @@ class RecordGroup:
         return after, ends
 
     def _by_broker(self) -> npt.NDArray[np.bool_]:
-        flags = [batch.header.has_log_append_time for batch in self._batches]
-        return np.repeat(np.array(flags), self._counts)
+        return np.repeat(self._headers.has_log_append_time, self._counts)
 
     def _each(self, field: str) -> Positions:
         """Return a field of the batch header, repeated for each record."""
-        values = [getattr(batch.header, field) for batch in self._batches]
-        return np.repeat(np.array(values, dtype=np.int64), self._counts)
+        return np.repeat(self._headers.column(field), self._counts)
 
 
-def base_offset_of(batches: Sequence[OpenBatch], index: int) -> int:
+def base_offset_of(headers: BatchHeaders, index: int) -> int:
     """Return the base offset of the batch that the record with this index belongs to."""
-    for batch in batches:
-        index -= batch.header.record_count
-        if index < 0:
-            return batch.header.base_offset
-    raise IndexError(index)
+    batch = np.searchsorted(np.cumsum(headers.record_counts), index, side="right")
+    return int(headers.base_offsets[batch])
 
 
 def _beyond(timestamps_ms: Positions) -> npt.NDArray[np.bool_]:

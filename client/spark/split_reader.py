@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import InputPartition
 
 from client.allocator import keep_freed_memory
+from client.spark.batch_run import BatchRun
 from client.spark.broker_fetch import Chunk, RangeFetch
 from client.spark.kafka_cluster import shared
 from client.spark.options import Options
@@ -58,32 +59,31 @@ def read_task(task: InputPartition, options: Options) -> Iterator[pa.RecordBatch
 
 
 def _read_from_broker(split: BrokerSplit, options: Options) -> Iterator[pa.RecordBatch]:
-    from client.spark.decode import decode
+    from client.spark.decode import Wanted, decode_runs
 
     cluster = shared(options.bootstrap_servers, options.fetch_timeout_ms)
     aborted: list[AbortedTransaction] = []
     chunks = prefetched(RangeFetch(cluster, split, options).chunks(), cluster.close)
     with closing(chunks):
-        yield from decode(
-            _records(chunks, aborted),
+        wanted = Wanted(
             split.topic,
             split.partition,
             split.start,
             split.end,
             options.columns,
-            aborted,
             options.read_committed,
             batch_rows=options.arrow_batch_rows,
             batch_bytes=options.arrow_batch_bytes,
             verified=True,  # by `whole_batches`, in the thread that fetches
         )
+        yield from decode_runs(_runs(chunks, aborted), wanted, aborted)
 
 
-def _records(chunks: Iterable[Chunk], aborted: list[AbortedTransaction]) -> Iterator[memoryview]:
-    """Yield the bytes of each chunk once `aborted` has the transactions that concern it."""
+def _runs(chunks: Iterable[Chunk], aborted: list[AbortedTransaction]) -> Iterator[BatchRun]:
+    """Yield the batches of each chunk once `aborted` has the transactions that concern it."""
     for chunk in chunks:
         aborted.extend(chunk.aborted)
-        yield chunk.records
+        yield chunk.run
 
 
 def _suit_memory(options: Options) -> None:

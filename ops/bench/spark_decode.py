@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from client.ids import Offset
-from client.spark.decode import BATCH_ROWS, decode
+from client.spark.decode import BATCH_ROWS, Wanted, decode
 from client.spark.schema import COLUMNS, PLAIN_COLUMNS
 from client.wire.kafka.record_builder import Record, build_batch
 from client.wire.kafka.records import Codec, headers
@@ -82,7 +82,7 @@ def make_log(shape: Shape) -> list[bytes]:
 
 def count_ours(batches: Sequence[bytes], columns: Sequence[str]) -> int:
     """Decode a log as Spark tasks do; return the rows."""
-    return sum(rows.num_rows for rows in decode(batches, "t", 0, 0, 1 << 60, columns))
+    return sum(rows.num_rows for rows in decode(batches, Wanted("t", 0, 0, 1 << 60, columns)))
 
 
 def count_aiokafka(batches: Sequence[bytes]) -> int:

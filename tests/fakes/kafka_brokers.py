@@ -125,7 +125,9 @@ class FakeBrokers:
     def close(self) -> None:
         self.asked.append("close")
 
-    def _fetch(self, api: int, body: bytes, timeout_s: float, version: int) -> memoryview:
+    def _fetch(
+        self, api: int, body: bytes, timeout_s: float, version: int, *, room_bytes: int
+    ) -> memoryview:
         self.asked.append("fetch")
         assert version == VERSION
         if self.breaks:
@@ -143,4 +145,4 @@ class FakeBrokers:
             records, sum(map(len, records)), log.aborted,
         )  # fmt: skip
         buffers, _ = build_response(version, [(name, [data])])
-        return memoryview(b"".join(map(bytes, buffers)))
+        return memoryview(b"".join([*map(bytes, buffers), bytes(room_bytes)]))

@@ -11,7 +11,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.spark.decode import DamagedBatch, decode
+from client.spark.batch_run import read_run
+from client.spark.decode import DamagedBatch, Wanted, decode, decode_runs
+from client.spark.record_fields import PADDING
 from client.spark.schema import COLUMNS, arrow_schema
 from client.spark.splits import AbortedTransaction
 from client.wire.kafka import record_builder
@@ -134,14 +136,17 @@ def test_every_wanted_record_is_one_row(data: st.DataObject, shapes: list[Shape]
     columns = data.draw(st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True))
     cut = data.draw(st.integers(1, len(batches)))
     chunks = [b"".join(batches[at : at + cut]) for at in range(0, len(batches), cut)]
-
-    made = list(
-        decode(
-            chunks, "t", 3, start, end, columns, aborted, read_committed,
-            batch_rows=data.draw(st.integers(1, 300)),
-            batch_bytes=data.draw(st.sampled_from([100, 4 << 20])),
-        )
+    wanted = Wanted(
+        "t", 3, start, end, columns, read_committed,
+        batch_rows=data.draw(st.integers(1, 300)),
+        batch_bytes=data.draw(st.sampled_from([100, 4 << 20])),
     )  # fmt: skip
+
+    if data.draw(st.booleans()):
+        made = list(decode(chunks, wanted, aborted))
+    else:
+        behind = data.draw(st.binary(min_size=len(PADDING), max_size=len(PADDING)))
+        made = list(decode_runs([read_run(one + behind) for one in chunks], wanted, aborted))
 
     assert rows_of(made) == [
         {name: one[name] for name in columns} for one in expected if start <= one["offset"] < end
@@ -163,7 +168,7 @@ def test_batches_of_aiokafka(codec: int, records: list[Record]) -> None:
     for offset, record in enumerate(records):
         headers = [(key, value) for key, value in record.headers]
         assert builder.append(offset, record.timestamp_ms, record.key, record.value, headers)
-    made = list(decode([bytes(builder.build())], "t", 3, 0, 1 << 60, COLUMNS))
+    made = list(decode([bytes(builder.build())], Wanted("t", 3, 0, 1 << 60, COLUMNS)))
     assert rows_of(made) == [
         row(record._replace(offset=offset), by_broker=False)
         for offset, record in enumerate(records)
@@ -192,7 +197,7 @@ def test_nonsense_with_a_right_checksum_is_an_error_or_rows(
     )
     after = build_batch([Record(b"k", b"v")] * 30, base_offset=10_000)
     try:
-        made = list(decode([wrong, after], "t", 3, 0, 1 << 60, columns))
+        made = list(decode([wrong, after], Wanted("t", 3, 0, 1 << 60, columns)))
     except DamagedBatch as error:
         assert str(error).startswith("topic t partition 3: the batch at offset 0 is damaged: ")
     else:

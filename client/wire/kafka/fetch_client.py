@@ -38,6 +38,8 @@ class FetchAnswer(NamedTuple):
     """(producer id, first offset) of aborted transactions in what follows."""
     records: memoryview
     """Record batches; the last one may be cut off."""
+    records_at: int
+    """Where in the answer they begin."""
     throttle_ms: int
 
 
@@ -74,7 +76,7 @@ def decode_fetch(body: memoryview) -> FetchAnswer:
     """
     reader = Reader(body)
     throttle_ms, error_code, _session = reader.unpack(_ANSWER_HEAD)
-    nothing = FetchAnswer(error_code, -1, -1, -1, [], body[:0], throttle_ms)
+    nothing = FetchAnswer(error_code, -1, -1, -1, [], body[:0], 0, throttle_ms)
     topic_count = reader.int32()
     if error_code or not topic_count:
         return nothing
@@ -90,5 +92,6 @@ def decode_fetch(body: memoryview) -> FetchAnswer:
         producer_id, first_offset = reader.unpack(_ABORTED)
         aborted.append((producer_id, first_offset))
     reader.int32()  # the preferred read replica
-    records = reader.take(max(0, reader.int32()))
-    return FetchAnswer(error_code, high, stable, start, aborted, records, throttle_ms)
+    size = max(0, reader.int32())
+    at = reader.position
+    return FetchAnswer(error_code, high, stable, start, aborted, reader.take(size), at, throttle_ms)

@@ -13,6 +13,7 @@ from client.spark.errors import (
     SparkSourceError,
     TopicReplaced,
 )
+from client.spark.record_fields import PADDING
 from client.spark.splits import AbortedTransaction, BrokerSplit, TopicPartition
 from client.wire.kafka.fetch_client import encode_fetch
 from tests.fakes.kafka_brokers import CONTROL, TRANSACTIONAL, FakeBrokers, batch
@@ -39,11 +40,15 @@ def brokers() -> FakeBrokers:
 def fetch(brokers: FakeBrokers, start: int, end: int, **options: str) -> list[bytes]:
     split = BrokerSplit(brokers.ids.get("t", "gone"), "t", 0, 3, start, end)
     chunks = RangeFetch(brokers, split, parse(**options)).chunks()  # type: ignore[arg-type]
-    return [bytes(chunk.records) for chunk in chunks]
+    return [bytes(chunk.run.records) for chunk in chunks]
 
 
 def log(brokers: FakeBrokers, first: int, last: int) -> bytes:
     return b"".join(data for base, data in brokers.logs[A0].batches if first <= base <= last)
+
+
+def padded(records: bytes) -> memoryview:
+    return memoryview(records + PADDING)
 
 
 def test_whole_batches_that_hold_the_range(brokers: FakeBrokers) -> None:
@@ -138,10 +143,10 @@ def test_damage_is_seen(brokers: FakeBrokers) -> None:
 
 def test_a_batch_that_was_cut_off_is_left_for_the_next_answer() -> None:
     records = batch(0, 5) + batch(5, 5)
-    chunk, position = whole_batches(A0, memoryview(records[:-1]), 10, [])
-    assert (len(chunk.records), position) == (len(batch(0, 5)), 5)
+    chunk, position = whole_batches(A0, padded(records[:-1]), 10, [])
+    assert (chunk.run.size, position) == (len(batch(0, 5)), 5)
     with pytest.raises(SparkSourceError, match="less than one record batch"):
-        whole_batches(A0, memoryview(records[:70]), 10, [])
+        whole_batches(A0, padded(records[:70]), 10, [])
 
 
 def test_an_aborted_transaction_ends_with_its_producers_marker() -> None:
@@ -155,5 +160,5 @@ def test_an_aborted_transaction_ends_with_its_producers_marker() -> None:
             batch(13, 5, pid=9, attributes=TRANSACTIONAL),
         )
     )
-    chunk, _ = whole_batches(A0, memoryview(records), 100, [(7, 0), (9, 13)])
+    chunk, _ = whole_batches(A0, padded(records), 100, [(7, 0), (9, 13)])
     assert chunk.aborted == [AbortedTransaction(7, 0, 6), AbortedTransaction(9, 13, 17)]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Sequence
 
 import cramjam
 import pytest
 
-from client.spark.decode import DamagedBatch, decode
+from client.spark.batch_run import read_run
+from client.spark.decode import DamagedBatch, Wanted, decode, decode_runs
+from client.spark.record_fields import PADDING
 from client.spark.record_starts import LANES_MIN
 from client.spark.splits import AbortedTransaction
 from client.wire.kafka.record_builder import Record, build_batch
@@ -22,17 +25,23 @@ def batch(count: int = 3, base_offset: int = 0, **settings: object) -> bytes:
     return build_batch(found, base_offset=base_offset, **settings)
 
 
-def offsets(chunks: list[bytes], start: int = 0, end: int = ALL, **more: object) -> list[int]:
+def offsets(
+    chunks: list[bytes],
+    start: int = 0,
+    end: int = ALL,
+    aborted: Sequence[AbortedTransaction] = (),
+    **more: object,
+) -> list[int]:
     return [
         offset
-        for made in decode(chunks, "t", 3, start, end, ["offset"], **more)
+        for made in decode(chunks, Wanted("t", 3, start, end, ["offset"], **more), aborted)
         for offset in made.column(0).to_pylist()
     ]
 
 
 def refusal(chunk: bytes, columns: list[str] | None = None, **more: object) -> str:
     with pytest.raises(DamagedBatch) as caught:
-        list(decode([batch(7), chunk], "t", 3, 0, ALL, columns or ["value"], **more))
+        list(decode([batch(7), chunk], Wanted("t", 3, 0, ALL, columns or ["value"], **more)))
     text = str(caught.value)
     assert text.startswith("topic t partition 3: the batch at offset ")
     return text.removeprefix("topic t partition 3: the batch at offset ")
@@ -49,7 +58,7 @@ def test_many_batches_of_unequal_sizes_and_lengths() -> None:
         offset += len(made)
     rows = [
         (offset, value)
-        for one in decode(chunks, "t", 0, 0, ALL, ["offset", "value"])
+        for one in decode(chunks, Wanted("t", 0, 0, ALL, ["offset", "value"]))
         for offset, value in zip(*one.to_pydict().values(), strict=True)
     ]
     assert rows == list(enumerate(values))
@@ -57,10 +66,12 @@ def test_many_batches_of_unequal_sizes_and_lengths() -> None:
 
 def test_arrow_batches_are_neither_small_nor_large() -> None:
     chunks = [batch(100, base_offset=at) for at in range(0, 5000, 100)]
-    by_rows = [one.num_rows for one in decode(chunks, "t", 0, 0, ALL, ["value"], batch_rows=1000)]
+    by_rows = [
+        one.num_rows for one in decode(chunks, Wanted("t", 0, 0, ALL, ["value"], batch_rows=1000))
+    ]
     assert by_rows == [1000] * 5
     large = [build_batch([Record(None, bytes(1000))] * 100)]
-    by_bytes = list(decode(large, "t", 0, 0, ALL, ["value"], batch_bytes=10_000))
+    by_bytes = list(decode(large, Wanted("t", 0, 0, ALL, ["value"], batch_bytes=10_000)))
     assert max(one.num_rows for one in by_bytes) <= 10
     assert sum(one.num_rows for one in by_bytes) == 100
 
@@ -73,7 +84,7 @@ def test_chunks_are_asked_for_one_at_a_time() -> None:
             asked.append(at)
             yield batch(100, base_offset=at)
 
-    made = decode(chunks(), "t", 0, 0, ALL, ["value"], batch_rows=1000)
+    made = decode(chunks(), Wanted("t", 0, 0, ALL, ["value"], batch_rows=1000))
     next(made)
     assert len(asked) < 40
 
@@ -130,7 +141,7 @@ def test_snappy_in_the_framing_of_java() -> None:
 def test_header_keys_that_are_no_text() -> None:
     made = build_batch([Record(None, b"v", headers=(("é", b"1"),))])
     changed = made[61:].replace("é".encode(), b"\xff\xfe")
-    (rows,) = decode([pack_batch(parse_header(made), changed)], "t", 0, 0, ALL, ["headers"])
+    (rows,) = decode([pack_batch(parse_header(made), changed)], Wanted("t", 0, 0, ALL, ["headers"]))
     assert rows.to_pylist() == [{"headers": [{"key": "��", "value": b"1"}]}]
 
 
@@ -147,6 +158,24 @@ def test_a_batch_that_is_cut_off() -> None:
     assert "no record batch" in refusal(whole[:30])
 
 
+def test_a_chunk_that_is_cut_off_does_not_go_on_in_the_next_one() -> None:
+    whole = batch(3, base_offset=7)
+    with pytest.raises(DamagedBatch, match=f"claims {len(whole)} of 80 bytes"):
+        list(decode([batch(7), whole[:80], whole[80:]], Wanted("t", 3, 0, ALL, ["value"])))
+    with pytest.raises(DamagedBatch, match="30 bytes at 0 are no record batch"):
+        list(decode([whole[:30], whole[30:]], Wanted("t", 3, 0, ALL, ["value"])))
+
+
+def test_records_that_are_decoded_where_they_lie() -> None:
+    """Behind the last batch of an answer there may be anything, and a run may be of any size."""
+    chunk = b"".join(batch(100, base_offset=at) for at in range(0, 5000, 100))
+    run = read_run(chunk + batch(1)[:50] + b"\xff" * len(PADDING))
+    assert run.records == chunk
+    made = list(decode_runs([run], Wanted("t", 0, 150, 4711, ["offset"], batch_rows=300)))
+    assert [at for one in made for at in one.column(0).to_pylist()] == list(range(150, 4711))
+    assert max(one.num_rows for one in made) <= 300
+
+
 def test_batches_of_old_formats() -> None:
     old = bytearray(batch(3, base_offset=7))
     old[16] = 1
@@ -160,7 +189,7 @@ def test_what_a_batch_may_decompress_to_is_bounded(codec: Codec) -> None:
     text = refusal(bomb, decompressed_bytes_max=1 << 18)
     assert text.startswith("7 is damaged: ")
     assert "262144" in text
-    assert list(decode([bomb], "t", 3, 0, ALL, ["value"], decompressed_bytes_max=1 << 21))
+    assert list(decode([bomb], Wanted("t", 3, 0, ALL, ["value"], decompressed_bytes_max=1 << 21)))
 
 
 def test_more_records_than_bytes() -> None:

@@ -66,6 +66,25 @@ def test_an_answer(broker: Callable[..., Broker]) -> None:
     link.close()
 
 
+def test_large_answers_have_room_behind_them_and_share_buffers(
+    broker: Callable[..., Broker],
+) -> None:
+    first, second = b"a" * 200_000, b"b" * 180_000
+    answers = [
+        lambda id_, body=body: struct.pack(">ii", 4 + len(body), id_) + body
+        for body in (first, second)
+    ]
+    link = KafkaLink("127.0.0.1", broker(versions, *answers).port, 5.0)
+    got = link.ask_raw(ApiKey.METADATA, b"", 5.0, 0, room_bytes=64)
+    assert (bytes(got[:-64]), len(got)) == (first, len(first) + 64)
+    buffer = got.obj
+    del got
+    again = link.ask_raw(ApiKey.METADATA, b"", 5.0, 0, room_bytes=64)
+    assert again.obj is buffer
+    assert (bytes(again[:-64]), len(again)) == (second, len(second) + 64)
+    link.close()
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

@@ -11,7 +11,7 @@ import pytest
 from client.errors import LedgerError, NoSuchEntry
 from client.ids import EntryId, LedgerId
 from client.ledger.core import metadata_codec
-from client.spark.decode import decode
+from client.spark.decode import Wanted, decode
 from client.spark.ledger_reader import RUNS_AHEAD, chunks
 from client.spark.options import Options
 from client.spark.splits import AbortedTransaction, BrokerSplit, LedgerSplit
@@ -111,7 +111,7 @@ def offsets(
     source: Iterator[Buffer] = chunks(
         split_of(ledger, start, end), settings, access, aborted, broker
     )
-    rows = decode(source, "t", 0, start, end, ["offset"], aborted, settings.read_committed)
+    rows = decode(source, Wanted("t", 0, start, end, ["offset"], settings.read_committed), aborted)
     return [offset for one in rows for offset in one.column(0).to_pylist()]
 
 
