@@ -23,7 +23,12 @@ class Scale:
     """How much is measured. The fields' values here are those of `make bench`."""
 
     rounds: int = 5
+    start_warm_up_s: float = 45.0
+    """Of batches of each size, before the first case of a turn: JVMs compile meanwhile..."""
+    start_warm_up_bytes: int = 2_000_000_000
+    """...but no more bytes than that."""
     warm_up_s: float = 4.0
+    """Before each case."""
     measure_s: float = 6.0
     produce_values: tuple[int, ...] = (1024, 100)
     produce_partitions: tuple[int, ...] = (1, 16)
@@ -38,13 +43,15 @@ class Scale:
     spark_values: tuple[int, ...] = (100, 1024)
     spark_bytes: int = 600_000_000
     """Of values in each topic that Spark reads: twice what a broker keeps in memory."""
-    spark_warm_ups: int = 1
+    spark_warm_ups: int = 6
     """Readings that do not count, beside the one that counts the records; each is seconds long."""
     spark_passes: int = 3
     spark_triggers: int = 30
     hand_over_partitions: tuple[int, ...] = (1, 100)
     partition_counts: tuple[int, ...] = (1_000, 10_000)
     ledger_entry_bytes: tuple[int, ...] = (1024, 65_536)
+    ledger_warm_up_s: float = 20.0
+    """Java's client is a new process for each case."""
     ledger_in_flight_bytes: int = 2 << 20
     """Of adds that a ledger client has under way; at most `ledger_in_flight_max` of them."""
     ledger_in_flight_max: int = 1_000
@@ -65,7 +72,10 @@ class Scale:
         """Return the sizes of `make bench-short`: everything runs, nothing is a result."""
         return cls(
             rounds=1,
+            start_warm_up_s=0.3,
+            start_warm_up_bytes=1_000_000,
             warm_up_s=0.3,
+            ledger_warm_up_s=0.3,
             measure_s=0.7,
             produce_partitions=(1,),
             outstanding_bytes_max=256 << 10,

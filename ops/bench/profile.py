@@ -34,7 +34,7 @@ from ops.bench.process_cpu import user_and_kernel_s
 from ops.bench.turns import claimed
 from ops.bench.workloads import hardware
 from ops.bench.workloads.catch_up import cold, fill
-from ops.bench.workloads.produce import BATCHES
+from ops.bench.workloads.produce_sizes import BATCHES
 
 PAGE: Final = Path(__file__).parent / "PROFILE.md"
 _SAMPLES_PER_S: Final = 200

@@ -92,16 +92,17 @@ def run(
     warm_up_s: float = 0.0,
     measure_s: float = 0.0,
     fill_bytes: int = 0,
+    fill_s_max: float = float("inf"),
 ) -> None:
     """Events: ready; after "go" begin, end (records, seconds) and done (records).
 
-    With `fill_bytes` it produces that much instead, and only says done.
+    With `fill_bytes` it produces that much instead, for `fill_s_max` at most, and only says done.
     """
     feed = Feed(servers, topic, partitions, value_bytes, settings, outstanding_bytes_max)
     tell("ready")
     hear()
     if fill_bytes:
-        feed.until(float("inf"), fill_bytes // value_bytes)
+        feed.until(time.monotonic() + fill_s_max, fill_bytes // value_bytes)
         tell("done", records=feed.finish())
         return
     feed.until(time.monotonic() + warm_up_s)

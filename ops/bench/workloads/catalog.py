@@ -20,10 +20,11 @@ from ops.bench.workloads import (
     small_requests,
     spark,
 )
+from ops.bench.workloads.produce_sizes import BATCHES
 
 GB: Final = 1_000_000_000
 _RATE_MAX: Final = 400_000_000
-"""Bytes/s of all copies that no system of ours has exceeded; what disk space is planned by."""
+"""Bytes/s of all copies, over all cases of a turn; what disk space is planned by."""
 
 
 SYSTEMS: Final = {
@@ -59,27 +60,41 @@ class Workload(NamedTuple):
 
 
 def _as_fast_as_it_goes(spans: int) -> Callable[[Scale], int]:
-    return lambda scale: round(spans * (scale.warm_up_s + scale.measure_s) * _RATE_MAX)
+    return lambda scale: round(
+        spans * (scale.warm_up_s + scale.measure_s) * _RATE_MAX + _warm_up_bytes(scale)
+    )
+
+
+def _ledgers(scale: Scale) -> int:
+    return round(4 * (scale.ledger_warm_up_s + scale.measure_s) * _RATE_MAX)
+
+
+def _warm_up_bytes(scale: Scale) -> int:
+    return len(BATCHES) * REPLICAS * scale.start_warm_up_bytes
 
 
 def _little(scale: Scale) -> int:
     return 2 * GB
 
 
+def _warm_and_little(scale: Scale) -> int:
+    return _little(scale) + _warm_up_bytes(scale)
+
+
 _ALL: Final = (
     Workload("hardware", hardware.measure, "machine", 15, _little),
-    Workload("produce", produce.measure, "brokers", 98, _as_fast_as_it_goes(8), True),
-    Workload("fixed-rate", fixed_rate.measure, "brokers", 38, _as_fast_as_it_goes(1), True),
-    Workload("small-requests", small_requests.measure, "brokers", 33, _little, True),
+    Workload("produce", produce.measure, "brokers", 160, _as_fast_as_it_goes(8), True),
+    Workload("fixed-rate", fixed_rate.measure, "brokers", 100, _as_fast_as_it_goes(1), True),
+    Workload("small-requests", small_requests.measure, "brokers", 95, _warm_and_little, True),
     Workload(
         "catch-up", catch_up.measure, "synced brokers", 220,
         lambda scale: REPLICAS * scale.catch_up_bytes + GB, rounds_max=2,
     ),
     Workload(
-        "spark", spark.measure, "unsynced brokers", 240,
+        "spark", spark.measure, "unsynced brokers", 310,
         lambda scale: REPLICAS * len(scale.spark_values) * scale.spark_bytes + GB,
     ),
-    Workload("ledgers", ledgers.measure, "bookies", 60, _as_fast_as_it_goes(4), True),
+    Workload("ledgers", ledgers.measure, "bookies", 125, _ledgers, True),
     Workload("growth", growth.measure, "bookie", 300, growth.disk_bytes, rounds_max=2),
     Workload(
         "partitions", partitions.measure, "synced brokers", 220, lambda scale: 10 * GB,

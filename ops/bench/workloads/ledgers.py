@@ -41,7 +41,7 @@ async def add(system: BookieSystem, run: Run, client: str, entry_bytes: int) -> 
         "in_flight": run.scale.in_flight(entry_bytes),
         "copies": REPLICAS,
         "acks": ACKS,
-        "warm_up_s": run.scale.warm_up_s,
+        "warm_up_s": run.scale.ledger_warm_up_s,
         "measure_s": run.scale.measure_s,
     }
     load = (

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Final
+from typing import Final
 
 from ops.bench import topics
 from ops.bench.figures import Figure, Meter, Run, named, peak_bytes
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import REPLICAS, System
+from ops.bench.workloads.produce_sizes import BATCHES, RATE_VALUE_BYTES
+from ops.bench.workloads.warm_up import warm_up
 
 NAME: Final = "produce"
-BATCHES: Final[dict[str, dict[str, Any]]] = {
-    # What the Java producer does unless told otherwise, and what librdkafka does.
-    "16 KiB batches": {"batch.size": 16_384, "linger.ms": 5},
-    "1 MB batches": {"batch.size": 1_000_000, "linger.ms": 5},
-}
-RATE_VALUE_BYTES: Final = 1024
 
 
 def label(value_bytes: int, partitions: int, batches: str) -> str:
@@ -32,6 +28,7 @@ RATE_ROWS: Final = frozenset(label(RATE_VALUE_BYTES, 1, batches) for batches in 
 async def measure(system: System, run: Run) -> list[Figure]:
     """Measure every combination of sizes."""
     scale = run.scale
+    await warm_up(system, run, NAME)
     figures: list[Figure] = []
     combinations = itertools.product(scale.produce_values, scale.produce_partitions, BATCHES)
     for i, (value_bytes, partitions, batches) in enumerate(combinations):

@@ -8,6 +8,7 @@ from ops.bench import topics
 from ops.bench.figures import Figure, Meter, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import System
+from ops.bench.workloads.warm_up import warm_up
 
 VALUE_BYTES: Final = 100
 
@@ -15,6 +16,7 @@ VALUE_BYTES: Final = 100
 async def measure(system: System, run: Run) -> list[Figure]:
     """Measure with each number of connections, all to the leader of one partition."""
     scale = run.scale
+    await warm_up(system, run, "small")
     figures: list[Figure] = []
     for connections in scale.connections:
         topic = f"small-{connections}"

@@ -16,9 +16,8 @@ from ops.bench.load.channel import LoadProcess
 from ops.bench.load.spark import BROKER, LEDGERS, OFFICIAL, ONE_TASK
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.peers.system import System
+from ops.bench.workloads.produce_sizes import BATCHES
 
-_BATCHES: Final = {"batch.size": 16_384, "linger.ms": 5}
-"""What the Java producer fills batches to, unless told otherwise."""
 _OUTSTANDING_BYTES_MAX: Final = 4 << 20
 
 Reading = Mapping[str, Any]
@@ -72,7 +71,7 @@ async def _fill(system: System, value_bytes: int, size: int) -> tuple[str, int]:
         topic=topic,
         partitions=1,
         value_bytes=value_bytes,
-        settings=_BATCHES,
+        settings=BATCHES["16 KiB batches"],
         outstanding_bytes_max=_OUTSTANDING_BYTES_MAX,
         fill_bytes=size,
     ) as load:

@@ -239,8 +239,8 @@ def test_the_readme_has_a_row_for_each_workload_with_its_minutes() -> None:
     }
 
 
-def test_all_of_it_takes_less_than_three_hours() -> None:
-    assert sum(workload.minutes(rounds=5) for workload in WORKLOADS.values()) <= 175
+def test_all_of_it_takes_less_than_four_hours() -> None:
+    assert sum(workload.minutes(rounds=5) for workload in WORKLOADS.values()) <= 240
 
 
 def test_what_takes_minutes_a_round_has_fewer_rounds() -> None:
