@@ -8,7 +8,7 @@ ARGS ?=
 FAST := not integration and not slow and not model
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-fast test-integration clients lint format clean
+.PHONY: help setup upgrade up demo test test-fast test-integration clients lint format clean
 .PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short power-loss crash-loop rolling-restart
 .PHONY: interop interop-short bench bench-short bench-profile
 
@@ -17,8 +17,11 @@ help:  ## Show this list
 
 setup: $(INSTALLED)  ## Make .venv with the quire command and the test tools in it
 
-$(INSTALLED): pyproject.toml ops/setup.sh
+$(INSTALLED): pyproject.toml constraints.txt ops/setup.sh
 	@ops/setup.sh
+
+upgrade:  ## Install the newest versions of everything, and note them in constraints.txt
+	@ops/setup.sh --newest
 
 up: $(INSTALLED)  ## Run a local cluster until Ctrl-C: ZooKeeper, three bookies, one broker
 	@$(BIN)/quire up $(ARGS)

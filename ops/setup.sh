@@ -1,10 +1,16 @@
 #!/bin/sh
-# Makes .venv with Quire (editable), the `quire` command and the test tools in it.
+# Makes .venv with Quire (editable), the `quire` command and the test tools in it, in the versions of
+# constraints.txt; with --newest in the newest versions, which then become those of constraints.txt.
 # Needs Python 3.11 or newer with venv; brings a Java runtime along when the machine has none.
-# `make setup` runs it when pyproject.toml is newer than the last installation.
+# `make setup` runs it when pyproject.toml or constraints.txt is newer than the last installation.
 set -eu
 cd "$(dirname "$0")/.."
 venv=.venv
+case "${1:-}" in
+    '') versions='--constraint constraints.txt' ;;
+    --newest) versions='--upgrade --upgrade-strategy eager' ;;
+    *) echo "setup: $1 means nothing here: call it without arguments, or with --newest" >&2; exit 2 ;;
+esac
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -64,7 +70,7 @@ fi
 pip_install() {
     # Bars for people, silence for logs; errors are always shown.
     if [ -t 1 ]; then quiet=; else quiet=--quiet; fi
-    $venv/bin/pip install $quiet --disable-pip-version-check --no-input "$@" ||
+    $venv/bin/pip install $quiet --disable-pip-version-check --no-input $versions "$@" ||
         fail "pip could not install $*: see above (no network, or a full disk?)"
 }
 
@@ -78,5 +84,11 @@ fi
 # folder there but an import hook, which cannot be listed: name the one folder that must be seen.
 site_packages=$($venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n' "$PWD/client/spark/plugin" >"$site_packages/quire_spark.pth"
+if [ "${1:-}" = --newest ]; then
+    first=$(head -1 constraints.txt)
+    packages=$($venv/bin/pip freeze --exclude-editable --disable-pip-version-check)
+    printf '%s\n' "$first" "$packages" >constraints.txt
+    say "constraints.txt has what is installed now: run the tests before you commit it"
+fi
 touch $venv/.installed
 say "done: $venv/bin/quire --help"
