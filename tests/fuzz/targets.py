@@ -42,7 +42,7 @@ from client.errors import ConfigError, MetadataCorrupt, QuireError
 from client.ids import BookieId, BrokerId, EntryId, LeaderEpoch, LedgerId, Offset
 from client.ledger.bookie_directory import parse_service_info
 from client.ledger.core import metadata_codec
-from client.spark.decode import decode
+from client.spark.decode import Wanted, decode
 from client.spark.log_entry import has_transactions, next_offset, snapshot_points
 from client.spark.schema import COLUMNS
 from client.spark.segment_list import parse_segments
@@ -144,7 +144,8 @@ def _text_node(kind: Any) -> Callable[[bytes], object]:
 
 
 def _rows(data: bytes) -> int:
-    found = decode([data], "t", 0, 0, 1 << 60, list(COLUMNS), decompressed_bytes_max=1 << 20)
+    wanted = Wanted("t", 0, 0, 1 << 60, COLUMNS, decompressed_bytes_max=1 << 20)
+    found = decode([data], wanted)
     return sum(batch.num_rows for batch in found)
 
 

@@ -16,7 +16,7 @@ from broker.app import Broker
 from broker.core.batch_checks import BatchLimits, check_batch
 from broker.errors import InvalidRecord
 from client.errors import RemoteProtocolError
-from client.spark.decode import DamagedBatch, decode
+from client.spark.decode import DamagedBatch, Wanted, decode
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.compression import cautious_bytes_max, compress, decompress
 from client.wire.kafka.record_builder import Record, build_batch, records
@@ -206,7 +206,7 @@ async def test_a_bomb_ends_a_spark_task_with_a_sentence(codec: Codec) -> None:
 
     async def run() -> None:
         with pytest.raises(DamagedBatch, match="topic t partition 0"):
-            list(decode([data], "t", 0, 0, 1, ["value"], decompressed_bytes_max=8 * MIB))
+            list(decode([data], Wanted("t", 0, 0, 1, ["value"], decompressed_bytes_max=8 * MIB)))
 
     await cost_of(run)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client.spark.decode import decode
+from client.spark.decode import Wanted, decode
 from client.spark.ledger_plan import PlanLimits, Planner
 from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange, Position, Split
 from tests.fakes.library import FakeLedger, FakeLibrary
@@ -71,7 +71,7 @@ def read(library: FakeLibrary, splits: Sequence[Split]) -> list[int]:
         else:
             chunks = library.log()
             bounds = split.start, split.end
-        for rows in decode(chunks, "t", 0, *bounds, ["offset"]):
+        for rows in decode(chunks, Wanted("t", 0, *bounds, ["offset"])):
             offsets += rows.column(0).to_pylist()
     return offsets
 
