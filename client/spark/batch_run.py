@@ -11,53 +11,45 @@ Layout of a header: `client/wire/kafka/records.py`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from client.errors import RemoteProtocolError
-from client.spark.record_fields import PADDING
+from client.spark.record_fields import PADDING, Flags
 from client.spark.record_starts import Positions
 from client.wire.kafka.records import (
     CODEC_MASK,
     CONTROL_BIT,
-    CRC_START,
     HEADER_BYTES,
+    HEADER_KINDS,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     TRANSACTIONAL_BIT,
+    BatchHeader,
     Buffer,
+    crc_of,
+    headers,
 )
 
-Flags = npt.NDArray[np.bool_]
-
-_FIELDS: Final = {
-    "base_offset": (">i8", 0),
-    "magic": ("i1", 16),
-    "crc": (">u4", 17),
-    "attributes": (">i2", 21),
-    "last_offset_delta": (">i4", 23),
-    "base_timestamp": (">i8", 27),
-    "max_timestamp": (">i8", 35),
-    "producer_id": (">i8", 43),
-    "record_count": (">i4", 57),
-}
-"""Name -> (type, position)."""
 _HEADER: Final = np.dtype(
-    {
-        "names": list(_FIELDS),
-        "formats": [kind for kind, _at in _FIELDS.values()],
-        "offsets": [at for _kind, at in _FIELDS.values()],
-        "itemsize": HEADER_BYTES,
-    }
+    [(name, f">{kind}") for name, kind in zip(BatchHeader._fields, HEADER_KINDS, strict=True)]
 )
 _HEADER_PLACES: Final = np.arange(HEADER_BYTES)
-_LENGTH: Final = struct.Struct(">8xi")
-_RECORD_COUNT: Final = struct.Struct(f">{_FIELDS['record_count'][1]}xi")
+
+
+def _only(name: str) -> struct.Struct:
+    """Return what reads one field of a header that begins at a position."""
+    index = BatchHeader._fields.index(name)
+    before = struct.calcsize(f">{HEADER_KINDS[:index]}")
+    return struct.Struct(f">{before}x{HEADER_KINDS[index]}")
+
+
+_LENGTH: Final = _only("batch_length")
+_RECORD_COUNT: Final = _only("record_count")
 
 
 class BatchHeaders:
@@ -72,7 +64,7 @@ class BatchHeaders:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, which: slice | Flags | Positions) -> Self:
+    def __getitem__(self, which: slice | Positions) -> Self:
         return type(self)(self._fields[which], self.starts[which], self.ends[which])
 
     def moved(self, starts: Positions, ends: Positions) -> Self:
@@ -125,13 +117,10 @@ class BatchHeaders:
     def damaged(self, data: Buffer) -> int | None:
         """Return the base offset of the first batch whose checksum is wrong, if one is."""
         view = memoryview(data)
-        of_crc = HEADER_BYTES - CRC_START
-        starts = (self.starts - of_crc).tolist()
-        wanted = self.column("crc").tolist()
-        for index, (start, end, crc) in enumerate(
-            zip(starts, self.ends.tolist(), wanted, strict=True)
-        ):
-            if crc32c(view[start:end]) != crc:
+        starts, ends = (self.starts - HEADER_BYTES).tolist(), self.ends.tolist()
+        crcs = self.column("crc").tolist()
+        for index, (start, end, crc) in enumerate(zip(starts, ends, crcs, strict=True)):
+            if crc_of(view[start:end]) != crc:
                 return int(self.base_offsets[index])
         return None
 
@@ -152,10 +141,10 @@ class BatchRun(NamedTuple):
 
 
 def read_run(data: Buffer) -> BatchRun:
-    """Read headers up to the first batch that is not whole. `data` ends with PADDING.
+    """Read headers up to the first batch that is not whole, or not of format 2.
 
-    Whether bytes are left behind the last whole batch is for the caller to judge. Raises
-    RemoteProtocolError for a format that is not 2.
+    `data` ends with PADDING. What to do about bytes behind the last whole batch is for the caller
+    to say; `flaw` says what is wrong with them.
     """
     room = len(data) - len(PADDING)
     ends = [0]
@@ -170,19 +159,25 @@ def read_run(data: Buffer) -> BatchRun:
     starts = bounds[:-1]
     raw = np.frombuffer(data, dtype=np.uint8)[starts[:, None] + _HEADER_PLACES]
     fields = raw.view(_HEADER).reshape(len(starts))
+    run = BatchRun(data, at, BatchHeaders(fields, starts + HEADER_BYTES, bounds[1:]))
     old = np.flatnonzero(fields["magic"] != MAGIC)
-    if len(old):
-        raise RemoteProtocolError(
-            f"record batch at {starts[old[0]]} has magic {fields['magic'][old[0]]}"
-        )
-    return BatchRun(data, at, BatchHeaders(fields, starts + HEADER_BYTES, bounds[1:]))
+    return first_batches(run, int(old[0])) if len(old) else run
 
 
-def gathered(chunks: Iterable[Buffer], rows: int, size: int) -> Iterator[BatchRun]:
-    """Join chunks of whole batches to runs of about so many rows or bytes, whichever comes first.
+def flaw(data: Buffer) -> str:
+    """Say why bytes do not consist of whole batches; empty: they do."""
+    try:
+        for _ in headers(data):
+            pass
+    except RemoteProtocolError as error:
+        return str(error)
+    return ""
 
-    Rows are counted by the first batch of each chunk. Raises RemoteProtocolError for a chunk that
-    does not consist of whole batches.
+
+def gathered(chunks: Iterable[Buffer], rows: int, size: int) -> Iterator[list[Buffer]]:
+    """Gather chunks of batches until there are so many rows or bytes, whichever comes first.
+
+    Rows are counted by the first batch of each chunk.
     """
     some: list[Buffer] = []
     some_rows = some_size = 0
@@ -192,23 +187,30 @@ def gathered(chunks: Iterable[Buffer], rows: int, size: int) -> Iterator[BatchRu
         if len(chunk) >= HEADER_BYTES:
             some_rows += max(0, _RECORD_COUNT.unpack_from(chunk)[0])
         if some_rows >= rows or some_size >= size:
-            yield _joined(some)
+            yield some
             some, some_rows, some_size = [], 0, 0
     if some:
-        yield _joined(some)
+        yield some
 
 
-def _joined(chunks: list[Buffer]) -> BatchRun:
+def joined(chunks: Sequence[Buffer]) -> tuple[BatchRun, str]:
+    """Join chunks, up to the first one that does not consist of whole batches.
+
+    Returns the whole batches, and what is wrong with the rest of that chunk; empty: nothing.
+    """
     run = read_run(b"".join([*chunks, PADDING]))
-    ends = np.cumsum([len(chunk) for chunk in chunks])
+    bounds = np.cumsum([0, *map(len, chunks)])
     # A chunk that is cut off must not go on in the next one.
-    torn = np.flatnonzero(~np.isin(ends, run.headers.ends) & (ends > 0))
-    if len(torn):
-        whole = run.headers.ends[run.headers.ends < ends[torn[0]]]
-        at = int(whole[-1]) if len(whole) else 0
-        left = int(ends[torn[0]]) - at
-        if left < HEADER_BYTES:
-            raise RemoteProtocolError(f"{left} bytes at {at} are no record batch")
-        size = _LENGTH.unpack_from(run.data, at)[0] + LENGTH_PREFIX_BYTES
-        raise RemoteProtocolError(f"record batch at {at} claims {size} of {left} bytes")
-    return run
+    torn = np.flatnonzero(~np.isin(bounds[1:], np.append(0, run.headers.ends)))
+    if not len(torn):
+        return run, ""
+    start, end = bounds[torn[0]], bounds[torn[0] + 1]
+    run = first_batches(run, int(np.searchsorted(run.headers.ends, end)))
+    rest = memoryview(chunks[torn[0]])[run.size - start :]
+    return run, flaw(rest)
+
+
+def first_batches(run: BatchRun, count: int) -> BatchRun:
+    """Return so many batches of a run."""
+    kept = run.headers[:count]
+    return BatchRun(run.data, int(kept.ends[-1]) if count else 0, kept)

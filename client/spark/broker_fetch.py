@@ -18,8 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from kio.schema.errors import ErrorCode as Code
 
-from client.errors import RemoteProtocolError
-from client.spark.batch_run import BatchRun, read_run
+from client.spark.batch_run import BatchRun, first_batches, flaw, read_run
 from client.spark.errors import BrokersUnreachable, SparkSourceError, TopicReplaced
 from client.spark.kafka_cluster import EARLIEST, LATEST, NO_LEADER, KafkaCluster
 from client.spark.kafka_link import LinkBroken
@@ -208,17 +207,16 @@ def whole_batches(
     out. Raises SparkSourceError for a batch whose checksum is wrong, or an answer without a whole
     one.
     """
-    try:
-        run = read_run(padded)
-    except RemoteProtocolError as error:
-        raise SparkSourceError(f"the leader of {at} answered with {error}") from error
-    headers = run.headers
-    if not len(headers):
-        raise SparkSourceError(f"the leader of {at} answered with less than one record batch")
-    beyond = np.flatnonzero(headers.base_offsets[1:] >= end)
+    run = read_run(padded)
+    if not len(run.headers):
+        why = flaw(padded[: len(padded) - len(PADDING)])
+        raise SparkSourceError(
+            f"the leader of {at} answered with less than one record batch: {why}"
+        )
+    beyond = np.flatnonzero(run.headers.base_offsets[1:] >= end)
     if len(beyond):
-        headers = headers[: int(beyond[0]) + 1]
-        run = BatchRun(padded, int(headers.ends[-1]), headers)
+        run = first_batches(run, int(beyond[0]) + 1)
+    headers = run.headers
     if (damaged := headers.damaged(padded)) is not None:
         raise SparkSourceError(
             f"the record batch of {at} at offset {damaged} is damaged: its checksum is wrong"

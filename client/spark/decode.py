@@ -22,20 +22,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 
 from client.errors import QuireError, RemoteProtocolError
-from client.spark.batch_run import BatchHeaders, BatchRun, Flags, gathered
-from client.spark.record_fields import PADDING, DamagedRecord
+from client.spark.batch_run import BatchHeaders, BatchRun, gathered, joined
+from client.spark.record_fields import PADDING, DamagedRecord, Flags
 from client.spark.record_group import RecordGroup, base_offset_of
 from client.spark.record_starts import RECORD_BYTES_MIN, Positions
 from client.spark.schema import HEADERS, arrow_schema
 from client.spark.splits import AbortedTransaction
 from client.wire.kafka.compression import decompress
 from client.wire.kafka.records import Buffer, Codec
+
+if TYPE_CHECKING:
+    from client.spark.options import Options
 
 BATCH_ROWS: Final = 10_000
 """Rows of an Arrow batch: both fewer and more of them cost Spark more per row."""
@@ -71,6 +74,30 @@ class Wanted(NamedTuple):
     """Whoever received the batches has compared a checksum of every byte: the batches' own, a tenth
     of the work here, are not computed again."""
 
+    @classmethod
+    def by(
+        cls,
+        options: Options,
+        topic: str,
+        partition: int,
+        offset_start: int,
+        offset_end: int,
+        *,
+        verified: bool,
+    ) -> Self:
+        """Want a range as a reader's options say."""
+        return cls(
+            topic,
+            partition,
+            offset_start,
+            offset_end,
+            options.columns,
+            options.read_committed,
+            batch_rows=options.arrow_batch_rows,
+            batch_bytes=options.arrow_batch_bytes,
+            verified=verified,
+        )
+
 
 def decode(
     chunks: Iterable[Buffer], wanted: Wanted, aborted: Sequence[AbortedTransaction] = ()
@@ -86,12 +113,11 @@ def decode(
     Raises DamagedBatch, and whatever `chunks` raises.
     """
     decoder = _Decoder(wanted)
-    runs = gathered(chunks, _GROUP_BATCHES * wanted.batch_rows, wanted.batch_bytes)
-    try:
-        for run in runs:
-            yield from decoder.rows(run, aborted)
-    except RemoteProtocolError as error:
-        raise decoder.damaged(decoder.following, error) from error
+    for some in gathered(chunks, _GROUP_BATCHES * wanted.batch_rows, wanted.batch_bytes):
+        run, flaw = joined(some)
+        yield from decoder.rows(run, aborted)
+        if flaw:
+            raise decoder.damaged(decoder.following, flaw)
 
 
 def decode_runs(

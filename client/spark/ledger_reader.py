@@ -52,19 +52,12 @@ def read_split(split: LedgerSplit, options: Options) -> Iterator[pa.RecordBatch]
     aborted = list(split.aborted)
     return decode(
         chunks(split, options, access, aborted, _broker_chunks(options)),
-        Wanted(
-            split.topic,
-            split.partition,
-            split.offset_start,
-            split.offset_end,
-            options.columns,
-            options.read_committed,
-            batch_rows=options.arrow_batch_rows,
-            batch_bytes=options.arrow_batch_bytes,
+        Wanted.by(
+            options, split.topic, split.partition, split.offset_start, split.offset_end,
             verified=_has_digests(split),
         ),
         aborted,
-    )
+    )  # fmt: skip
 
 
 def _has_digests(split: LedgerSplit) -> bool:

@@ -65,17 +65,10 @@ def _read_from_broker(split: BrokerSplit, options: Options) -> Iterator[pa.Recor
     aborted: list[AbortedTransaction] = []
     chunks = prefetched(RangeFetch(cluster, split, options).chunks(), cluster.close)
     with closing(chunks):
-        wanted = Wanted(
-            split.topic,
-            split.partition,
-            split.start,
-            split.end,
-            options.columns,
-            options.read_committed,
-            batch_rows=options.arrow_batch_rows,
-            batch_bytes=options.arrow_batch_bytes,
+        wanted = Wanted.by(
+            options, split.topic, split.partition, split.start, split.end,
             verified=True,  # by `whole_batches`, in the thread that fetches
-        )
+        )  # fmt: skip
         yield from decode_runs(_runs(chunks, aborted), wanted, aborted)
 
 

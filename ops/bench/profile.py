@@ -33,7 +33,7 @@ from ops.bench.peers.quire import QuireSystem
 from ops.bench.process_cpu import user_and_kernel_s
 from ops.bench.turns import claimed
 from ops.bench.workloads import hardware
-from ops.bench.workloads.catch_up import cold, fill
+from ops.bench.workloads.catch_up import cold, write_history
 from ops.bench.workloads.produce_sizes import BATCHES
 
 PAGE: Final = Path(__file__).parent / "PROFILE.md"
@@ -144,7 +144,7 @@ async def _requests(seconds: float, folder: Path) -> list[Process]:
 
 async def _catch_up(seconds: float, folder: Path) -> list[Process]:
     async with _cluster(folder) as system:
-        records = await fill(system, "profile", round(seconds * _READ_BYTES_PER_S))
+        records = await write_history(system, "profile", round(seconds * _READ_BYTES_PER_S))
         await cold(system)
         async with LoadProcess(
             "read",

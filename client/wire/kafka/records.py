@@ -57,7 +57,10 @@ TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_KINDS: Final = "qiibIhiqqqhii"
+"""The fields of `BatchHeader` as letters of `struct`; all are big-endian."""
+
+_HEADER: Final = struct.Struct(f">{HEADER_KINDS}")
 _STAMP: Final = struct.Struct(">qii")
 _OFFSET: Final = struct.Struct(">q")
 _CRC: Final = struct.Struct(">I")

@@ -17,6 +17,7 @@ from ops.bench.figures import Figure, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.latency import latencies_ms
 from ops.bench.peers.system import System
+from ops.bench.workloads.filling import fill
 from ops.bench.workloads.fixed_rate import tail
 
 PARTITIONS: Final = 4
@@ -38,23 +39,16 @@ def drop_from_page_cache(folder: Path) -> None:
                     os.close(descriptor)
 
 
-async def fill(system: System, topic: str, size: int) -> int:
+async def write_history(system: System, topic: str, size: int) -> int:
     """Write a topic of about `size` bytes of values; return the number of records."""
-    await topics.create(system.bootstrap_servers, topic, PARTITIONS)
-    async with LoadProcess(
-        "produce",
-        servers=system.bootstrap_servers,
-        topic=topic,
-        partitions=PARTITIONS,
+    return await fill(
+        system,
+        topic,
+        size,
         value_bytes=VALUE_BYTES,
-        settings={},
         outstanding_bytes_max=_OUTSTANDING_BYTES_MAX,
-        fill_bytes=size,
-    ) as load:
-        await load.event("ready")
-        load.say("go")
-        records: int = (await load.event("done"))["records"]
-    return records
+        partitions=PARTITIONS,
+    )
 
 
 async def cold(system: System) -> None:
@@ -122,7 +116,7 @@ async def _beside_a_tail(system: System, run: Run, topic: str, records: int) -> 
 async def measure(system: System, run: Run) -> list[Figure]:
     """Measure each number of groups, then one beside a tail reader."""
     topic = "catch-up"
-    records = await fill(system, topic, run.scale.catch_up_bytes)
+    records = await write_history(system, topic, run.scale.catch_up_bytes)
     figures: list[Figure] = []
     for groups in run.scale.catch_up_groups:
         mb_per_s = await _alone(system, topic, records, groups)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ops.bench import topics
 from ops.bench.figures import Figure, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.spark import BROKER, LEDGERS, OFFICIAL, ONE_TASK
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.peers.system import System
+from ops.bench.workloads.filling import fill
 from ops.bench.workloads.produce_sizes import BATCHES
 
 _OUTSTANDING_BYTES_MAX: Final = 4 << 20
@@ -64,20 +64,14 @@ async def measure(system: System, run: Run) -> list[Figure]:
 async def _fill(system: System, value_bytes: int, size: int) -> tuple[str, int]:
     """Write a topic of about `size` bytes of values; return its name and records."""
     topic = f"spark-{value_bytes}"
-    await topics.create(system.bootstrap_servers, topic, 1)
-    async with LoadProcess(
-        "produce",
-        servers=system.bootstrap_servers,
-        topic=topic,
-        partitions=1,
+    return topic, await fill(
+        system,
+        topic,
+        size,
         value_bytes=value_bytes,
-        settings=BATCHES["16 KiB batches"],
         outstanding_bytes_max=_OUTSTANDING_BYTES_MAX,
-        fill_bytes=size,
-    ) as load:
-        await load.event("ready")
-        load.say("go")
-        return topic, (await load.event("done"))["records"]
+        settings=BATCHES["16 KiB batches"],
+    )
 
 
 def _figures(value_bytes: int, readings: Mapping[str, Reading], *, on_quire: bool) -> list[Figure]:

@@ -7,10 +7,9 @@ later. Four seconds before each case are not enough, so every system first gets 
 
 from __future__ import annotations
 
-from ops.bench import topics
 from ops.bench.figures import Run
-from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import System
+from ops.bench.workloads.filling import fill
 from ops.bench.workloads.produce_sizes import BATCHES, RATE_VALUE_BYTES
 
 
@@ -18,19 +17,12 @@ async def warm_up(system: System, run: Run, workload: str) -> None:
     """Produce batches of each size, so many bytes or so long, whichever ends first."""
     scale = run.scale
     for i, settings in enumerate(BATCHES.values()):
-        topic = f"{workload}-warm-up-{i}"
-        await topics.create(system.bootstrap_servers, topic, 1)
-        async with LoadProcess(
-            "produce",
-            servers=system.bootstrap_servers,
-            topic=topic,
-            partitions=1,
+        await fill(
+            system,
+            f"{workload}-warm-up-{i}",
+            scale.start_warm_up_bytes,
             value_bytes=RATE_VALUE_BYTES,
-            settings=settings,
             outstanding_bytes_max=scale.outstanding_bytes_max,
-            fill_bytes=scale.start_warm_up_bytes,
-            fill_s_max=scale.start_warm_up_s,
-        ) as load:
-            await load.event("ready")
-            load.say("go")
-            await load.event("done")
+            settings=settings,
+            seconds_max=scale.start_warm_up_s,
+        )

@@ -147,6 +147,8 @@ def test_a_batch_that_was_cut_off_is_left_for_the_next_answer() -> None:
     assert (chunk.run.size, position) == (len(batch(0, 5)), 5)
     with pytest.raises(SparkSourceError, match="less than one record batch"):
         whole_batches(A0, padded(records[:70]), 10, [])
+    with pytest.raises(SparkSourceError, match=r"less than one record batch: .* has magic 1"):
+        whole_batches(A0, padded(records[:16] + b"\x01" + records[17:]), 10, [])
 
 
 def test_an_aborted_transaction_ends_with_its_producers_marker() -> None:

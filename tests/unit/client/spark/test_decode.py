@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import cramjam
 import pytest
 
+from client.errors import RemoteProtocolError
 from client.spark.batch_run import read_run
 from client.spark.decode import DamagedBatch, Wanted, decode, decode_runs
 from client.spark.record_fields import PADDING
@@ -154,15 +155,19 @@ def test_a_flipped_bit_is_noticed(position: int) -> None:
 
 def test_a_batch_that_is_cut_off() -> None:
     whole = batch(3, base_offset=7)
-    assert "claims" in refusal(whole[:-1])
-    assert "no record batch" in refusal(whole[:30])
+    assert refusal(whole[:-1]).startswith("7 is damaged: record batch at 0 claims")
+    assert refusal(whole[:30]) == "7 is damaged: 30 bytes at 0 are no record batch"
 
 
 def test_a_chunk_that_is_cut_off_does_not_go_on_in_the_next_one() -> None:
     whole = batch(3, base_offset=7)
-    with pytest.raises(DamagedBatch, match=f"claims {len(whole)} of 80 bytes"):
+    with pytest.raises(
+        DamagedBatch, match=f"offset 7 is damaged: .* claims {len(whole)} of 80 bytes"
+    ):
         list(decode([batch(7), whole[:80], whole[80:]], Wanted("t", 3, 0, ALL, ["value"])))
-    with pytest.raises(DamagedBatch, match="30 bytes at 0 are no record batch"):
+    with pytest.raises(
+        DamagedBatch, match="offset 0 is damaged: 30 bytes at 0 are no record batch"
+    ):
         list(decode([whole[:30], whole[30:]], Wanted("t", 3, 0, ALL, ["value"])))
 
 
@@ -179,7 +184,16 @@ def test_records_that_are_decoded_where_they_lie() -> None:
 def test_batches_of_old_formats() -> None:
     old = bytearray(batch(3, base_offset=7))
     old[16] = 1
-    assert "magic 1" in refusal(bytes(old))
+    assert refusal(bytes(old)) == "7 is damaged: record batch at 0 has magic 1"
+
+
+def test_errors_of_whoever_gives_the_chunks_stay_what_they_are() -> None:
+    def chunks():
+        yield batch(7)
+        raise RemoteProtocolError("no answer of Kafka's")
+
+    with pytest.raises(RemoteProtocolError, match="no answer of Kafka's"):
+        list(decode(chunks(), Wanted("t", 0, 0, ALL, ["offset"])))
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD, Codec.SNAPPY])
