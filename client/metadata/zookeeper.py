@@ -4,7 +4,9 @@ kazoo runs one connection thread; everything else here runs on the event loop. T
 thin (`zookeeper_io.py`): it hands each answer, watch event and state change to the loop, in
 the order in which they came off the socket, so the loop sees what ZooKeeper promises: a watch
 before the read that shows its change. (kazoo's own handler has one thread for answers and one for
-watches, which loses that order; `_InlineHandler` replaces it.) A burst wakes the loop once.
+watches, which loses that order; `_InlineHandler` replaces it.) A burst wakes the loop once. One
+order is left to chance: kazoo tells of an answer only who asked for that, which is done after the
+request left; an event right behind a quick answer can overtake it (`_Armed`).
 
 Operations are pipelined: each call writes its request at once and waits alone. kazoo fires every
 watch when the connection drops and forgets it; here those events are ignored, and the watches
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import enum
 import logging
 import threading
@@ -131,12 +134,21 @@ class _Watch(NamedTuple):
     call: Watcher
 
 
+@dataclasses.dataclass(slots=True, eq=False)
+class _Armed:
+    """A watch that one request leaves behind."""
+
+    watch: _Watch
+    fired: bool = False
+    """It will not fire again; maybe the answer to its request was not looked at yet."""
+
+
 class _Operation(NamedTuple):
     path: str
     begin: Callable[[], Any]
     """Writes the request and returns kazoo's asynchronous result."""
     answer: asyncio.Future[Any]
-    watch: _Watch | None
+    armed: _Armed | None
 
 
 class ZooKeeperStore:
@@ -209,21 +221,21 @@ class ZooKeeperStore:
         self._listeners.append(listener)
 
     async def get(self, path: str, watcher: Watcher | None = None) -> Versioned:
-        watch, hook = self._watch(_Kind.NODE, path, watcher)
-        data, stat = await self._call(path, lambda: self._client.get_async(path, hook), watch)
+        armed, hook = self._arm(_Kind.NODE, path, watcher)
+        data, stat = await self._call(path, lambda: self._client.get_async(path, hook), armed)
         return Versioned(data, stat.version, stat.ctime, stat.ephemeralOwner)
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> Versioned | None:
-        watch, hook = self._watch(_Kind.NODE, path, watcher)
-        stat = await self._call(path, lambda: self._client.exists_async(path, hook), watch)
+        armed, hook = self._arm(_Kind.NODE, path, watcher)
+        stat = await self._call(path, lambda: self._client.exists_async(path, hook), armed)
         if stat is None:
             return None
         return Versioned(b"", stat.version, stat.ctime, stat.ephemeralOwner)
 
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
-        watch, hook = self._watch(_Kind.DIRECTORY, path, watcher)
+        armed, hook = self._arm(_Kind.DIRECTORY, path, watcher)
         names: list[str] = await self._call(
-            path, lambda: self._client.get_children_async(path, hook), watch
+            path, lambda: self._client.get_children_async(path, hook), armed
         )
         return sorted(names)
 
@@ -308,12 +320,12 @@ class ZooKeeperStore:
         self._session_id = 0
         self._fail(self._in_flight, SessionExpired("store closed"))
 
-    async def _call(self, path: str, begin: Callable[[], Any], watch: _Watch | None = None) -> Any:
+    async def _call(self, path: str, begin: Callable[[], Any], armed: _Armed | None = None) -> Any:
         check_path(path)
         if self._closed:
             raise SessionExpired("store closed")
         answer = asyncio.get_running_loop().create_future()
-        operation = _Operation(path, begin, answer, watch)
+        operation = _Operation(path, begin, answer, armed)
         if self._state is SessionState.CONNECTED:
             self._begin(operation)
         else:
@@ -333,8 +345,12 @@ class ZooKeeperStore:
         self._in_flight.pop(operation.answer, None)
         self.request_seconds.observe(time.perf_counter() - began_s)
         error = result.exception
-        if error is None and operation.watch is not None:
-            self._watches[operation.watch] = None
+        armed = operation.armed
+        if error is None and armed is not None:
+            if armed.fired:
+                armed.watch.call()
+            else:
+                self._watches[armed.watch] = None
         if operation.answer.done():
             return  # cancelled, or failed with its session
         if error is None:
@@ -346,24 +362,25 @@ class ZooKeeperStore:
         if self._held.pop(operation.answer, None) is not None and not operation.answer.done():
             operation.answer.set_exception(ConnectionLoss(operation.path))
 
-    def _watch(
+    def _arm(
         self, kind: _Kind, path: str, watcher: Watcher | None
-    ) -> tuple[_Watch | None, Callable[[WatchedEvent], None] | None]:
+    ) -> tuple[_Armed | None, Callable[[WatchedEvent], None] | None]:
         """Return our record of a watch and the hook for kazoo; both None without a watcher."""
         if watcher is None:
             return None, None
-        watch = _Watch(kind, path, watcher)
+        armed = _Armed(_Watch(kind, path, watcher))
 
         def hook(event: WatchedEvent) -> None:
             if event.type != EventType.NONE:  # NONE: kazoo drops its watches; ours stay
-                self._hand_over(partial(self._on_watch, watch))
+                self._hand_over(partial(self._on_event, armed))
 
-        return watch, hook
+        return armed, hook
 
-    def _on_watch(self, watch: _Watch) -> None:
-        if watch in self._watches:
-            del self._watches[watch]
-            watch.call()
+    def _on_event(self, armed: _Armed) -> None:
+        armed.fired = True
+        if armed.watch in self._watches:
+            del self._watches[armed.watch]
+            armed.watch.call()
 
     def _on_kazoo_state(self, state: KazooState) -> None:
         """Runs in the connection thread."""
