@@ -31,6 +31,7 @@ from client.wire.bookkeeper.connection import Call, ServerConnection, encode_ans
 from client.wire.bookkeeper.messages import AddRequest, Buffer, Response, Status
 from client.wire.bookkeeper.v2 import CURRENT_VERSION, encode_added
 from client.wire.held import Admission, Held
+from client.wire.intake import make_window
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,8 @@ class BookieServer:
         self.limits = limits
         self.loop = loop
         self.metrics = metrics
+        self.window = make_window()
+        """Where connections receive."""
         self.is_stopping = False
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, None] = {}
@@ -177,12 +180,14 @@ class BookieServer:
             connection.adjust_reading()
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(asyncio.BufferedProtocol):
     """One client's connection."""
 
     def __init__(self, server: BookieServer) -> None:
         self._server = server
-        self._wire = ServerConnection(frame_bytes_max=server.limits.frame_bytes_max)
+        self._wire = ServerConnection(
+            frame_bytes_max=server.limits.frame_bytes_max, window=server.window
+        )
         self._transport: Any = None
         self._peer: object = None
         self.host = ""
@@ -218,15 +223,21 @@ class _Connection(asyncio.Protocol):
         self._out = []
         self._server.remove(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._wire.intake.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._is_closed:
             return
         server = self._server
         self._last_heard_s = server.loop.time()
         try:
-            calls = self._wire.receive_data(data)
+            calls = self._wire.received(nbytes)
         except RemoteProtocolError as error:
             self._refuse(str(error))
+            return
+        if not calls:
+            self._note_unfinished(is_new=False)
             return
         handle, add, enter = server.handlers.handle, server.handlers.add, server.traffic.enter
         surplus_at = 2 * server.limits.requests_in_flight_max
@@ -244,7 +255,7 @@ class _Connection(asyncio.Protocol):
                 add(cast(AddRequest, request), partial(self._added, call, began_s))
             else:
                 handle(request, partial(self._answer, call, work, began_s))
-        self._note_unfinished(is_new=bool(calls))
+        self._note_unfinished(is_new=True)
         server.served(self)
         self.adjust_reading()
 
@@ -309,9 +320,12 @@ class _Connection(asyncio.Protocol):
 
     def _note_unfinished(self, *, is_new: bool) -> None:
         server = self._server
-        held = self._wire.buffered_bytes
+        intake = self._wire.intake
+        held = intake.buffered_bytes
         if held or is_new:
-            server.unfinished.note(self, held, server.loop.time(), is_new=is_new)
+            server.unfinished.note(
+                self, held, server.loop.time(), is_new=is_new, reserved=intake.reserved_bytes
+            )
             if server.unfinished.excess() is not None:
                 server.make_room()
 

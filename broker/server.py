@@ -26,6 +26,7 @@ from broker.metrics import Metrics
 from broker.services import Peer
 from client.errors import RemoteProtocolError
 from client.wire.held import Admission, Held
+from client.wire.intake import make_window
 from client.wire.kafka.codec import Buffer
 from client.wire.kafka.connection import ServerConnection, Slot
 
@@ -56,6 +57,8 @@ class Server:
         )
         """Answers that their clients do not read."""
         self._starved: dict[Connection, None] = {}
+        self.window = make_window()
+        """Where connections receive."""
         self._listener: asyncio.AbstractServer | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._quiet_until_s = 0.0
@@ -164,14 +167,14 @@ class Server:
         self._sweeper = loop.call_later(min(_SWEEP_S, idle_s / 2, patience_s / 2), self._sweep)
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One client. Implements `broker.dispatch.Channel`."""
 
     def __init__(self, server: Server) -> None:
         self.peer = Peer("", 0, "", 0)
         self._server = server
         self._loop = asyncio.get_running_loop()
-        self._wire = ServerConnection(server.config.request_bytes_max)
+        self._wire = ServerConnection(server.config.request_bytes_max, server.window)
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[memoryview] = deque()
         self._last_heard_s = self._loop.time()
@@ -189,7 +192,7 @@ class Connection(asyncio.Protocol):
         self._proceeding = False
         self._flush_planned = False
 
-    # --- asyncio.Protocol
+    # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take in the connection, or close it at once if there are too many."""
@@ -200,20 +203,25 @@ class Connection(asyncio.Protocol):
             return
         self._transport.set_write_buffer_limits(high=self._server.config.send_buffer_bytes_max)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Say where the next bytes belong."""
+        return self._wire.intake.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Split into requests and start those that may start."""
         if self._transport is None or self._transport.is_closing():
             return
         self._last_heard_s = self._loop.time()
         self._arrived_s = self._server.metrics.now_s()
-        self._server.metrics.received_bytes += len(data)
+        self._server.metrics.received_bytes += nbytes
         try:
-            frames = self._wire.receive(data)
+            frames = self._wire.intake.received(nbytes)
         except RemoteProtocolError as error:
             self.fail(str(error))
             return
-        self._backlog += frames
-        self.proceed()
+        if frames:
+            self._backlog += frames
+            self.proceed()
         self._note_unfinished(is_new=bool(frames))
 
     def pause_writing(self) -> None:
@@ -234,7 +242,7 @@ class Connection(asyncio.Protocol):
         self._backlog.clear()
         self._server.forget(self)
         self._server.release(self._wire.in_flight_bytes)
-        self._wire = ServerConnection(0)
+        self._wire = ServerConnection(0, self._server.window)
         if self._lost_call is not None:
             self._lost_call()
 
@@ -313,12 +321,15 @@ class Connection(asyncio.Protocol):
     def _note_unfinished(self, *, is_new: bool) -> None:
         if self._closing_since_s is not None:
             return
-        held = self._wire.buffered_bytes
+        intake = self._wire.intake
+        held = intake.buffered_bytes
         if self._backlog:
             held += sum(map(len, self._backlog))
         unfinished = self._server.unfinished
         if held:
-            unfinished.note(self, held, self._loop.time(), is_new=is_new)
+            unfinished.note(
+                self, held, self._loop.time(), is_new=is_new, reserved=intake.reserved_bytes
+            )
             if unfinished.excess() is not None:
                 self._server.make_room()
         elif is_new:
@@ -379,7 +390,10 @@ class Connection(asyncio.Protocol):
             transport.pause_reading()
         elif not blocked and self._reading_paused:
             self._reading_paused = False
-            self._server.unfinished.note(self, self._wire.buffered_bytes, self._loop.time())
+            intake = self._wire.intake
+            self._server.unfinished.note(
+                self, intake.buffered_bytes, self._loop.time(), reserved=intake.reserved_bytes
+            )
             self._server.unfinished.resume(self, self._loop.time())
             transport.resume_reading()
 

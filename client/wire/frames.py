@@ -8,7 +8,7 @@ joined once. What is held costs what was received: small pieces are copied toget
 frame that comes in crumbs is not a list of crumbs, and a crumb does not keep its chunk alive.
 
 Whoever receives frames of megabytes can say where their bytes go before they are read from the
-socket (`FrameReceiver`), which saves two copies of all of them.
+socket (`FrameReceiver`, and for servers `intake.py`), which saves two copies of all of them.
 """
 
 from __future__ import annotations
@@ -43,6 +43,21 @@ class FrameSplitter:
     def buffered_bytes(self) -> int:
         """Bytes of an incomplete frame held so far, its length included."""
         return self._held
+
+    @property
+    def frame_bytes(self) -> int:
+        """Size of the incomplete frame without its length; 0 if there is none, or not known."""
+        return self._needed - LENGTH_BYTES
+
+    def move_to(self, place: memoryview) -> int:
+        """Move the bytes of the incomplete frame, without its length, to the beginning of `place`,
+        and forget the frame; return how many there are."""
+        parts = self._parts
+        held = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))[LENGTH_BYTES:]
+        place[: len(held)] = held
+        self._parts = []
+        self._held, self._needed = 0, LENGTH_BYTES
+        return len(held)
 
     def feed(self, data: bytes) -> list[memoryview]:
         """Take received bytes and return the frames they complete, in order.

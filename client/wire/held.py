@@ -54,9 +54,10 @@ class _Piece:
 
     __slots__ = ("began_s", "mark", "since_s", "size")
 
-    def __init__(self, size: int, now_s: float) -> None:
+    def __init__(self, size: int, reserved: int, now_s: float) -> None:
         self.began_s = self.since_s = now_s
-        self.size = self.mark = size
+        self.size = size + reserved
+        self.mark = size
         """`mark`: the size when the time began anew."""
 
 
@@ -69,20 +70,23 @@ class Held(Generic[C]):
         self._pieces: dict[C, _Piece] = {}
         self.total_bytes = 0
 
-    def note(self, connection: C, size: int, now_s: float, *, is_new: bool = False) -> None:
+    def note(
+        self, connection: C, size: int, now_s: float, *, is_new: bool = False, reserved: int = 0
+    ) -> None:
         """Take note of how much is held for a connection now.
 
-        `is_new`: whatever was held before is finished, this is another piece.
+        `is_new`: whatever was held before is finished, this is another piece. `reserved`: memory
+        that waits for more of it, which counts as held but is no progress.
         """
         piece = self._pieces.get(connection)
         if not size or is_new or piece is None:
             self.forget(connection)
             if size:
-                self._pieces[connection] = _Piece(size, now_s)
-                self.total_bytes += size
+                self._pieces[connection] = _Piece(size, reserved, now_s)
+                self.total_bytes += size + reserved
             return
-        self.total_bytes += size - piece.size
-        piece.size = size
+        self.total_bytes += size + reserved - piece.size
+        piece.size = size + reserved
         if abs(size - piece.mark) >= PROGRESS_BYTES:
             piece.since_s, piece.mark = now_s, size
 

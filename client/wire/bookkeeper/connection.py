@@ -33,6 +33,7 @@ from client.wire.bookkeeper.messages import (
     Response,
 )
 from client.wire.frames import FrameSplitter
+from client.wire.intake import FrameIntake, make_window
 
 OnResponse = Callable[[Response], None]
 
@@ -173,20 +174,24 @@ class Call(NamedTuple):
 class ServerConnection:
     """Requests arriving at a bookie, in both wire versions on one port."""
 
-    def __init__(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self._splitter = FrameSplitter(frame_bytes_max)
+    def __init__(
+        self, *, frame_bytes_max: int = FRAME_BYTES_MAX, window: memoryview | None = None
+    ) -> None:
+        """`window`: where its bytes are received, shared with others."""
+        self.intake = FrameIntake(frame_bytes_max, make_window() if window is None else window)
+        """Where bytes go."""
 
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes held of a frame that is not complete."""
-        return self._splitter.buffered_bytes
+    def received(self, count: int) -> list[Call]:
+        """Take notice of `count` bytes in the intake's room; return the requests they completed.
+
+        In order. Raises RemoteProtocolError for a bad length, an unknown version or a malformed
+        frame.
+        """
+        return [decode_call(frame) for frame in self.intake.received(count)]
 
     def receive_data(self, data: bytes) -> list[Call]:
-        """Take received bytes and return the requests they completed, in order.
-
-        Raises RemoteProtocolError for a bad length, an unknown version or a malformed frame.
-        """
-        return [decode_call(frame) for frame in self._splitter.feed(data)]
+        """The same, of bytes that were received elsewhere."""
+        return [decode_call(frame) for frame in self.intake.feed(data)]
 
 
 def decode_call(frame: memoryview) -> Call:

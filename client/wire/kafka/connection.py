@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from client.wire.frames import FrameSplitter
+from client.wire.intake import FrameIntake, make_window
 from client.wire.kafka.codec import Buffer
 
 
@@ -40,10 +40,12 @@ class Slot:
 class ServerConnection:
     """Frames of requests in, answers out in request order."""
 
-    __slots__ = ("_slots", "_splitter", "in_flight_bytes")
+    __slots__ = ("_slots", "in_flight_bytes", "intake")
 
-    def __init__(self, frame_bytes_max: int) -> None:
-        self._splitter = FrameSplitter(frame_bytes_max)
+    def __init__(self, frame_bytes_max: int, window: memoryview | None = None) -> None:
+        """`window`: where its bytes are received, shared with others."""
+        self.intake = FrameIntake(frame_bytes_max, make_window() if window is None else window)
+        """Where bytes go, and frames come from."""
         self._slots: deque[Slot] = deque()
         self.in_flight_bytes = 0
         """Request bytes whose answer has not been taken yet."""
@@ -52,18 +54,6 @@ class ServerConnection:
     def open_slots(self) -> int:
         """Number of requests whose answer has not been taken yet."""
         return len(self._slots)
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes held of a frame that is not complete."""
-        return self._splitter.buffered_bytes
-
-    def receive(self, data: bytes) -> list[memoryview]:
-        """Take received bytes and return the requests they complete.
-
-        Raises RemoteProtocolError when the stream is not one of Kafka requests.
-        """
-        return self._splitter.feed(data)
 
     def open(self, request_size: int, api_key: int, arrived_s: float, opened_s: float) -> Slot:
         """Reserve the next place in the order of answers."""

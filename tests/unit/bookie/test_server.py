@@ -27,6 +27,16 @@ SERVER_LIMITS = ServerLimits(
 )
 
 
+def deliver(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    """Let bytes arrive as a socket does: as many at a time as there is room for."""
+    while data:
+        room = protocol.get_buffer(len(data))
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        protocol.buffer_updated(count)
+        data = data[count:]
+
+
 class Wire(asyncio.Transport):
     """A transport that a test looks at."""
 
@@ -37,7 +47,7 @@ class Wire(asyncio.Transport):
         self.unread_bytes = 0
         self.is_closed = False
         self.is_aborted = False
-        self.protocol: asyncio.Protocol | None = None
+        self.protocol: asyncio.BufferedProtocol | None = None
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return ("10.0.0.9", 5000) if name == "peername" else default
@@ -128,7 +138,7 @@ def frames(*requests) -> bytes:
 async def test_answers_of_one_group_leave_with_one_write() -> None:
     box = BookieBox()
     protocol, wire = await connect(serve(box))
-    protocol.data_received(frames(*(add(7, n) for n in range(5))))
+    deliver(protocol, frames(*(add(7, n) for n in range(5))))
     assert wire.writes == []
     await settle()
     assert len(wire.writes) == 1
@@ -140,12 +150,12 @@ async def test_answers_of_one_group_leave_with_one_write() -> None:
 async def test_both_versions_on_one_connection() -> None:
     box = BookieBox()
     protocol, wire = await connect(serve(box))
-    protocol.data_received(frames(add(7, 0)))
+    deliver(protocol, frames(add(7, 0)))
     await settle()
     request = b"".join(v3.encode_request(ReadLacRequest(add(7, 0).ledger_id), 5))
     for position in range(len(request)):
-        protocol.data_received(request[position : position + 1])
-    protocol.data_received(frames(AuthRequest("x", b"")))
+        deliver(protocol, request[position : position + 1])
+    deliver(protocol, frames(AuthRequest("x", b"")))
     await settle()
     added, authenticated, lac = wire.answers()
     assert added.status is lac.status is Status.OK
@@ -167,11 +177,11 @@ async def test_malformed_bytes_close_that_connection_only(data: bytes, caplog) -
     server = serve(box)
     bad, bad_wire = await connect(server)
     good, good_wire = await connect(server)
-    bad.data_received(data)
+    deliver(bad, data)
     assert bad_wire.is_aborted
-    bad.data_received(frames(add(7, 1)))
+    deliver(bad, frames(add(7, 1)))
     bad.connection_lost(None)
-    good.data_received(frames(add(7, 0)))
+    deliver(good, frames(add(7, 0)))
     await settle()
     assert [answer.status for answer in good_wire.answers()] == [Status.OK]
     assert not good_wire.is_aborted
@@ -198,9 +208,9 @@ async def test_too_many_unanswered_requests_stop_reading() -> None:
     box = BookieBox()
     box.disk.hold = True
     protocol, wire = await connect(serve(box))
-    protocol.data_received(frames(*(add(7, n) for n in range(5))))
+    deliver(protocol, frames(*(add(7, n) for n in range(5))))
     assert wire.is_reading
-    protocol.data_received(frames(add(7, 5)))
+    deliver(protocol, frames(add(7, 5)))
     assert not wire.is_reading
     await settle()
     box.disk.release()
@@ -223,8 +233,8 @@ async def test_a_busy_storage_stops_reading_everybody() -> None:
     server = serve(box)
     one, one_wire = await connect(server)
     two, two_wire = await connect(server)
-    one.data_received(frames(add(7, 0, bytes(2000))))
-    two.data_received(frames(read(7, 0)))
+    deliver(one, frames(add(7, 0, bytes(2000))))
+    deliver(two, frames(read(7, 0)))
     assert not one_wire.is_reading
     assert not two_wire.is_reading
     await settle()
@@ -238,7 +248,7 @@ async def test_a_busy_storage_stops_reading_everybody() -> None:
 async def test_answers_to_a_lost_connection_are_dropped() -> None:
     box = BookieBox()
     protocol, wire = await connect(serve(box))
-    protocol.data_received(frames(add(7, 0)))
+    deliver(protocol, frames(add(7, 0)))
     protocol.connection_lost(None)
     await settle()
     assert wire.writes == []
@@ -249,7 +259,7 @@ async def test_stop_writes_what_is_answered_and_closes() -> None:
     box = BookieBox()
     server = serve(box)
     protocol, wire = await connect(server)
-    protocol.data_received(frames(read(7, 0)))
+    deliver(protocol, frames(read(7, 0)))
     server.stop()
     assert wire.is_closed
     assert [answer.status for answer in wire.answers()] == [Status.NO_LEDGER]
@@ -262,7 +272,7 @@ async def test_what_is_in_flight_is_answered_before_the_end() -> None:
     box.disk.hold = True
     server = serve(box)
     protocol, wire = await connect(server)
-    protocol.data_received(frames(add(7, 0)))
+    deliver(protocol, frames(add(7, 0)))
     await settle()
     server.stop_reading()
     assert not wire.is_reading
@@ -300,7 +310,7 @@ async def test_one_connections_surplus_is_refused() -> None:
     box = BookieBox()
     box.disk.hold = True
     protocol, wire = await connect(serve(box))
-    protocol.data_received(frames(*(add(7, n) for n in range(12)), fence(7), read(7, 0)))
+    deliver(protocol, frames(*(add(7, n) for n in range(12)), fence(7), read(7, 0)))
     await settle()
     refused = wire.answers()
     assert [(answer.status, answer.entry_id) for answer in refused] == [
@@ -331,8 +341,8 @@ async def test_beyond_the_total_limits_requests_are_refused_in_both_versions(ver
             return frames(*requests)
         return b"".join(b"".join(v3.encode_request(each, 9)) for each in requests)
 
-    one.data_received(encoded(add(7, 0), add(7, 1), add(7, 2)))
-    two.data_received(encoded(add(8, 0), add(8, 1, recovery=True), fence(7), read(7, 0)))
+    deliver(one, encoded(add(7, 0), add(7, 1), add(7, 2)))
+    deliver(two, encoded(add(8, 0), add(8, 1, recovery=True), fence(7), read(7, 0)))
     await settle()
     assert one_wire.writes == []
     assert [answer.status for answer in two_wire.answers()] == [Status.TOO_MANY_REQUESTS] * 2
@@ -346,7 +356,7 @@ async def test_beyond_the_total_limits_requests_are_refused_in_both_versions(ver
     assert box.metrics.add_seconds.by_success[True].all.count == 4
     assert box.metrics.read_seconds.by_success[True].all.count == 1
     # The limits are limits of the moment.
-    two.data_received(encoded(add(8, 2)))
+    deliver(two, encoded(add(8, 2)))
     await settle()
     box.disk.release()
     await settle()
@@ -358,7 +368,7 @@ async def test_requests_of_a_lost_connection_leave_the_total() -> None:
     box.disk.hold = True
     server = serve(box)
     protocol, _ = await connect(server)
-    protocol.data_received(frames(add(7, 0)))
+    deliver(protocol, frames(add(7, 0)))
     protocol.connection_lost(None)
     assert server.traffic.adds == 1
     await settle()
@@ -381,7 +391,7 @@ async def test_while_the_disk_is_behind_connections_take_turns() -> None:
         first = served[0] if served else 0
         served.clear()
         protocol, _ = connections[first]
-        protocol.data_received(frames(add(7, turn, bytes(2000))))
+        deliver(protocol, frames(add(7, turn, bytes(2000))))
         assert not any(wire.is_reading for _, wire in connections)
         await settle()
         box.disk.release()
@@ -395,7 +405,7 @@ async def test_a_new_connection_waits_while_the_disk_is_behind() -> None:
     box.disk.hold = True
     server = serve(box)
     protocol, _ = await connect(server)
-    protocol.data_received(frames(add(7, 0, bytes(2000))))
+    deliver(protocol, frames(add(7, 0, bytes(2000))))
     _, wire = await connect(server)
     await settle()
     assert not wire.is_reading

@@ -45,10 +45,10 @@ def test_a_slot_is_answered_once() -> None:
 def test_frames_come_out_whole() -> None:
     connection = ServerConnection(100)
     data = struct.pack(">i", 3) + b"abc" + struct.pack(">i", 2) + b"de"
-    frames = [bytes(f) for byte in data for f in connection.receive(bytes((byte,)))]
+    frames = [bytes(f) for byte in data for f in connection.intake.feed(bytes((byte,)))]
     assert frames == [b"abc", b"de"]
-    connection.receive(struct.pack(">i", 50) + b"x")
-    assert connection.buffered_bytes == 5
+    connection.intake.feed(struct.pack(">i", 50) + b"x")
+    assert connection.intake.buffered_bytes == 5
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_frames_come_out_whole() -> None:
 )
 def test_what_is_no_kafka_request_is_refused(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        ServerConnection(100).receive(data)
+        ServerConnection(100).intake.feed(data)
