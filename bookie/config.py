@@ -251,6 +251,12 @@ class BookieConfig:
     checkpoint_interval_ms: int = setting(
         60_000, "Longest time between checkpoints while entries arrive.", at_least=1
     )
+    index_gather_ms: int = setting(
+        10,
+        "How long entries that are durable wait for others, to go into the index together. Nobody"
+        " waits for them meanwhile: they are read from memory.",
+        at_least=0,
+    )
     index_write_buffer_bytes: int = setting(
         16 * _MIB, "LevelDB memory table of the index.", at_least=64 * _KIB
     )

@@ -22,12 +22,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from bookie.core.append_log import LogWrite
 from bookie.core.log_format import file_name
 from bookie.errors import DiskFailed, DiskFull
+from bookie.lane import Lane
 from client.errors import ConfigError
 from client.histogram import Histogram
 from client.wire.bookkeeper.messages import Buffer
@@ -201,7 +203,7 @@ class RealDisk(Files):
         self._fd_number = 0
         self._allocated = 0
         self._failed = False
-        self._log_lane = ThreadPoolExecutor(1, "log")
+        self._log_lane = Lane("log")
         self._index_lane = ThreadPoolExecutor(1, "index")
         self._reader_lane = ThreadPoolExecutor(reader_threads, "reader")
 
@@ -260,7 +262,7 @@ class RealDisk(Files):
         return Usage(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
     def commit(self, write: LogWrite) -> asyncio.Future[None]:
-        return asyncio.get_running_loop().run_in_executor(self._log_lane, self._commit, write)
+        return self._log_lane.run(partial(self._commit, write))
 
     def index_job(self, job: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._index_lane, job)
@@ -269,7 +271,8 @@ class RealDisk(Files):
         return asyncio.get_running_loop().run_in_executor(self._reader_lane, job)
 
     def close(self) -> None:
-        for lane in (self._log_lane, self._reader_lane, self._index_lane):
+        self._log_lane.close()
+        for lane in (self._reader_lane, self._index_lane):
             lane.shutdown(wait=True)
         if self._fd >= 0:
             os.close(self._fd)

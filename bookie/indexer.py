@@ -1,7 +1,8 @@
 """Follows the log with the index, and takes checkpoints.
 
 Groups that are durable queue up here; one index job at a time takes all of them. Answers do not
-wait for it: until an entry is in the index it is read from the entry cache. After enough log, or
+wait for it: until an entry is in the index it is read from the entry cache. So groups wait a
+moment for others: a job costs nearly as much for one entry as for hundreds. After enough log, or
 enough time, the next job also flushes the index and saves a checkpoint, so that a start has
 little to replay. This file is the only home of that order (index first, flush, then checkpoint)
 and of the list of log files that a checkpoint names: who wants to add a copy or give a file back
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bookie.core.append_log import LogPosition, LogWrite
 from bookie.core.checkpoint import FILE_NAME, Checkpoint, LogFile
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Deletions = Sequence[tuple[LedgerId, Deletion]]
 
+_GATHER_BYTES_MAX: Final = 1 << 20
+"""Entries that do not wait: the cache has to hold them."""
 _STATE_BYTES = 64
 """What the record of a key, a fence or an explicit LAC counts for; never nothing."""
 
@@ -68,11 +71,14 @@ class Indexer:
         checkpoint_bytes: int,
         checkpoint_records: int,
         checkpoint_interval_s: float,
+        gather_s: float,
+        is_pressed: Callable[[], bool],
         now_s: float,
         on_indexed: Callable[[LogPosition, int, Deletions], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`tally`: of the file that the log ends in.
+        """`tally`: of the file that the log ends in; `gather_s`: how long a group waits for others,
+        unless `is_pressed`: adds wait for what is held until it is in the index.
 
         `on_indexed(end, entry bytes, deletions)` follows each batch; `on_failed` is called at
         most once.
@@ -86,6 +92,8 @@ class Indexer:
         self._checkpoint_bytes = checkpoint_bytes
         self._checkpoint_records = checkpoint_records
         self._checkpoint_interval_s = checkpoint_interval_s
+        self._gather_s = gather_s
+        self._is_pressed = is_pressed
         self._taken_at_s = now_s
         self._taken_newest = checkpoint.newest
         self._log_bytes = 0
@@ -94,6 +102,8 @@ class Indexer:
         self._on_failed = on_failed
         self._waiting: _Batch | None = None
         self._job: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """Starts a job; there is none while one is in hand."""
         self._indexing = 0
         """Entries that the job in hand puts into the index."""
         self._files = {file.number: file.size for file in checkpoint.files}
@@ -141,8 +151,7 @@ class Indexer:
         if self._waiting is None:
             self._waiting = _Batch()
         self._waiting.add(group, write.end)
-        if self._job is None and not self._failed:
-            self._start()
+        self._plan_start()
 
     async def add_copy(self, number: int, size: int, after: int, tally: Tally) -> None:
         """List a copy, complete and durable, behind the file `after`.
@@ -180,6 +189,8 @@ class Indexer:
 
         A failure ends the bookie, unless it is DiskFull. The future raises StorageError, OSError.
         """
+        if self._waiting is not None and self._job is None and not self._failed:
+            self._start()
         future = self._disk.index_job(lambda: self._run(work))
         future.add_done_callback(self._look_for_failure)
         return future
@@ -203,7 +214,20 @@ class Indexer:
             self._failed = True
             self._on_failed(error)
 
+    def _plan_start(self) -> None:
+        batch = self._waiting
+        if batch is None or self._job is not None or self._failed:
+            return
+        is_enough = batch.entry_bytes >= _GATHER_BYTES_MAX or bool(batch.deletions)
+        if is_enough or not self._gather_s or self._is_pressed():
+            self._start()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._gather_s, self._start)
+
     def _start(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         batch = self._waiting
         assert batch is not None, "nothing to index"
         self._waiting = None
@@ -255,8 +279,7 @@ class Indexer:
         if done.exception() is not None:
             return
         self._on_indexed(batch.end, batch.entry_bytes, batch.deletions)
-        if self._waiting is not None and self._job is None:
-            self._start()
+        self._plan_start()
 
     def _listed(self) -> tuple[LogFile, ...]:
         return tuple(LogFile(*file) for file in self._files.items())
@@ -278,7 +301,10 @@ class Indexer:
 
     async def close(self) -> None:
         """Wait until everything put so far is indexed, then take a last checkpoint."""
-        while self._job is not None:
+        while self._job is not None or (self._waiting is not None and not self._failed):
+            if self._job is None:
+                self._start()
+            assert self._job is not None, "it was started"
             await asyncio.wait([self._job])
         if self._failed:
             return

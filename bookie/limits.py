@@ -29,6 +29,7 @@ def shelf_limits(config: BookieConfig) -> ShelfLimits:
             checkpoint_bytes=config.checkpoint_bytes,
             checkpoint_records=config.checkpoint_records,
             checkpoint_interval_s=config.checkpoint_interval_ms / 1000,
+            index_gather_s=config.index_gather_ms / 1000,
             disk_full_retry_s=config.disk_full_retry_ms / 1000,
         ),
         rewriter=RewriterLimits(

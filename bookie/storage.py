@@ -74,6 +74,7 @@ class StorageLimits(NamedTuple):
     checkpoint_bytes: int
     checkpoint_records: int
     checkpoint_interval_s: float
+    index_gather_s: float
     disk_full_retry_s: float
 
 
@@ -114,15 +115,9 @@ class Storage:
         self.commit = GroupCommit(self._log.group)
         self._cache = EntryCache(limits.cache_bytes_max, replayed.checkpoint.start)
         self.reads = Reads(
-            self._ledgers,
-            self._cache,
-            disk,
-            self._index,
-            seed=seed_of(self._log.salt),
-            has_damage=self.has_damage,
-            loop=loop,
-            metrics=metrics,
-        )
+            self._ledgers, self._cache, disk, self._index, seed=seed_of(self._log.salt),
+            has_damage=self.has_damage, loop=loop, metrics=metrics,
+        )  # fmt: skip
         self.indexer = Indexer(
             disk,
             self._index,
@@ -131,6 +126,8 @@ class Storage:
             checkpoint_bytes=limits.checkpoint_bytes,
             checkpoint_records=limits.checkpoint_records,
             checkpoint_interval_s=limits.checkpoint_interval_s,
+            gather_s=limits.index_gather_s,
+            is_pressed=lambda: backlog.is_over,
             now_s=loop.time(),
             on_indexed=self._indexed,
             on_failed=self._fail,

@@ -47,6 +47,7 @@ LIMITS = StorageLimits(
     checkpoint_bytes=1 << 20,
     checkpoint_records=1 << 20,
     checkpoint_interval_s=60.0,
+    index_gather_s=0.0,
     disk_full_retry_s=0.0,
 )
 

@@ -45,6 +45,7 @@ def bookie_config(options: LedgerSwarm) -> BookieConfig:
         disk_full_retry_ms=options.bookie.disk_full_retry_ms,
         checkpoint_bytes=options.bookie.checkpoint_bytes,
         checkpoint_interval_ms=options.bookie.checkpoint_interval_ms,
+        index_gather_ms=options.bookie.index_gather_ms,
         more_data_dirs=tuple(
             Path(f"/simulated{number}") for number in range(1, options.bookie.directories)
         ),

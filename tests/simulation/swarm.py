@@ -117,6 +117,7 @@ class BookieOptions:
     disk_full_retry_ms: int = 1000
     checkpoint_bytes: int = 128 << 20
     checkpoint_interval_ms: int = 60_000
+    index_gather_ms: int = 10
     directories: int = 1
     gc_wait_ms: int = 600_000
     gc_overreplicated_wait_ms: int = 86_400_000
@@ -267,6 +268,7 @@ def _as_race(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
 
 _NO_HOUSEKEEPING: dict[str, int] = {
     "checkpoint_interval_ms": 60_000,
+    "index_gather_ms": 10,
     "gc_wait_ms": 600_000,
     "compaction_interval_ms": 3_600_000,
     "disk_check_interval_ms": 10_000,

@@ -42,6 +42,7 @@ LIMITS = StorageLimits(
     checkpoint_bytes=600,
     checkpoint_records=1000,
     checkpoint_interval_s=1000.0,
+    index_gather_s=0.0,
     disk_full_retry_s=0.01,
 )
 

@@ -26,6 +26,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 SHELLS_ON_REAL_THINGS = {
     "bookie/__main__.py",
     "bookie/disk.py",
+    "bookie/lane.py",
     "bookie/level_db.py",
     "broker/__main__.py",
     "client/config.py",

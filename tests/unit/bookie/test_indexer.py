@@ -36,6 +36,43 @@ async def test_groups_that_wait_are_indexed_together(monkeypatch) -> None:
     assert written == [1, 4]
 
 
+async def test_a_group_waits_a_moment_for_others(monkeypatch) -> None:
+    box = BookieBox(limits=LIMITS._replace(index_gather_s=0.05))
+    written: list[int] = []
+    monkeypatch.setattr(box.index, "write", lambda entries, *_, **__: written.append(len(entries)))
+    for n in range(5):
+        await box.call(add(7, n))
+    assert box.storage.indexer.waiting_entries == 5
+    await asyncio.sleep(0.06)
+    await settle()
+    assert box.storage.indexer.waiting_entries == 0
+    assert written == [5]
+
+
+async def test_nothing_waits_while_adds_wait_for_room() -> None:
+    limits = LIMITS._replace(index_gather_s=60.0)
+    box = BookieBox(limits=limits, pending_bytes_max=1)
+    await box.call(add(7, 0))
+    await settle()
+    assert box.storage.indexer.waiting_entries == 0
+
+
+async def test_what_the_cache_would_have_to_hold_does_not_wait() -> None:
+    box = BookieBox(limits=LIMITS._replace(index_gather_s=60.0))
+    await box.call(add(7, 0, bytes(1 << 20)))
+    await settle()
+    assert box.storage.indexer.waiting_entries == 0
+
+
+async def test_the_end_does_not_wait_either() -> None:
+    box = BookieBox(limits=LIMITS._replace(index_gather_s=60.0))
+    await box.call(add(7, 0))
+    await settle()
+    assert box.storage.indexer.waiting_entries == 1
+    await box.storage.indexer.close()
+    assert box.storage.indexer.waiting_entries == 0
+
+
 async def test_a_checkpoint_is_due_after_enough_log() -> None:
     box = BookieBox(limits=LIMITS._replace(checkpoint_bytes=1000))
     await box.call(add(7, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from bookie.core.log_format import Location
 from bookie.errors import CorruptIndex
 from client.ids import EntryId, LedgerId
-from client.wire.bookkeeper.messages import Buffer, ListEntriesRequest, Status
+from client.wire.bookkeeper.messages import LAST_ENTRY, Buffer, ListEntriesRequest, Status
 from tests.fakes.bookie_box import LIMITS, BookieBox, add, envelope, payload_of, read, settle
 
 L7, E0 = LedgerId(7), EntryId(0)
@@ -54,6 +55,31 @@ async def test_cold_reads_of_one_turn_share_jobs() -> None:
     ]
     assert len(jobs) == 3
     assert box.metrics.cold_reads == 70
+
+
+async def test_the_last_entry_is_the_last_one_when_it_is_answered() -> None:
+    """A late answer may complete a later question: see "equal requests" in version 2."""
+    box = BookieBox()
+    await box.call(add(7, 0, b"first"))
+    await settle()
+    answer = box.send(read(7, LAST_ENTRY))
+    assert not answer.done(), "the entry has to be read from disk"
+    box.send(add(7, 1, b"second"))
+    await settle()
+    assert payload_of(7, answer.result().entry) == b"second"
+
+
+async def test_an_entry_that_came_meanwhile_is_not_denied() -> None:
+    box = BookieBox()
+    for n in (0, 2):
+        await box.call(add(7, n))
+    await settle()
+    answer = box.send(read(7, 1))
+    assert not answer.done(), "only the index can say that there is a gap"
+    await asyncio.sleep(0)  # the job has looked, its outcome is on the way
+    box.send(add(7, 1, b"late"))
+    await settle()
+    assert payload_of(7, answer.result().entry) == b"late"
 
 
 async def test_a_gap_in_the_middle_is_no_entry() -> None:
