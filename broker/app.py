@@ -25,6 +25,7 @@ from broker.endpoints import registered_host
 from broker.full_strength import FullStrength
 from broker.gauges import provide_all
 from broker.groups import Groups
+from broker.hand_over import HandOver
 from broker.handlers.registry import handlers
 from broker.lease import SessionLease
 from broker.ledger_sweep import LedgerSweep
@@ -127,6 +128,7 @@ class Broker:
         self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
         self._sweep = LedgerSweep(store, ledgers, self.cluster, config.node_id)
         self._registration: Registration | None = None
+        self._hand_over: HandOver | None = None
         provide_all(self)
 
     def _log_services(self, clock: Clock, rng: Rng) -> LogServices:
@@ -164,6 +166,9 @@ class Broker:
         self.cluster.introduce(myself)
         self._registration = Registration(self.store, myself, self._session_timeout_s)
         await self._registration.start()
+        self._hand_over = HandOver(
+            self.cluster, self._registration, config.hand_over_partitions_at_once
+        )
         await self._ownership.start()
         self.groups.start()
         self._maintenance.start()
@@ -197,12 +202,14 @@ class Broker:
 
         Returns before they are gone. Raises MetadataError.
         """
-        assert self._registration is not None, "not started"
-        await self._registration.set_unloaded(unloaded)
+        assert self._hand_over is not None, "not started"
+        await self._hand_over.begin(unloaded=unloaded)
 
     async def close(self) -> None:
         """Hand over and stop; works after a failed `start` too."""
         self.is_started = False
+        if self._hand_over is not None:
+            await self._hand_over.close()
         await self._ownership.close()
         self.groups.close()
         if self._registration is not None:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from broker.config import BrokerConfig
 from broker.core import topic_rules
-from broker.core.assignment import candidates, wanted_owners
+from broker.core.assignment import planned_owners
 from broker.core.topic_config import TopicConfig
 from broker.core.topic_rules import BROKER_DECIDES, TopicDefaults
 from broker.core.topology import BrokerInfo, TopicInfo
@@ -62,7 +62,6 @@ class Cluster:
         self._myself: BrokerInfo | None = None
         self._departed: dict[BrokerId, tuple[BrokerInfo, float]] = {}
         """Brokers that are gone, and until when clients are told of them."""
-        self._candidates: list[BrokerId] = []
         self._owners: dict[UUID, tuple[_Wish, tuple[BrokerId, ...]]] = {}
         """Plans by topic, with what each was made for; none outlives a change of brokers."""
         self._listeners: list[Callable[[], None]] = []
@@ -100,9 +99,7 @@ class Cluster:
         planned_for, owners = self._owners.get(topic.topic_id, (None, ()))
         wish = (topic.partition_count, topic.pins)
         if planned_for != wish:
-            owners = wanted_owners(
-                topic.topic_id, topic.partition_count, self._candidates, topic.pins
-            )
+            owners = planned_owners(topic, self.brokers.values())
             self._owners[topic.topic_id] = wish, owners
         return owners[index] if index < len(owners) else None
 
@@ -240,7 +237,6 @@ class Cluster:
         for info in found:
             self._departed.pop(info.id, None)
         self.brokers = {broker.id: broker for broker in found}
-        self._candidates = candidates(found)
         self._owners.clear()
         log.info("cluster.brokers live=%s", ",".join(map(str, self.brokers)))
         self._plan_notice()

@@ -193,6 +193,14 @@ class BrokerConfig:
         at_least=0,
     )
 
+    hand_over_partitions_at_once: int = setting(
+        4,
+        "Partitions that move at once when a broker is unloaded or loaded again: the next ones"
+        " follow when these have their leaders. Fewer: shorter pauses of each, and the whole takes"
+        " longer. Where more than 32 times as many move, each step is a 32nd of them.",
+        at_least=1,
+    )
+
     # --- groups
     offsets_topic_partitions: int = setting(
         16, "Partitions of __consumer_offsets; fixed once it exists.", at_least=1

@@ -19,7 +19,7 @@ import logging
 from typing import Final
 
 from broker import background
-from broker.core.topology import BrokerInfo
+from broker.core.topology import BrokerInfo, Position
 from broker.errors import LogCorrupt
 from client.errors import (
     ConfigError,
@@ -79,12 +79,17 @@ class Registration:
         except (MetadataError, TimeoutError) as error:
             log.info("broker.deregistration_failed error=%r", error)
 
-    async def set_unloaded(self, unloaded: bool) -> None:
-        """Tell all brokers whether this one should lead anything; ends with this process.
+    @property
+    def info(self) -> BrokerInfo:
+        """What the registration says, or will as soon as the store can be reached."""
+        return self._info
+
+    async def set_part(self, *, unloaded: bool, leads_from: Position | None) -> None:
+        """Tell all brokers in which partitions this one takes part; ends with this process.
 
         Raises MetadataError; the registration is brought up to date later then.
         """
-        self._info = dataclasses.replace(self._info, unloaded=unloaded)
+        self._info = dataclasses.replace(self._info, unloaded=unloaded, leads_from=leads_from)
         self._look.set()
         await self._ensure()
 

@@ -7,7 +7,8 @@ most partitions stay where they are. The plan is a wish: fencing and compare-and
 
 Operators' wishes come first. A partition pinned to a broker goes there while that broker takes
 part, and nothing else moves because of it. A broker that was unloaded takes no part while any
-other one does.
+other one does. It goes, and comes back, in steps (`hand_over_steps.py`): on the way it takes part
+in the partitions from one place on, by topic id and index, and not in those before it.
 """
 
 from __future__ import annotations
@@ -15,20 +16,43 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from broker.core.topology import BrokerInfo
+from broker.core.topology import BrokerInfo, Position, TopicInfo
 from client.ids import BrokerId
 
 _NO_PINS: Final[Mapping[int, BrokerId]] = MappingProxyType({})
+_PLANS_KEPT: Final = 8192
+"""Topics times sets of brokers: every step of a hand-over asks for the same two plans again."""
 
 
-def candidates(brokers: Iterable[BrokerInfo]) -> list[BrokerId]:
-    """Return the brokers that take part: those not unloaded, or all if there is no other."""
+def candidates(brokers: Iterable[BrokerInfo], at: Position) -> list[BrokerId]:
+    """Return who takes part in a partition: those not unloaded, or all if there is no other."""
     live = list(brokers)
-    return [broker.id for broker in live if not broker.unloaded] or [broker.id for broker in live]
+    return [broker.id for broker in live if _takes_part(broker, at)] or [
+        broker.id for broker in live
+    ]
+
+
+def _takes_part(broker: BrokerInfo, at: Position) -> bool:
+    return not broker.unloaded if broker.leads_from is None else at >= broker.leads_from
+
+
+def planned_owners(topic: TopicInfo, brokers: Iterable[BrokerInfo]) -> tuple[BrokerId, ...]:
+    """Return the wanted leader of each partition of a topic; empty without brokers."""
+    live = list(brokers)
+    places = [broker.leads_from for broker in live if broker.leads_from is not None]
+    count = topic.partition_count
+    cuts = {at for topic_id, at in places if topic_id == topic.topic_id and 0 < at < count}
+    owners: list[BrokerId] = []
+    for begin, end in pairwise(sorted({0, count, *cuts})):
+        chosen = candidates(live, (topic.topic_id, begin))
+        owners += wanted_owners(topic.topic_id, count, chosen, topic.pins)[begin:end]
+    return tuple(owners)
 
 
 def wanted_owners(
@@ -42,9 +66,20 @@ def wanted_owners(
     Without pins no broker gets more than its share, ceil(partitions / brokers). The result
     depends on the set of brokers only, not on the order in which they are given.
     """
-    live = sorted(set(brokers))
+    live = tuple(sorted(set(brokers)))
     if not live:
         return ()
+    owners = list(_spread(topic_id, partition_count, live))
+    for index, broker in pins.items():
+        if index < partition_count and broker in live:
+            owners[index] = broker
+    return tuple(owners)
+
+
+@lru_cache(maxsize=_PLANS_KEPT)
+def _spread(
+    topic_id: UUID, partition_count: int, live: tuple[BrokerId, ...]
+) -> tuple[BrokerId, ...]:
     share = -(-partition_count // len(live))
     loads = dict.fromkeys(live, 0)
     owners: list[BrokerId] = []
@@ -53,9 +88,6 @@ def wanted_owners(
         owner = next(broker for broker in ranked if loads[broker] < share)
         loads[owner] += 1
         owners.append(owner)
-    for index, broker in pins.items():
-        if index < partition_count and broker in loads:
-            owners[index] = broker
     return tuple(owners)
 
 

@@ -23,6 +23,10 @@ _PARTITIONS_MAX: Final = 1_000_000
 """Every broker goes through all of them: more are damage, whatever the node says."""
 
 
+Position = tuple[UUID, int]
+"""Topic id and index of a partition: a place in the order of all partitions."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
     """A live broker, as its registration says."""
@@ -40,6 +44,8 @@ class BrokerInfo:
     rack: str | None = None
     unloaded: bool = False
     """Whether an operator wants it to lead nothing; ends with the process."""
+    leads_from: Position | None = None
+    """On the way there or back: it takes part from this place on; None: it has arrived."""
 
     def encode(self) -> bytes:
         """Return the znode's bytes."""
@@ -53,6 +59,7 @@ class BrokerInfo:
                 "admin_url": self.admin_url,
                 "rack": self.rack,
                 "unloaded": self.unloaded,
+                "leads_from": _dump_position(self.leads_from),
             }
         )
 
@@ -70,8 +77,9 @@ class BrokerInfo:
                 admin_url=str(fields["admin_url"]),
                 rack=fields["rack"],
                 unloaded=bool(fields["unloaded"]),
+                leads_from=_position(fields.get("leads_from")),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise LogCorrupt(f"registration of broker {broker_id}: {error!r}") from error
 
 
@@ -147,6 +155,14 @@ class TopicInfo:
             )
         except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicConfig) as error:
             raise LogCorrupt(f"topic {name}: {error!r}") from error
+
+
+def _dump_position(at: Position | None) -> Mapping[str, object] | None:
+    return None if at is None else {"topic_id": str(at[0]), "index": at[1]}
+
+
+def _position(raw: Any) -> Position | None:
+    return None if raw is None else (UUID(raw["topic_id"]), whole(raw, "index"))
 
 
 def _dump(fields: Mapping[str, object]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
+from uuid import UUID
 
 import pytest
 
@@ -95,14 +96,16 @@ async def test_unloading_shows_in_the_registration_and_outlives_a_session(
     await mine.start()
     faults = [fault]
     tree.on_request = lambda operation: faults.pop() if faults and operation.name == "set" else None
-    await mine.set_unloaded(True)
+    await mine.set_part(unloaded=True, leads_from=(UUID(int=3), 4))
     assert BrokerInfo.decode(ME.id, (await store.get(PATH)).data).unloaded
     before = store.session_id
     tree.expire(store)
     await until(lambda: store.session_id not in (0, before))
     assert await soon_ours(store)
-    assert BrokerInfo.decode(ME.id, (await store.get(PATH)).data).unloaded
-    await mine.set_unloaded(False)
+    again = BrokerInfo.decode(ME.id, (await store.get(PATH)).data)
+    assert again == mine.info
+    assert (again.unloaded, again.leads_from) == (True, (UUID(int=3), 4))
+    await mine.set_part(unloaded=False, leads_from=None)
     assert BrokerInfo.decode(ME.id, (await store.get(PATH)).data) == ME
     await mine.close()
 

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.core.assignment import candidates, wanted_owners
-from broker.core.topology import BrokerInfo
+from broker.core.assignment import candidates, planned_owners, wanted_owners
+from broker.core.topic_config import TopicConfig
+from broker.core.topology import BrokerInfo, Position, TopicInfo
 from client.ids import BrokerId
 
 TOPIC = UUID(int=0x1234_5678)
@@ -62,7 +63,7 @@ def test_a_pin_to_a_broker_that_is_away_waits_for_it() -> None:
     assert wanted_owners(TOPIC, 3, brokers(1, 2), pins) == wanted_owners(TOPIC, 3, brokers(1, 2))
 
 
-def info(broker: int, *, unloaded: bool = False) -> BrokerInfo:
+def info(broker: int, *, unloaded: bool = False, leads_from: Position | None = None) -> BrokerInfo:
     return BrokerInfo(
         id=BrokerId(broker),
         incarnation="i",
@@ -70,10 +71,29 @@ def info(broker: int, *, unloaded: bool = False) -> BrokerInfo:
         port=1,
         advertised=False,
         unloaded=unloaded,
+        leads_from=leads_from,
     )
 
 
 def test_unloaded_brokers_take_no_part_unless_there_are_no_others() -> None:
-    assert candidates([info(1), info(2, unloaded=True), info(3)]) == [1, 3]
-    assert candidates([info(1, unloaded=True), info(2, unloaded=True)]) == [1, 2]
-    assert candidates([]) == []
+    at = (TOPIC, 0)
+    assert candidates([info(1), info(2, unloaded=True), info(3)], at) == [1, 3]
+    assert candidates([info(1, unloaded=True), info(2, unloaded=True)], at) == [1, 2]
+    assert candidates([], at) == []
+
+
+@pytest.mark.parametrize("going", [True, False])
+@pytest.mark.parametrize("place", [0, 1, 5, 12, 99])
+def test_on_the_way_a_broker_takes_part_from_its_place_on(place: int, going: bool) -> None:
+    topic = TopicInfo(
+        name="t", topic_id=TOPIC, partition_count=12, replication_factor=3, config=TopicConfig()
+    )
+    others = [info(1), info(3)]
+    there = planned_owners(topic, [*others, info(2)])
+    away = planned_owners(topic, [*others, info(2, unloaded=True)])
+    on_the_way = info(2, unloaded=going, leads_from=(TOPIC, place))
+    assert planned_owners(topic, [*others, on_the_way]) == away[:place] + there[place:]
+    for topic_id, plan in ((UUID(int=1), there), (UUID(int=2**100), away)):
+        far = info(2, unloaded=going, leads_from=(topic_id, 3))
+        assert planned_owners(topic, [*others, far]) == plan
+    assert planned_owners(topic, []) == ()

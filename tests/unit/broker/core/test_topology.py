@@ -21,6 +21,7 @@ BROKER = BrokerInfo(
     admin_url="http://h:8",
     rack="r",
     unloaded=True,
+    leads_from=(uuid.UUID(int=7), 3),
 )
 TOPIC = TopicInfo(
     name="t",
@@ -56,6 +57,19 @@ def test_unreadable_nodes_are_refused(data: bytes) -> None:
         TopicInfo.decode("t", data)
     with pytest.raises(LogCorrupt):
         BrokerInfo.decode(BrokerId(1), data)
+
+
+@pytest.mark.parametrize("place", [5, "x", [], {}, {"topic_id": 5, "index": 1}])
+def test_unreadable_places_are_refused(place: object) -> None:
+    data = json.dumps({**json.loads(BROKER.encode()), "leads_from": place}).encode()
+    with pytest.raises(LogCorrupt):
+        BrokerInfo.decode(BROKER.id, data)
+
+
+def test_a_registration_of_an_older_broker_has_no_place() -> None:
+    fields = json.loads(BROKER.encode())
+    del fields["leads_from"]
+    assert BrokerInfo.decode(BROKER.id, json.dumps(fields).encode()).leads_from is None
 
 
 def test_quorums() -> None:
