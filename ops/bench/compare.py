@@ -17,6 +17,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ import click
 from client.errors import QuireError
 from ops.bench import machine, results
 from ops.bench.figures import Scale
+from ops.bench.page_cache import PageCache
 from ops.bench.systems import missing
 from ops.bench.turns import Plan, Turns, blocks_of, check_disk, claimed
 from ops.bench.workloads.catalog import WORKLOADS
@@ -74,7 +76,9 @@ def measure(chosen: Sequence[str], plan: Plan, *, anyway: bool) -> list[str]:
             "short": plan.short,
             "machine": machine.facts(plan.folder),
         }
-        return asyncio.run(Turns(plan, about).take(blocks_of(chosen, short=plan.short)))
+        with closing(PageCache(None if plan.short else plan.folder)) as page_cache:
+            turns = Turns(plan, about, page_cache)
+            return asyncio.run(turns.take(blocks_of(chosen, short=plan.short)))
 
 
 @click.command(help=(__doc__ or "").partition("\n\n")[0])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
+from ops.bench.page_cache import PageCache
 from ops.bench.peers.system import Measurable
 from ops.bench.process_cpu import cpu_s, resident_bytes_max, written_bytes
 
@@ -32,6 +33,8 @@ class Scale:
     measure_s: float = 6.0
     produce_values: tuple[int, ...] = (1024, 100)
     produce_partitions: tuple[int, ...] = (1, 16)
+    ready_made_values: tuple[int, ...] = (100,)
+    """Of values whose batches are sent ready-made too: librdkafka is the limit with these."""
     outstanding_bytes_max: int = 32 << 20
     """Of values a producer holds; the Java producer's default (`buffer.memory`)."""
     rate_shares: tuple[float, ...] = (0.1, 0.5)
@@ -101,11 +104,13 @@ class Scale:
 
 @dataclass(slots=True)
 class Run:
-    """What workloads share: the sizes, and the maxima that fixed rates are shares of."""
+    """What workloads share: the sizes, the maxima that fixed rates are shares of, memory."""
 
     scale: Scale
     maxima_per_s: dict[str, list[float]] = field(default_factory=dict)
     """Records of 1 KB per second that each system took, by its name; one value per round."""
+    page_cache: PageCache = field(default_factory=lambda: PageCache(None))
+    """Filled before each turn, and when a system's files were dropped from it."""
 
 
 class Spent(NamedTuple):

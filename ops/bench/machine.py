@@ -43,10 +43,10 @@ def cpu_model(cpuinfo: str) -> str:
     return platform.machine()
 
 
-def memory_bytes(meminfo: str) -> int:
-    """Return the machine's memory out of the text of /proc/meminfo; 0 if it does not say."""
+def memory_bytes(meminfo: str, name: str = "MemTotal") -> int:
+    """Return the machine's memory, or another figure, of /proc/meminfo; 0 if it does not say."""
     for line in meminfo.splitlines():
-        if line.startswith("MemTotal:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return 0
 

@@ -28,6 +28,7 @@ import click
 from client.errors import QuireError
 from ops.bench import machine, stacks, topics
 from ops.bench.load.channel import LoadProcess
+from ops.bench.page_cache import PageCache
 from ops.bench.peers.bookies import QuireBookies
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.process_cpu import user_and_kernel_s
@@ -103,10 +104,12 @@ async def _on_the_way(system: QuireSystem, topic: str) -> dict[str, int]:
     return {"leading broker": system.broker_pids()[leader], "bookie": system.bookie_pids()[0]}
 
 
-async def _under(job: str, seconds: float, folder: Path, **arguments: Any) -> list[Process]:
+async def _under(
+    job: str, seconds: float, folder: Path, *, topic_partitions: int = 1, **arguments: Any
+) -> list[Process]:
     """Sample a cluster under a load that runs until its time is over."""
     async with _cluster(folder) as system:
-        await topics.create(system.bootstrap_servers, "profile", 1)
+        await topics.create(system.bootstrap_servers, "profile", topic_partitions)
         async with LoadProcess(
             job,
             servers=system.bootstrap_servers,
@@ -127,25 +130,35 @@ async def _under(job: str, seconds: float, folder: Path, **arguments: Any) -> li
     return found
 
 
-def _produce(batches: str) -> Callable[[float, Path], Awaitable[list[Process]]]:
+def _produce(
+    batches: str, value_bytes: int = 1024, partitions: int = 1
+) -> Callable[[float, Path], Awaitable[list[Process]]]:
     async def sample(seconds: float, folder: Path) -> list[Process]:
         return await _under(
-            "produce", seconds, folder,
-            partitions=1, value_bytes=1024, settings=BATCHES[batches],
+            "produce", seconds, folder, topic_partitions=partitions,
+            partitions=partitions, value_bytes=value_bytes, settings=BATCHES[batches],
             outstanding_bytes_max=32 << 20,
         )  # fmt: skip
 
     return sample
 
 
-async def _requests(seconds: float, folder: Path) -> list[Process]:
-    return await _under("requests", seconds, folder, value_bytes=100, connections=64)
+def _requests(
+    connections: int, **arguments: int
+) -> Callable[[float, Path], Awaitable[list[Process]]]:
+    async def sample(seconds: float, folder: Path) -> list[Process]:
+        return await _under(
+            "requests", seconds, folder, value_bytes=100, connections=connections, **arguments
+        )
+
+    return sample
 
 
 async def _catch_up(seconds: float, folder: Path) -> list[Process]:
     async with _cluster(folder) as system:
         records = await write_history(system, "profile", round(seconds * _READ_BYTES_PER_S))
-        await cold(system)
+        with contextlib.closing(PageCache(folder)) as page_cache:
+            await cold(system, page_cache)
         async with LoadProcess(
             "read",
             servers=system.bootstrap_servers,
@@ -194,7 +207,11 @@ def _ledgers(entry_bytes: int) -> Callable[[float, Path], Awaitable[list[Process
 
 PATHS: Final[dict[str, Callable[[float, Path], Awaitable[list[Process]]]]] = {
     **{f"produce, {batches}": _produce(batches) for batches in BATCHES},
-    "unbatched requests, 64 connections": _requests,
+    "produce, 1 MB batches of 100 B": _produce("1 MB batches", 100),
+    "produce, 1 MB batches of 100 B, 16 partitions": _produce("1 MB batches", 100, 16),
+    "produce, ready-made 1 MB batches of 100 B": _requests(1, records=8_900, in_flight=5),
+    "unbatched requests, 1 connection": _requests(1),
+    "unbatched requests, 64 connections": _requests(64),
     "catch-up read": _catch_up,
     "ledgers, 1 KiB entries": _ledgers(1024),
     "ledgers, 64 KiB entries": _ledgers(65_536),
@@ -224,10 +241,12 @@ def page(found: Mapping[str, list[Process]], limits: Mapping[str, float], about:
 
 async def _sample(chosen: list[str], seconds: float, folder: Path) -> dict[str, list[Process]]:
     found = {}
-    for path in chosen:
-        click.echo(f"profile: {path}", err=True)
-        with tempfile.TemporaryDirectory(prefix="turn-", dir=folder) as scratch:
-            found[path] = await PATHS[path](seconds, Path(scratch))
+    with contextlib.closing(PageCache(folder)) as page_cache:
+        for path in chosen:
+            click.echo(f"profile: {path}", err=True)
+            await asyncio.to_thread(page_cache.fill)
+            with tempfile.TemporaryDirectory(prefix="turn-", dir=folder) as scratch:
+                found[path] = await PATHS[path](seconds, Path(scratch))
     return found
 
 

@@ -29,6 +29,15 @@ class Function(NamedTuple):
         return f"`{self.name}` {self.module}"
 
 
+WAITS: Final = frozenset(
+    {
+        Function("_wait", "client/metadata/zookeeper_io.py"),
+        Function("_worker", "python: concurrent/futures/thread"),
+    }
+)
+"""What a thread with nothing to do is in; py-spy takes some of it for running."""
+
+
 class Shares(NamedTuple):
     """Parts of all samples, from 0 to 1, the largest first."""
 
@@ -63,7 +72,8 @@ def function_of(frame: str) -> Function:
 
 
 def shares(lines: Iterable[str]) -> Shares:
-    """Add up the lines of a recording. Lines that are no stacks are none of py-spy's."""
+    """Add up the lines of a recording but for threads that wait. Lines that are no stacks are none
+    of py-spy's."""
     modules: Counter[str] = Counter()
     itself: Counter[Function] = Counter()
     with_callees: Counter[Function] = Counter()
@@ -73,6 +83,8 @@ def shares(lines: Iterable[str]) -> Shares:
             continue
         count = int(count_text)
         functions = [function_of(frame) for frame in stack.split(";")]
+        if functions[-1] in WAITS:
+            continue
         modules[functions[-1].module] += count
         itself[functions[-1]] += count
         for function in dict.fromkeys(functions):

@@ -24,6 +24,7 @@ from confluent_kafka import KafkaException
 from client.errors import QuireError
 from ops.bench import results
 from ops.bench.figures import Run, Scale
+from ops.bench.page_cache import PageCache
 from ops.bench.results import Result
 from ops.bench.summary import Measured
 from ops.bench.systems import Make, systems
@@ -119,11 +120,13 @@ class Budget:
 class Turns:
     """Gives each system its turn and keeps what it measured."""
 
-    def __init__(self, plan: Plan, about: dict[str, Any]) -> None:
-        """`about`: what holds for all workloads of this run."""
+    def __init__(
+        self, plan: Plan, about: dict[str, Any], page_cache: PageCache | None = None
+    ) -> None:
+        """`about`: what holds for all workloads of this run; `page_cache`: filled before turns."""
         self._plan = plan
         self._about = about
-        self._run = Run(plan.scale)
+        self._run = Run(plan.scale, page_cache=page_cache or PageCache(None))
         learn(self._run, results.load(plan.out, "produce").measured)
 
     async def take(self, blocks: Sequence[Sequence[Workload]]) -> list[str]:
@@ -163,15 +166,12 @@ class Turns:
 
     def _expected_s(self, block: Sequence[Workload]) -> float:
         turns = [workload.turn_s for _, _, share in self._shares(block) for workload in share]
-        return sum(turns) * self._rounds(block)
-
-    def _rounds(self, block: Sequence[Workload]) -> int:
-        return max(workload.rounds(self._plan.scale.rounds) for workload in block)
+        return sum(turns) * self._plan.scale.rounds
 
     async def _block(
         self, block: Sequence[Workload], kept: dict[str, Result], budget: Budget
     ) -> None:
-        rounds = self._rounds(block)
+        rounds = self._plan.scale.rounds
         longest_s = 0.0
         for number in range(1, rounds + 1):
             if number > 1 and not budget.allows(longest_s):
@@ -190,7 +190,7 @@ class Turns:
 
     def _begin(self, workload: Workload) -> Result:
         """Return an empty result, or in a resumed run what is there of the same code."""
-        fresh = Result(workload.name, {**self._about, "rounds wanted": self._rounds([workload])})
+        fresh = Result(workload.name, {**self._about, "rounds wanted": self._plan.scale.rounds})
         if self._plan.resume:
             there = results.load(self._plan.out, workload.name)
             if all(there.about.get(key) == self._about[key] for key in ("commit", "short")):
@@ -207,6 +207,7 @@ class Turns:
         folder = Path(tempfile.mkdtemp(prefix=_TURN, dir=self._plan.folder))
         system = make(folder / "data")
         name = system.about.name
+        await asyncio.to_thread(self._run.page_cache.fill)
         try:
             await system.start()
             for workload in block:

@@ -1,15 +1,21 @@
-"""Unbatched produce requests: one record each, one under way on each connection.
+"""Produce requests that were made before: what they cost is the broker's, not the generator's.
 
-The request is made once and sent again and again, so that the generator costs little beside the
-broker: librdkafka with one producer per connection would need hundreds of threads. Its bytes are
-Produce version 8, which Kafka 4 and Quire both take; an answer's error code is checked.
+Each request is made once and sent again and again, so that the generator costs little beside the
+broker: librdkafka with one producer per connection would need hundreds of threads, and records of
+100 bytes keep it busier than the brokers. The bytes are Produce version 8, which Kafka 4 and Quire
+both take; an answer's error code is checked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import struct
 import time
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import uvloop
@@ -26,26 +32,31 @@ _ACKS_ALL: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _SIZE: Final = struct.Struct(">i")
 
+Address = tuple[str, int]
 
-def error_code(frame: bytes, topic: str) -> int:
+
+def error_code(answer: bytes | memoryview, topic: str) -> int:
     """Return the error of a Produce v8 response for one topic and partition.
 
-    Behind the length: correlation id i32, topics i32, name, partitions i32, index i32, code i16.
+    Correlation id i32, topics i32, name, partitions i32, index i32, code i16.
     """
     code: int
-    (code,) = struct.unpack_from(">h", frame, 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4)
+    (code,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(topic.encode()) + 4 + 4)
     return code
 
 
 class _Connection(asyncio.Protocol):
-    """Sends the next request when the answer to the last one is there."""
+    """Sends the next request when one of those under way is answered."""
 
-    def __init__(self, frame: bytes, topic: str, answered: asyncio.Event) -> None:
+    def __init__(
+        self, frames: Sequence[bytes], in_flight: int, topic: str, answered: asyncio.Event
+    ) -> None:
         self._answered = answered
-        self._frame = frame
+        self._frames = itertools.cycle(frames)
+        self._in_flight = in_flight
         self._topic = topic
         self._buffer = b""
-        self._sent_s = 0.0
+        self._sent_s: deque[float] = deque()
         self._transport: Any = None
         self.answers: list[tuple[float, float]] = []
         """(end s, latency s)."""
@@ -54,22 +65,28 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._send()
+        for _ in range(self._in_flight):
+            self._send()
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if len(self._buffer) < _SIZE.size:
-            return
-        (size,) = _SIZE.unpack_from(self._buffer)
-        if len(self._buffer) < _SIZE.size + size:
-            return
-        if code := error_code(self._buffer, self._topic):
+        received = self._buffer + data
+        at = 0
+        while len(received) - at >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(received, at)
+            end = at + _SIZE.size + size
+            if len(received) < end:
+                break
+            self._on_answer(memoryview(received)[at + _SIZE.size : end])
+            at = end
+        self._buffer = received[at:]
+
+    def _on_answer(self, answer: memoryview) -> None:
+        if code := error_code(answer, self._topic):
             self.failure = f"a request was answered with error {code}"
             self.stopped = True
-        self._buffer = b""
         self._answered.set()
         now_s = time.monotonic()
-        self.answers.append((now_s, now_s - self._sent_s))
+        self.answers.append((now_s, now_s - self._sent_s.popleft()))
         if not self.stopped:
             self._send()
 
@@ -79,51 +96,79 @@ class _Connection(asyncio.Protocol):
             self.failure = f"the broker closed the connection ({exc})"
 
     def _send(self) -> None:
-        self._sent_s = time.monotonic()
-        self._transport.write(self._frame)
+        self._sent_s.append(time.monotonic())
+        self._transport.write(next(self._frames))
 
     def close(self) -> None:
         """Send nothing more."""
         self.stopped = True
-        self._transport.close()
+        self._transport.abort()
 
 
-def leader_address(servers: str, topic: str) -> tuple[str, int]:
-    """Ask who leads partition 0."""
+def leader_addresses(servers: str, topic: str) -> dict[int, Address]:
+    """Ask who leads each partition."""
     found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=30)
-    broker = found.brokers[found.topics[topic].partitions[0].leader]
-    return str(broker.host), broker.port
+    brokers = {
+        index: found.brokers[partition.leader]
+        for index, partition in found.topics[topic].partitions.items()
+    }
+    return {index: (str(broker.host), broker.port) for index, broker in brokers.items()}
+
+
+def ready_made(topic: str, partition: int, value_bytes: int, records: int) -> bytes:
+    """Return a request with one batch of random values."""
+    now_ms = time.time_ns() // 1_000_000
+    batch = build_batch([Record(None, os.urandom(value_bytes), now_ms) for _ in range(records)])
+    body = encode_produce(_ACKS_ALL, _TIMEOUT_MS, {topic: [(partition, batch)]})
+    return request_frame(_PRODUCE, VERSION, 1, "quire-bench", body)
 
 
 def run(
-    servers: str, topic: str, value_bytes: int, connections: int, warm_up_s: float, measure_s: float
+    servers: str,
+    topic: str,
+    value_bytes: int,
+    connections: int,
+    warm_up_s: float,
+    measure_s: float,
+    records: int = 1,
+    in_flight: int = 1,
 ) -> None:
-    """Events: begin, end (requests, seconds, p50_ms, p99_ms). Starts by itself."""
-    uvloop.run(_run(servers, topic, value_bytes, connections, warm_up_s, measure_s))
+    """Events: begin, end (requests, seconds, cpu_s, p50_ms, p99_ms). Starts by itself.
+
+    `records` are in each request, `in_flight` requests under way on each of the `connections` to
+    each broker that leads partitions of the topic; they go to its partitions in turn.
+    """
+    leaders = leader_addresses(servers, topic)
+    frames: dict[Address, list[bytes]] = {}
+    for partition, address in leaders.items():
+        frame = ready_made(topic, partition, value_bytes, records)
+        frames.setdefault(address, []).append(frame)
+    uvloop.run(_run(topic, frames, connections, in_flight, warm_up_s, measure_s))
 
 
 async def _run(
-    servers: str, topic: str, value_bytes: int, connections: int, warm_up_s: float, measure_s: float
+    topic: str,
+    frames: dict[Address, list[bytes]],
+    connections: int,
+    in_flight: int,
+    warm_up_s: float,
+    measure_s: float,
 ) -> None:
-    batch = build_batch([Record(None, bytes(value_bytes), time.time_ns() // 1_000_000)])
-    body = encode_produce(_ACKS_ALL, _TIMEOUT_MS, {topic: [(0, batch)]})
-    frame = request_frame(_PRODUCE, VERSION, 1, "quire-bench", body)
-    host, port = leader_address(servers, topic)
     loop = asyncio.get_running_loop()
     answered = asyncio.Event()
     opened = []
-    for _ in range(connections):
-        _, connection = await loop.create_connection(
-            lambda: _Connection(frame, topic, answered), host, port
-        )
-        opened.append(connection)
+    for (host, port), requests in frames.items():
+        for _ in range(connections):
+            make = partial(_Connection, requests, in_flight, topic, answered)
+            _, connection = await loop.create_connection(make, host, port)
+            opened.append(connection)
     await asyncio.sleep(warm_up_s)
     answered.clear()
-    begin_s = time.monotonic()
+    begin_s, begin_cpu_s = time.monotonic(), time.process_time()
     tell("begin")
     await asyncio.sleep(measure_s)
     await answered.wait()  # a system may be slower than the span is long
-    end_s = time.monotonic()
+    end_s, end_cpu_s = time.monotonic(), time.process_time()
     for connection in opened:
         connection.close()
     failures = [connection.failure for connection in opened if connection.failure]
@@ -139,6 +184,7 @@ async def _run(
         "end",
         requests=len(took_s),
         seconds=end_s - begin_s,
+        cpu_s=end_cpu_s - begin_cpu_s,
         p50_ms=percentile(took_s, 0.5) * 1e3,
         p99_ms=percentile(took_s, 0.99) * 1e3,
     )

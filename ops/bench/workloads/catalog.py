@@ -17,13 +17,13 @@ from ops.bench.workloads import (
     ledgers,
     partitions,
     produce,
-    small_requests,
+    requests,
     spark,
 )
 from ops.bench.workloads.produce_sizes import BATCHES
 
 GB: Final = 1_000_000_000
-_RATE_MAX: Final = 400_000_000
+_RATE_MAX: Final = 500_000_000
 """Bytes/s of all copies, over all cases of a turn; what disk space is planned by."""
 
 
@@ -47,16 +47,10 @@ class Workload(NamedTuple):
     """The most that a turn has on disk at a time."""
     peers_in_short: bool = False
     """Whether a short run measures the peers too: where little time shows that they still run."""
-    rounds_max: int | None = None
-    """Fewer rounds than the others have, where one takes very long; the README says which."""
-
-    def rounds(self, wanted: int) -> int:
-        """Return how many rounds it has."""
-        return wanted if self.rounds_max is None else min(wanted, self.rounds_max)
 
     def minutes(self, rounds: int) -> float:
         """Return about how long it takes with all peers."""
-        return self.turn_s * SYSTEMS[self.systems] * self.rounds(rounds) / 60
+        return self.turn_s * SYSTEMS[self.systems] * rounds / 60
 
 
 def _as_fast_as_it_goes(spans: int) -> Callable[[Scale], int]:
@@ -77,31 +71,28 @@ def _little(scale: Scale) -> int:
     return 2 * GB
 
 
-def _warm_and_little(scale: Scale) -> int:
-    return _little(scale) + _warm_up_bytes(scale)
+def _large_requests(scale: Scale) -> int:
+    return _little(scale) + 2 * _as_fast_as_it_goes(len(scale.produce_partitions))(scale)
 
 
 _ALL: Final = (
     Workload("hardware", hardware.measure, "machine", 15, _little),
-    Workload("produce", produce.measure, "brokers", 160, _as_fast_as_it_goes(8), True),
-    Workload("fixed-rate", fixed_rate.measure, "brokers", 100, _as_fast_as_it_goes(1), True),
-    Workload("small-requests", small_requests.measure, "brokers", 95, _warm_and_little, True),
+    Workload("produce", produce.measure, "brokers", 180, _as_fast_as_it_goes(8), True),
+    Workload("fixed-rate", fixed_rate.measure, "brokers", 120, _as_fast_as_it_goes(1), True),
+    Workload("requests", requests.measure, "brokers", 135, _large_requests, True),
     Workload(
-        "catch-up", catch_up.measure, "synced brokers", 220,
-        lambda scale: REPLICAS * scale.catch_up_bytes + GB, rounds_max=2,
+        "catch-up", catch_up.measure, "synced brokers", 320,
+        lambda scale: REPLICAS * scale.catch_up_bytes + GB,
     ),
     Workload(
-        "spark", spark.measure, "unsynced brokers", 310,
+        "spark", spark.measure, "unsynced brokers", 325,
         lambda scale: REPLICAS * len(scale.spark_values) * scale.spark_bytes + GB,
     ),
-    Workload("ledgers", ledgers.measure, "bookies", 125, _ledgers, True),
-    Workload("growth", growth.measure, "bookie", 300, growth.disk_bytes, rounds_max=2),
-    Workload(
-        "partitions", partitions.measure, "synced brokers", 220, lambda scale: 10 * GB,
-        rounds_max=2,
-    ),
-    Workload("hand-over", hand_over.measure, "restarting brokers", 110, _little),
-    Workload("failover", failover.measure, "synced brokers", 50, _little, True),
+    Workload("ledgers", ledgers.measure, "bookies", 145, _ledgers, True),
+    Workload("growth", growth.measure, "bookie", 320, growth.disk_bytes),
+    Workload("partitions", partitions.measure, "synced brokers", 235, lambda scale: 10 * GB),
+    Workload("hand-over", hand_over.measure, "restarting brokers", 125, _little),
+    Workload("failover", failover.measure, "synced brokers", 65, _little, True),
 )  # fmt: skip
 WORKLOADS: Final[dict[str, Workload]] = {workload.name: workload for workload in _ALL}
 """In the order in which they are measured: fixed rates are shares of what `produce` found."""

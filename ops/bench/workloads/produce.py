@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from ops.bench import topics
-from ops.bench.figures import Figure, Meter, Run, named, peak_bytes
+from ops.bench.figures import Figure, Meter, Run, Spent, named, peak_bytes
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import REPLICAS, System
 from ops.bench.workloads.produce_sizes import BATCHES, RATE_VALUE_BYTES
@@ -23,6 +24,23 @@ def label(value_bytes: int, partitions: int, batches: str) -> str:
 
 RATE_ROWS: Final = frozenset(label(RATE_VALUE_BYTES, 1, batches) for batches in BATCHES)
 """Whose records/s the fixed rates are shares of."""
+
+
+def figures_of(
+    workload: str, value_bytes: int, records: int, end: Mapping[str, Any], spent: Spent
+) -> list[Figure]:
+    """Return the figures of one row: `end` has what the load says at the end of its span."""
+    per_s, size = records / end["seconds"], records * value_bytes
+    return named(
+        workload,
+        {
+            "MB/s": per_s * value_bytes / 1e6,
+            "records/s": per_s,
+            "CPU s per GB": spent.cpu_s / size * 1e9,
+            "disk bytes per byte and replica": spent.written_bytes / size / REPLICAS,
+            "generator CPU share": end["cpu_s"] / end["seconds"],
+        },
+    )
 
 
 async def measure(system: System, run: Run) -> list[Figure]:
@@ -52,15 +70,6 @@ async def measure(system: System, run: Run) -> list[Figure]:
             end = await load.event("end")
             spent = meter.spent()
             await load.event("done")
-        per_s, size = end["records"] / end["seconds"], end["records"] * value_bytes
-        figures += named(
-            label(value_bytes, partitions, batches),
-            {
-                "MB/s": per_s * value_bytes / 1e6,
-                "records/s": per_s,
-                "CPU s per GB": spent.cpu_s / size * 1e9,
-                "disk bytes per byte and replica": spent.written_bytes / size / REPLICAS,
-                "generator CPU share": end["cpu_s"] / end["seconds"],
-            },
-        )
+        workload = label(value_bytes, partitions, batches)
+        figures += figures_of(workload, value_bytes, end["records"], end, spent)
     return [*figures, Figure(NAME, "peak memory MB", peak_bytes(system) / 1e6)]

@@ -78,7 +78,7 @@ def test_the_rates_are_learnt_from_what_produce_found_with_one_partition() -> No
 
 
 def test_the_error_of_a_produce_answer_is_found_behind_the_topics_name() -> None:
-    head = b"\0\0\0\x30" + b"\0\0\0\x01" + b"\0\0\0\x01" + b"\0\x03abc" + b"\0\0\0\x01" + b"\0" * 4
+    head = b"\0\0\0\x01" + b"\0\0\0\x01" + b"\0\x03abc" + b"\0\0\0\x01" + b"\0" * 4
     assert error_code(head + b"\0\x06" + b"\0" * 20, "abc") == 6
 
 

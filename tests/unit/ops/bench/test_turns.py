@@ -239,11 +239,5 @@ def test_the_readme_has_a_row_for_each_workload_with_its_minutes() -> None:
     }
 
 
-def test_all_of_it_takes_less_than_four_hours() -> None:
-    assert sum(workload.minutes(rounds=5) for workload in WORKLOADS.values()) <= 240
-
-
-def test_what_takes_minutes_a_round_has_fewer_rounds() -> None:
-    few = {name: one.rounds(5) for name, one in WORKLOADS.items() if one.rounds(5) != 5}
-    assert few == {"catch-up": 2, "growth": 2, "partitions": 2}
-    assert [WORKLOADS["growth"].rounds(wanted) for wanted in (1, 2, 3)] == [1, 2, 2]
+def test_all_of_it_takes_about_six_hours() -> None:
+    assert sum(workload.minutes(rounds=5) for workload in WORKLOADS.values()) <= 370
