@@ -247,7 +247,7 @@ class BrokerConfig:
         256 * _MIB, "Appends of one partition that may wait for bookies.", at_least=_MIB
     )
     log_shared_entry_bytes_max: int = setting(
-        64 * 1024,
+        256 * 1024,
         "Batches that come together share a ledger entry up to so many bytes; a larger one has its"
         " own. 0: every batch has.",
         at_least=0, at_most=4 * _MIB,

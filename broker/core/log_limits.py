@@ -44,7 +44,7 @@ class LogLimits:
     entry_bytes_max: int = 5_000_000
     """Largest batch or snapshot: bookies take frames of 5 MiB (`nettyMaxFrameSizeBytes`)."""
 
-    shared_entry_bytes_max: int = 64 * 1024
+    shared_entry_bytes_max: int = 256 * 1024
     """Batches that come together share an entry up to so many bytes; a larger one has its own."""
 
     shared_entry_batches_max: int = 128

@@ -117,7 +117,7 @@ async def test_the_session_survives_a_restart_of_the_server(tmp_path: Path) -> N
         await asyncio.to_thread(server.start)
         await states.said(SessionState.CONNECTED)
         await watch.seen(1)
-        assert store.session_id == session_id
+        assert store.session_id == session_id, server.log_path.read_text()
         assert (await store.get("/kept")).data == b"x"
         assert await store.exists("/mine") is not None
         await store.close()
