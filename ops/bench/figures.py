@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
@@ -110,7 +111,11 @@ class Run:
     maxima_per_s: dict[str, list[float]] = field(default_factory=dict)
     """Records of 1 KB per second that each system took, by its name; one value per round."""
     page_cache: PageCache = field(default_factory=lambda: PageCache(None))
-    """Filled before each turn, and when a system's files were dropped from it."""
+    """Filled before each load, see `memory_filled`."""
+
+    async def memory_filled(self) -> None:
+        """Fill free memory: a load begins, or files were dropped."""
+        await asyncio.to_thread(self.page_cache.fill)
 
 
 class Spent(NamedTuple):

@@ -123,7 +123,7 @@ class Turns:
     def __init__(
         self, plan: Plan, about: dict[str, Any], page_cache: PageCache | None = None
     ) -> None:
-        """`about`: what holds for all workloads of this run; `page_cache`: filled before turns."""
+        """`about`: what holds for all workloads of this run; `page_cache`: filled before loads."""
         self._plan = plan
         self._about = about
         self._run = Run(plan.scale, page_cache=page_cache or PageCache(None))
@@ -207,7 +207,7 @@ class Turns:
         folder = Path(tempfile.mkdtemp(prefix=_TURN, dir=self._plan.folder))
         system = make(folder / "data")
         name = system.about.name
-        await asyncio.to_thread(self._run.page_cache.fill)
+        await self._run.memory_filled()
         try:
             await system.start()
             for workload in block:

@@ -73,6 +73,7 @@ async def measure(system: System, run: Run) -> list[Figure]:
     figures: list[Figure] = []
     for share in scale.rate_shares:
         topic = f"fixed-{share:g}"
+        await run.memory_filled()
         await topics.create(system.bootstrap_servers, topic, 1)
         per_s = max(1.0, share * most_per_s)
         arrivals = await tail(system, topic, per_s, asyncio.sleep(seconds))

@@ -114,6 +114,7 @@ async def measure(system: BookieSystem, run: Run) -> list[Figure]:
     held = 0
     at_first = 0.0
     for size in run.scale.growth_bytes:
+        await run.memory_filled()
         mb_per_s, ledger = await fill(system, run, size - held, LEDGERS)
         held = size
         at_first = at_first or mb_per_s
@@ -128,6 +129,7 @@ async def measure(system: BookieSystem, run: Run) -> list[Figure]:
             },
         )
     for ledgers in run.scale.growth_ledgers:
+        await run.memory_filled()
         mb_per_s, _ = await fill(system, run, run.scale.growth_bytes[0], ledgers)
         plural = "" if ledgers == 1 else "s"
         figures += named(f"growth, {ledgers} ledger{plural} at once", {"MB/s": mb_per_s})

@@ -77,6 +77,7 @@ async def measure(system: BookieSystem, run: Run) -> list[Figure]:
     figures: list[Figure] = []
     for entry_bytes in run.scale.ledger_entry_bytes:
         for client in clients():
+            await run.memory_filled()
             found = await add(system, run, client, entry_bytes)
             figures += named(label(entry_bytes, client), found)
             if client == own:

@@ -51,6 +51,7 @@ async def measure(system: System, run: Run) -> list[Figure]:
     combinations = itertools.product(scale.produce_values, scale.produce_partitions, BATCHES)
     for i, (value_bytes, partitions, batches) in enumerate(combinations):
         topic = f"produce-{i}"
+        await run.memory_filled()
         await topics.create(system.bootstrap_servers, topic, partitions)
         async with LoadProcess(
             "produce",

@@ -29,6 +29,7 @@ async def _run(
     system: System, run: Run, topic: str, partitions: int, **arguments: int
 ) -> tuple[dict[str, Any], Spent]:
     """Send requests to a new topic; return what the load says at the end, and what it cost."""
+    await run.memory_filled()
     await topics.create(system.bootstrap_servers, topic, partitions)
     async with LoadProcess(
         "requests",
