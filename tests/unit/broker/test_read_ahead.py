@@ -98,6 +98,68 @@ async def test_a_read_that_comes_early_waits_for_the_same_entries() -> None:
     assert await reading == list(range(10, 15))
 
 
+async def test_those_who_go_the_same_way_read_each_entry_once() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    assert await take(ahead, 5) == list(range(5, 10)), "a second reader, which follows"
+    ledger.asked.clear()
+    ledger.gate.clear()
+    readers = [asyncio.create_task(take(ahead, 10)) for _ in range(3)]
+    await settle()
+    readers[0].cancel()
+    ledger.gate.set()
+    for reader in readers[1:]:
+        assert await reader == list(range(10, 15))
+    assert await take(ahead, 10) == list(range(10, 15))
+    await settle()
+    assert ledger.asked == [(15, 19)], "only what comes after it, and once"
+    assert shared.size == 100, "what was taken stays for others"
+    ahead.close()
+    assert (shared.size, shared.dropped_bytes, shared.kept) == (0, 50, {})
+
+
+async def test_who_goes_alone_leaves_nothing_behind() -> None:
+    shared, ledger = ReadAhead(1000, patience_s=0.05), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    await take(ahead, 5)
+    await take(ahead, 10)
+    await settle()
+    assert shared.size == 100
+    await asyncio.sleep(0.1)
+    assert (shared.size, shared.dropped_bytes) == (0, 50), "nobody follows any more"
+    ahead.stopped(EntryId(10), EntryId(20), 5)
+    await settle()
+    assert await take(ahead, 20) == list(range(20, 25))
+    await settle()
+    assert (shared.size, shared.kept) == (50, {})
+
+
+async def test_what_is_kept_for_others_makes_room_for_what_nobody_has() -> None:
+    shared, ledger = ReadAhead(100), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    await take(ahead, 5)
+    for first in range(10, 50, 5):
+        assert await take(ahead, first) == list(range(first, first + 5))
+        await settle()
+        assert shared.size == 100, "the last one, and the one ahead"
+    assert ledger.asked.count((20, 24)) == 1
+    assert shared.dropped_bytes == 0
+
+
+async def test_a_kept_run_that_is_pushed_out_still_arrives() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    await take(ahead, 5)
+    ledger.gate.clear()
+    ahead.stopped(EntryId(10), EntryId(50), 5)
+    reading = asyncio.create_task(take(ahead, 50))
+    await settle()
+    ahead.close()
+    ledger.gate.set()
+    assert await reading == list(range(50, 55))
+    assert shared.size == 0
+
+
 async def test_a_consumer_that_went_away_ends_the_reading_for_it() -> None:
     shared, ledger = ReadAhead(1000), Ledger(100)
     ahead = shared.of(ledger)
