@@ -136,7 +136,8 @@ class LogReader:
         reached = offset
         while entry_id <= last and not buffers:
             until = EntryId(min(last, entry_id + count - 1))
-            for entry in await view.read(entry_id, until):
+            entries = await view.read(entry_id, until)
+            for at, entry in enumerate(entries):
                 for batch, header in _batches(entry):
                     if header.next_offset <= offset:
                         continue
@@ -145,7 +146,7 @@ class LogReader:
                         view.learn(entry)
                         view.learn_inside(header.base_offset, entry)
                         if too_large:
-                            view.stopped(began, entry.entry_id, count)
+                            view.stopped(began, entry.entry_id, count, entries[at:])
                         return Fetched(buffers, reached, size)
                     buffers.append(batch)
                     size += header.size

@@ -106,8 +106,11 @@ class LedgerAhead:
             entries += await self._reader.read(EntryId(run.last + 1), last)
         return entries
 
-    def stopped(self, began: EntryId, at: EntryId, count: int) -> None:
-        """A read that began at an entry stopped at another one and would go on with so many."""
+    def stopped(self, began: EntryId, at: EntryId, count: int, rest: Sequence[Entry] = ()) -> None:
+        """A read that began at an entry stopped at another one and would go on with so many.
+
+        `rest`: what it has from there on already, and did not want yet.
+        """
         goes_on = began in self._stops
         if at in self._stops:
             self._followed_s = asyncio.get_running_loop().time()
@@ -115,7 +118,7 @@ class LedgerAhead:
         if len(self._stops) > _STOPS_MAX:
             del self._stops[next(iter(self._stops))]
         if goes_on and not self._is_closed and at not in self._runs:
-            self._begin(at, count)
+            self._begin(at, count, rest)
 
     def close(self) -> None:
         """Drop everything, now and later."""
@@ -140,7 +143,7 @@ class LedgerAhead:
         shared.kept[run] = self
         return True
 
-    def _begin(self, first: EntryId, count: int) -> None:
+    def _begin(self, first: EntryId, count: int, rest: Sequence[Entry]) -> None:
         shared, end = self._shared, self._reader.last_entry
         average = max(1, self._reader.length // (end + 1)) if end >= first else 1
         count = min(count, end - first + 1, shared.reader_bytes_max // average)
@@ -149,13 +152,17 @@ class LedgerAhead:
             return
         last = EntryId(first + count - 1)
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._read_run(first, last), name="read-ahead")
+        task = loop.create_task(self._read_run(rest[:count], first, last), name="read-ahead")
         run = _Run(first, last, size, task)
         self._remember(run)
         task.add_done_callback(lambda done: self._on_read(run, done))
 
-    async def _read_run(self, first: EntryId, last: EntryId) -> list[Entry]:
-        return list(await self._reader.read(first, last))
+    async def _read_run(self, rest: Sequence[Entry], first: EntryId, last: EntryId) -> list[Entry]:
+        entries = list(rest)
+        begin = EntryId(first + len(entries))
+        if begin <= last:
+            entries += await self._reader.read(begin, last)
+        return entries
 
     def _on_read(self, run: _Run, done: asyncio.Task[list[Entry]]) -> None:
         """Count what a run really weighs; one that failed, or is too heavy, is of no use."""

@@ -98,6 +98,23 @@ async def test_a_read_that_comes_early_waits_for_the_same_entries() -> None:
     assert await reading == list(range(10, 15))
 
 
+async def test_what_was_read_and_not_wanted_yet_is_not_read_again() -> None:
+    shared, ledger = ReadAhead(1000), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    entries = await ahead.read(EntryId(10), EntryId(14))
+    ledger.asked.clear()
+    ahead.stopped(EntryId(10), EntryId(12), 5, entries[2:])
+    await settle()
+    assert (ledger.asked, shared.size) == ([(15, 16)], 50)
+    entries = await ahead.read(EntryId(12), EntryId(16))
+    assert [entry.entry_id for entry in entries] == list(range(12, 17))
+    ahead.stopped(EntryId(12), EntryId(15), 1, entries[3:])
+    await settle()
+    assert (ledger.asked, shared.size) == ([(15, 16)], 10), "all that it may have was there"
+    assert [entry.entry_id for entry in await ahead.read(EntryId(15), EntryId(17))] == [15, 16, 17]
+    assert ledger.asked == [(15, 16), (16, 17)]
+
+
 async def test_those_who_go_the_same_way_read_each_entry_once() -> None:
     shared, ledger = ReadAhead(1000), Ledger(100)
     ahead = await going_on(shared, ledger)
@@ -285,6 +302,25 @@ def test_what_was_trimmed_is_not_served_from_what_was_read_ahead() -> None:
             await fetch(partition, 5, 1)
 
     one_partition(scenario, read_entries_max=1, shared_entry_batches_max=1)
+
+
+def test_a_fetch_that_takes_a_part_of_what_was_read_leaves_the_rest_for_the_next() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await write(partition, 20)
+        ahead = broker.services.ahead
+        size = 3 * len(batch("v0")) // 2
+        for at in range(5):
+            assert await fetch(partition, at, size)
+        await settle()
+        used = ahead.used_bytes
+        before = world.backend.service.read_count
+        for at in range(5, 15):
+            assert await fetch(partition, at, size)
+            await settle()
+        assert world.backend.service.read_count - before <= 11, "each entry once, and one ahead"
+        assert ahead.used_bytes > used
+
+    one_partition(scenario, read_entries_max=4, shared_entry_batches_max=1)
 
 
 def test_unreadable_entries_give_the_same_error() -> None:
