@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import select
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from client.errors import QuireError
+from ops.child import LEASH
 
 _EVENT_TIMEOUT_S: Final = 1_800.0
 _LINE_BYTES_MAX: Final = 64 << 20
@@ -67,6 +69,8 @@ class LoadProcess:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
+            # Killed with the program that drives it: nothing is left to load the next run.
+            *(sys.executable, "-I", "-S", str(LEASH), str(os.getpid())),
             *self._command,
             json.dumps(self._arguments),
             stdin=asyncio.subprocess.PIPE,
