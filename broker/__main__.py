@@ -27,6 +27,7 @@ from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.ledger_access import LedgerAccess
 from client import logs
+from client.allocator import keep_freed_memory
 from client.collector import collect_seldom
 from client.config import Resolved, load_program
 from client.errors import ConfigError, LedgerError, MetadataError
@@ -67,6 +68,7 @@ def main() -> int:
                 config=config, sources={**resolved.sources, "hostname": "this machine"}
             )
         collect_seldom()
+        keep_freed_memory()
         fitting = connections_that_fit(resolved.config.connections_max, reserved=_OTHER_FILES)
         config = dataclasses.replace(resolved.config, connections_max=fitting)
         return uvloop.run(_run(resolved._replace(config=config)))

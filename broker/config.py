@@ -269,9 +269,10 @@ class BrokerConfig:
         256 * _MIB, "Recent record bytes kept in memory for consumers that keep up.", at_least=0
     )
     read_ahead_bytes_max: int = setting(
-        64 * _MIB,
+        256 * _MIB,
         "Bytes read from bookies before they are asked for, for consumers that are behind and read"
-        " in order, over all partitions; 0: none. Low: they wait for bookies with each fetch.",
+        " in order, or kept for groups that follow them, over all partitions; 0: none. Low: they"
+        " wait for bookies with each fetch, and bookies serve each group by itself.",
         at_least=0,
     )
     read_ahead_reader_bytes_max: int = setting(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, Literal, Protocol, cast
 
 from client.errors import (
     BookieReadOnly,
@@ -33,20 +33,14 @@ from client.errors import (
 )
 from client.ledger.config import LedgerClientConfig
 from client.ledger.stats import BookieStats
-from client.wire.bookkeeper.connection import ClientConnection, Key, OnResponse
+from client.wire.bookkeeper.connection import ClientConnection, Key
 from client.wire.bookkeeper.messages import AddRequest, Buffer, Request, Response, Status
-from client.wire.frames import FrameReceiver
-from client.wire.reused_buffers import ReusedBuffers
 
 log = logging.getLogger(__name__)
 
 OnAnswer = Callable[[Request, Response | LedgerError], None]
 """Called once per request with the request itself and its answer."""
 
-Answer = tuple[OnResponse, Response]
-"""A response, and who waited for it."""
-
-T = TypeVar("T")
 
 _TICKS_PER_TIMEOUT: Final = 8
 
@@ -69,8 +63,24 @@ class InFlight:
         self.link.on_response(self, response)
 
 
-class Link(asyncio.BaseProtocol):
-    """One TCP connection from its making to its loss; how its bytes come in, subclasses know."""
+class Frames(Protocol):
+    """Where answers are received: `FrameIntake`, or `FrameReceiver`."""
+
+    def room(self) -> memoryview:
+        """Return where the next bytes belong."""
+        ...
+
+    def received(self, count: int) -> list[memoryview]:
+        """Return the frames that so many bytes in the room complete."""
+        ...
+
+
+MakeFrames = Callable[[int], Frames]
+"""Makes those of one connection; takes `frame_bytes_max`."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """One TCP connection from its making to its loss."""
 
     def __init__(
         self,
@@ -78,7 +88,9 @@ class Link(asyncio.BaseProtocol):
         config: LedgerClientConfig,
         stats: BookieStats,
         on_lost: Callable[[Link], None],
+        frames: Frames,
     ) -> None:
+        self._frames = frames
         self._stats = stats
         self.matcher = ClientConnection(version, frame_bytes_max=config.frame_bytes_max)
         self._tick_s = config.request_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
@@ -134,11 +146,13 @@ class Link(asyncio.BaseProtocol):
         if not self._lost:
             self._transport.writelines(unsent)
 
-    def receive(self, take: Callable[[T], list[Answer]], received: T) -> None:
-        """Have `take` find the answers in what was received, and hand them out."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._heard_tick = self._tick
         try:
-            answers = take(received)
+            answers = self.matcher.receive_frames(self._frames.received(nbytes))
         except RemoteProtocolError as error:
             log.warning("bookie.protocol_error error=%s", error)
             self.abort(f"protocol error: {error}")
@@ -206,41 +220,6 @@ class Link(asyncio.BaseProtocol):
         if self._records and not self._lost:
             self._arm()
 
-
-class StreamLink(Link, asyncio.Protocol):
-    """A connection for answers of any size: the loop hands in what it received."""
-
-    def data_received(self, data: bytes) -> None:
-        self.receive(self.matcher.receive_data, data)
-
-
-class BulkLink(Link, asyncio.BufferedProtocol):
-    """A connection for answers of megabytes, which are received where they stay."""
-
-    def __init__(
-        self,
-        version: Literal[2, 3],
-        config: LedgerClientConfig,
-        stats: BookieStats,
-        on_lost: Callable[[Link], None],
-        *,
-        buffers: ReusedBuffers,
-    ) -> None:
-        super().__init__(version, config, stats, on_lost)
-        self._frames = FrameReceiver(config.frame_bytes_max, buffers)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.room()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.receive(self._take, nbytes)
-
-    def _take(self, count: int) -> list[Answer]:
-        return self.matcher.receive_frames(self._frames.received(count))
-
-
-MakeLink = Callable[[Literal[2, 3], LedgerClientConfig, BookieStats, Callable[[Link], None]], Link]
-"""Makes a connection that is not open yet, with the arguments of `Link`."""
 
 _ERRORS: Final[dict[Status, type[LedgerError]]] = {
     Status.NO_LEDGER: NoSuchLedger,

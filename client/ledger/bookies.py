@@ -36,7 +36,7 @@ from typing import Literal, Protocol
 from client.errors import BookieUnavailable, LedgerError, MetadataError, TooManyRequests
 from client.ids import BookieId
 from client.ledger.bookie_directory import BookieDirectory
-from client.ledger.bookie_link import BulkLink, InFlight, Link, MakeLink, OnAnswer, StreamLink
+from client.ledger.bookie_link import InFlight, Link, MakeFrames, OnAnswer
 from client.ledger.config import LedgerClientConfig, parse_rack
 from client.ledger.core.racks import DEFAULT_RACK
 from client.ledger.stats import BookieStats, LedgerStats
@@ -51,6 +51,8 @@ from client.wire.bookkeeper.messages import (
     Request,
     Response,
 )
+from client.wire.frames import FrameReceiver
+from client.wire.intake import FrameIntake, make_window
 from client.wire.reused_buffers import ReusedBuffers
 
 log = logging.getLogger(__name__)
@@ -122,7 +124,8 @@ class Bookies:
         stats: LedgerStats | None = None,
     ) -> None:
         self._stats = stats or LedgerStats()
-        self._make_bulk = partial(BulkLink, buffers=ReusedBuffers(config.batch_buffers_max))
+        self._make_frames = partial(FrameIntake, window=make_window())
+        self._make_bulk = partial(FrameReceiver, buffers=ReusedBuffers(config.batch_buffers_max))
         self._directory = directory
         self._config = config
         self._racks = dict(map(parse_rack, config.racks))
@@ -150,7 +153,7 @@ class Bookies:
         if found is None:
             stats = self._stats.bookie(bookie)
             found = self._bookies[bookie] = _TcpBookie(
-                bookie, self._directory, self._config, stats, self._make_bulk
+                bookie, self._directory, self._config, stats, self._make_frames, self._make_bulk
             )
         return found
 
@@ -172,14 +175,15 @@ class _TcpBookie:
         directory: BookieDirectory,
         config: LedgerClientConfig,
         stats: BookieStats,
-        make_bulk: MakeLink,
+        make_frames: MakeFrames,
+        make_bulk: MakeFrames,
     ) -> None:
         only = config.wire_version
         self._is_v2_only = only == "v2"
         connect = partial(_Connection, bookie, directory=directory, config=config, stats=stats)
-        self._exact = connect(2 if only == "v2" else 3, make_link=StreamLink)
-        self._plain = self._exact if only == "v3" else connect(2, make_link=StreamLink)
-        self._bulk = self._exact if only == "v3" else connect(2, make_link=make_bulk)
+        self._exact = connect(2 if only == "v2" else 3, make_frames=make_frames)
+        self._plain = self._exact if only == "v3" else connect(2, make_frames=make_frames)
+        self._bulk = self._exact if only == "v3" else connect(2, make_frames=make_bulk)
 
     @property
     def is_unreachable(self) -> bool:
@@ -227,10 +231,10 @@ class _Connection:
         directory: BookieDirectory,
         config: LedgerClientConfig,
         stats: BookieStats,
-        make_link: MakeLink,
+        make_frames: MakeFrames,
     ) -> None:
         self._stats = stats
-        self._make_link = make_link
+        self._make_frames = make_frames
         self._bookie = bookie
         self._version: Literal[2, 3] = version
         self._directory = directory
@@ -283,9 +287,11 @@ class _Connection:
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
-        link = self._make_link(self._version, self._config, self._stats, self._on_link_lost)
+        config = self._config
+        frames = self._make_frames(config.frame_bytes_max)
+        link = Link(self._version, config, self._stats, self._on_link_lost, frames)
         try:
-            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
+            async with asyncio.timeout(config.connect_timeout_ms / 1000):
                 host, port = await self._directory.address(self._bookie)
                 await loop.create_connection(lambda: link, host, port)
         except (OSError, LedgerError, MetadataError) as error:

@@ -8,7 +8,8 @@ joined once. What is held costs what was received: small pieces are copied toget
 frame that comes in crumbs is not a list of crumbs, and a crumb does not keep its chunk alive.
 
 Whoever receives frames of megabytes can say where their bytes go before they are read from the
-socket (`FrameReceiver`, and for servers `intake.py`), which saves two copies of all of them.
+socket, which saves two copies of all of them: `intake.py`, or `FrameReceiver` where buffers are
+used again.
 """
 
 from __future__ import annotations

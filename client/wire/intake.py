@@ -1,4 +1,4 @@
-"""Where the bytes go that a server receives, before they are frames.
+"""Where the bytes go that servers receive, and bookies' answers, before they are frames.
 
 This file is the only home of that choice. Small frames come many at a time: they are read into one
 window that all connections share, and a copy of what came is split (`frames.py`). A large frame
@@ -37,8 +37,8 @@ def make_window() -> memoryview:
 class FrameIntake:
     """Room for the next bytes, then the frames (without their length) that they complete.
 
-    Frames are views; nothing is written to them again. After `received` or `feed` raised, the
-    connection must be closed and this be thrown away.
+    Frames are views; nothing is written to them again. After `received` raised, the connection
+    must be closed and this be thrown away.
     """
 
     __slots__ = ("_filled", "_last_bytes", "_place", "_splitter", "_window", "_window_bytes")
@@ -79,16 +79,6 @@ class FrameIntake:
         if self._place is None:
             return self._split(bytes(self._window[:count]))
         return self._fill(self._place, count)
-
-    def feed(self, data: bytes) -> list[memoryview]:
-        """The same, of bytes that were received elsewhere."""
-        frames: list[memoryview] = []
-        while self._place is not None and data:
-            count = min(len(data), self.reserved_bytes)
-            self._place[self._filled : self._filled + count] = data[:count]
-            frames += self._fill(self._place, count)
-            data = data[count:]
-        return frames + self._split(data) if data else frames
 
     def _fill(self, place: memoryview, count: int) -> list[memoryview]:
         self._filled += count

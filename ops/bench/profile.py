@@ -27,6 +27,7 @@ import click
 
 from client.errors import QuireError
 from ops.bench import machine, stacks, topics
+from ops.bench.figures import Run, Scale
 from ops.bench.load.channel import LoadProcess
 from ops.bench.page_cache import PageCache
 from ops.bench.peers.bookies import QuireBookies
@@ -44,7 +45,7 @@ _WARM_UP_S: Final = 3.0
 _AFTER_S: Final = 2.0
 """How long the load goes on after the sampling."""
 _LIMIT_BYTES: Final = 1 << 30
-_READ_BYTES_PER_S: Final = 200_000_000
+_READ_BYTES_PER_S: Final = 500_000_000
 """Written per second of sampling before it is read, so that the reading lasts."""
 
 
@@ -55,6 +56,10 @@ class Process(NamedTuple):
     user_cores: float
     kernel_cores: float
     shares: stacks.Shares
+
+
+Sample = Callable[[float, Path, Run], Awaitable[list[Process]]]
+"""Samples the processes of one path for so many seconds, in a folder of its own."""
 
 
 async def record(name: str, pid: int, seconds: float, folder: Path) -> Process:
@@ -130,10 +135,8 @@ async def _under(
     return found
 
 
-def _produce(
-    batches: str, value_bytes: int = 1024, partitions: int = 1
-) -> Callable[[float, Path], Awaitable[list[Process]]]:
-    async def sample(seconds: float, folder: Path) -> list[Process]:
+def _produce(batches: str, value_bytes: int = 1024, partitions: int = 1) -> Sample:
+    async def sample(seconds: float, folder: Path, run: Run) -> list[Process]:
         return await _under(
             "produce", seconds, folder, topic_partitions=partitions,
             partitions=partitions, value_bytes=value_bytes, settings=BATCHES[batches],
@@ -143,10 +146,8 @@ def _produce(
     return sample
 
 
-def _requests(
-    connections: int, **arguments: int
-) -> Callable[[float, Path], Awaitable[list[Process]]]:
-    async def sample(seconds: float, folder: Path) -> list[Process]:
+def _requests(connections: int, **arguments: int) -> Sample:
+    async def sample(seconds: float, folder: Path, run: Run) -> list[Process]:
         return await _under(
             "requests", seconds, folder, value_bytes=100, connections=connections, **arguments
         )
@@ -154,11 +155,10 @@ def _requests(
     return sample
 
 
-async def _catch_up(seconds: float, folder: Path) -> list[Process]:
+async def _catch_up(seconds: float, folder: Path, run: Run) -> list[Process]:
     async with _cluster(folder) as system:
         records = await write_history(system, "profile", round(seconds * _READ_BYTES_PER_S))
-        with contextlib.closing(PageCache(folder)) as page_cache:
-            await cold(system, page_cache)
+        await cold(system, run)
         async with LoadProcess(
             "read",
             servers=system.bootstrap_servers,
@@ -175,8 +175,8 @@ async def _catch_up(seconds: float, folder: Path) -> list[Process]:
     return found
 
 
-def _ledgers(entry_bytes: int) -> Callable[[float, Path], Awaitable[list[Process]]]:
-    async def sample(seconds: float, folder: Path) -> list[Process]:
+def _ledgers(entry_bytes: int) -> Sample:
+    async def sample(seconds: float, folder: Path, run: Run) -> list[Process]:
         system = QuireBookies(folder / "bookies", 3)
         await system.start()
         try:
@@ -205,7 +205,7 @@ def _ledgers(entry_bytes: int) -> Callable[[float, Path], Awaitable[list[Process
     return sample
 
 
-PATHS: Final[dict[str, Callable[[float, Path], Awaitable[list[Process]]]]] = {
+PATHS: Final[dict[str, Sample]] = {
     **{f"produce, {batches}": _produce(batches) for batches in BATCHES},
     "produce, 1 MB batches of 100 B": _produce("1 MB batches", 100),
     "produce, 1 MB batches of 100 B, 16 partitions": _produce("1 MB batches", 100, 16),
@@ -242,11 +242,12 @@ def page(found: Mapping[str, list[Process]], limits: Mapping[str, float], about:
 async def _sample(chosen: list[str], seconds: float, folder: Path) -> dict[str, list[Process]]:
     found = {}
     with contextlib.closing(PageCache(folder)) as page_cache:
+        run = Run(Scale(), page_cache=page_cache)
         for path in chosen:
             click.echo(f"profile: {path}", err=True)
-            await asyncio.to_thread(page_cache.fill)
+            await run.memory_filled()
             with tempfile.TemporaryDirectory(prefix="turn-", dir=folder) as scratch:
-                found[path] = await PATHS[path](seconds, Path(scratch))
+                found[path] = await PATHS[path](seconds, Path(scratch), run)
     return found
 
 

@@ -19,6 +19,7 @@ from client.wire.bookkeeper.messages import (
     Status,
 )
 from tests.fakes.bookies import FakeBookie, Fate
+from tests.fakes.intake import serve
 
 
 class WireBookie:
@@ -63,7 +64,7 @@ class _Connection(asyncio.Protocol):
         self._owner.connections.append(self)
 
     def data_received(self, data: bytes) -> None:
-        for call in self._wire.receive_data(data):
+        for call in serve(self._wire, data):
             self._owner.calls.append(call)
             if self._owner.bookie.fate_of(call.request) is Fate.DELIVER:
                 answer = self._owner.bookie.apply(call.request)

@@ -189,10 +189,6 @@ class ServerConnection:
         """
         return [decode_call(frame) for frame in self.intake.received(count)]
 
-    def receive_data(self, data: bytes) -> list[Call]:
-        """The same, of bytes that were received elsewhere."""
-        return [decode_call(frame) for frame in self.intake.feed(data)]
-
 
 def decode_call(frame: memoryview) -> Call:
     """Decode one request frame, version detected. Raises RemoteProtocolError."""

@@ -14,15 +14,19 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from ops.bench.load.arrivals import arrived
 from ops.bench.load.channel import LoadFailed, hear, tell
 
+_SETTINGS: Final = {
+    "enable.auto.commit": False,
+    # When its queue is full, librdkafka does not fetch for so long: by default a second, in which
+    # it takes what the queue holds several times over, and the system that serves it idles.
+    "fetch.queue.backoff.ms": 10,
+}
 _POLL_S: Final = 1.0
 _SILENCE_MAX_S: Final = 60.0
 
 
 def run(servers: str, topic: str, partitions: int, records: int, group: str) -> None:
     """Events: ready; after "go" done (value bytes, begin and end of CLOCK_MONOTONIC, seconds)."""
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False}
-    )
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, **_SETTINGS})
     tell("ready")
     hear()
     begin_s = heard_s = time.monotonic()

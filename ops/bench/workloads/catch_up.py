@@ -16,7 +16,6 @@ from ops.bench import topics
 from ops.bench.figures import Figure, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.latency import latencies_ms
-from ops.bench.page_cache import PageCache
 from ops.bench.peers.system import System
 from ops.bench.workloads.filling import fill
 from ops.bench.workloads.fixed_rate import tail
@@ -52,11 +51,11 @@ async def write_history(system: System, topic: str, size: int) -> int:
     )
 
 
-async def cold(system: System, page_cache: PageCache) -> None:
+async def cold(system: System, run: Run) -> None:
     """Restart a system on its data, with nothing of it in memory."""
     await system.stop()
     await asyncio.to_thread(drop_from_page_cache, system.data_folder())
-    await asyncio.to_thread(page_cache.fill)
+    await run.memory_filled()
     await system.start()
 
 
@@ -89,14 +88,14 @@ async def read(system: System, topic: str, records: int, groups: int) -> tuple[f
 
 
 async def _alone(system: System, run: Run, topic: str, records: int, groups: int) -> float:
-    await cold(system, run.page_cache)
+    await cold(system, run)
     begin_s, end_s, size = await read(system, topic, records, groups)
     return size / (end_s - begin_s) / 1e6
 
 
 async def _beside_a_tail(system: System, run: Run, topic: str, records: int) -> dict[str, float]:
     """Return the tail reader's p99 before and during a catch-up by one group."""
-    await cold(system, run.page_cache)
+    await cold(system, run)
     await topics.create(system.bootstrap_servers, "tail", 1)
     span = [0.0, 0.0]
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ops.bench.figures import Figure, Meter, Run, named, peak_bytes
+from ops.bench.figures import Figure, Run, named, peak_bytes
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers import bookkeeper
 from ops.bench.peers.system import REPLICAS, BookieSystem
+from ops.bench.workloads.metered import metered
 
 NAME: Final = "ledgers"
 BOOKIES: Final = 3
@@ -52,10 +53,7 @@ async def add(system: BookieSystem, run: Run, client: str, entry_bytes: int) -> 
     async with load:
         await load.event("ready")
         load.say("go")
-        await load.event("begin")
-        meter = Meter(system.bookie_pids())
-        end = await load.event("end")
-        spent = meter.spent()
+        end, spent = await metered(load, system.bookie_pids())
         await load.event("done")
     size = end["adds"] * entry_bytes
     bookie_cpu_s = max(spent.cpu_s, 0.01)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ops.bench import topics
-from ops.bench.figures import Figure, Meter, Run, Spent, named, peak_bytes
+from ops.bench.figures import Figure, Run, Spent, named, peak_bytes
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import REPLICAS, System
+from ops.bench.workloads.metered import metered
 from ops.bench.workloads.produce_sizes import BATCHES, RATE_VALUE_BYTES
 from ops.bench.workloads.warm_up import warm_up
 
@@ -66,10 +67,7 @@ async def measure(system: System, run: Run) -> list[Figure]:
         ) as load:
             await load.event("ready")
             load.say("go")
-            await load.event("begin")
-            meter = Meter(system.pids())
-            end = await load.event("end")
-            spent = meter.spent()
+            end, spent = await metered(load, system.pids())
             await load.event("done")
         workload = label(value_bytes, partitions, batches)
         figures += figures_of(workload, value_bytes, end["records"], end, spent)

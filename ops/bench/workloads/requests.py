@@ -10,10 +10,11 @@ import itertools
 from typing import Any, Final
 
 from ops.bench import topics
-from ops.bench.figures import Figure, Meter, Run, Spent, named
+from ops.bench.figures import Figure, Run, Spent, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import System
 from ops.bench.workloads import produce
+from ops.bench.workloads.metered import metered
 from ops.bench.workloads.produce_sizes import BATCHES
 from ops.bench.workloads.warm_up import warm_up
 
@@ -39,10 +40,7 @@ async def _run(
         measure_s=run.scale.measure_s,
         **arguments,
     ) as load:
-        await load.event("begin")
-        meter = Meter(system.pids(), system.broker_pids().values())
-        end = await load.event("end")
-        return end, meter.spent()
+        return await metered(load, system.pids(), system.broker_pids().values())
 
 
 async def _small(system: System, run: Run, connections: int) -> list[Figure]:

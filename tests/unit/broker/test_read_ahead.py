@@ -65,7 +65,7 @@ async def going_on(shared: ReadAhead, ledger: Ledger) -> LedgerAhead:
 
 
 async def test_who_goes_on_finds_the_next_entries_read() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50), Ledger(100)
     ahead = await going_on(shared, ledger)
     assert (ledger.asked[-1], shared.size) == ((10, 14), 50)
     ledger.asked.clear()
@@ -78,7 +78,7 @@ async def test_who_goes_on_finds_the_next_entries_read() -> None:
 
 
 async def test_a_read_of_another_length_gets_what_it_asks_for() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50), Ledger(100)
     ahead = await going_on(shared, ledger)
     assert await take(ahead, 10, 3) == [10, 11, 12]
     ahead = await going_on(shared, Ledger(100))
@@ -86,7 +86,7 @@ async def test_a_read_of_another_length_gets_what_it_asks_for() -> None:
 
 
 async def test_a_read_that_comes_early_waits_for_the_same_entries() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50), Ledger(100)
     ahead = shared.of(ledger)
     await take(ahead, 0)
     await take(ahead, 5)
@@ -99,24 +99,67 @@ async def test_a_read_that_comes_early_waits_for_the_same_entries() -> None:
 
 
 async def test_what_was_read_and_not_wanted_yet_is_not_read_again() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100)
+    shared, ledger = ReadAhead(1000, 60), Ledger(100)
     ahead = await going_on(shared, ledger)
     entries = await ahead.read(EntryId(10), EntryId(14))
     ledger.asked.clear()
     ahead.stopped(EntryId(10), EntryId(12), 5, entries[2:])
     await settle()
-    assert (ledger.asked, shared.size) == ([(15, 16)], 50)
-    entries = await ahead.read(EntryId(12), EntryId(16))
-    assert [entry.entry_id for entry in entries] == list(range(12, 17))
-    ahead.stopped(EntryId(12), EntryId(15), 1, entries[3:])
+    assert (ledger.asked, shared.size) == ([(15, 17)], 60)
+    entries = await ahead.read(EntryId(12), EntryId(17))
+    assert [entry.entry_id for entry in entries] == list(range(12, 18))
+    ahead.stopped(EntryId(12), EntryId(14), 1, entries[2:])
     await settle()
-    assert (ledger.asked, shared.size) == ([(15, 16)], 10), "all that it may have was there"
-    assert [entry.entry_id for entry in await ahead.read(EntryId(15), EntryId(17))] == [15, 16, 17]
-    assert ledger.asked == [(15, 16), (16, 17)]
+    assert (ledger.asked, shared.size) == ([(15, 17)], 40), "more than half was there"
+    assert [entry.entry_id for entry in await ahead.read(EntryId(14), EntryId(18))] == [
+        *range(14, 19)
+    ]
+    assert ledger.asked == [(15, 17), (18, 18)]
+
+
+async def test_each_time_a_reader_goes_on_more_is_read_until_it_has_enough() -> None:
+    shared, ledger = ReadAhead(1000, 400), Ledger(200)
+    ahead = await going_on(shared, ledger)
+    for first in range(10, 80, 5):
+        assert await take(ahead, first) == list(range(first, first + 5))
+        await settle()
+        assert shared.size <= 400
+    assert ledger.asked[2:] == [(10, 14), (15, 24), (25, 44), (45, 64), (65, 84), (85, 104)]
+    assert shared.used_bytes == 700
+
+
+async def test_a_part_of_a_run_leaves_the_rest_of_it() -> None:
+    shared, ledger = ReadAhead(1000, 100), Ledger(100)
+    ahead = shared.of(ledger)
+    await take(ahead, 0, 10)
+    await take(ahead, 10, 10)
+    await settle()
+    assert (ledger.asked[-1], shared.size) == ((20, 29), 100)
+    for first, count in ((20, 3), (23, 1), (24, 8)):
+        assert [
+            entry.entry_id for entry in await ahead.read(EntryId(first), EntryId(first + count - 1))
+        ] == [*range(first, first + count)]
+    assert ledger.asked[3:] == [(30, 31)]
+    assert (shared.size, shared.used_bytes) == (0, 100)
+
+
+async def test_what_lies_between_runs_is_read_alone() -> None:
+    shared, ledger = ReadAhead(1000, 50), Ledger(100)
+    ahead = await going_on(shared, ledger)
+    ahead.stopped(EntryId(5), EntryId(18), 5)
+    await settle()
+    ledger.asked.clear()
+    found = await ahead.read(EntryId(8), EntryId(24))
+    assert [entry.entry_id for entry in found] == list(range(8, 25))
+    assert (ledger.asked, shared.size) == ([(8, 9), (15, 17), (23, 24)], 0)
+    ahead.stopped(EntryId(5), EntryId(30), 5)
+    ahead.stopped(EntryId(5), EntryId(28), 5)
+    await settle()
+    assert (ledger.asked[3:], shared.size) == ([(30, 34), (28, 29)], 70), "each entry once"
 
 
 async def test_those_who_go_the_same_way_read_each_entry_once() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50), Ledger(100)
     ahead = await going_on(shared, ledger)
     assert await take(ahead, 5) == list(range(5, 10)), "a second reader, which follows"
     ledger.asked.clear()
@@ -136,7 +179,7 @@ async def test_those_who_go_the_same_way_read_each_entry_once() -> None:
 
 
 async def test_who_goes_alone_leaves_nothing_behind() -> None:
-    shared, ledger = ReadAhead(1000, patience_s=0.05), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50, patience_s=0.05), Ledger(100)
     ahead = await going_on(shared, ledger)
     await take(ahead, 5)
     await take(ahead, 10)
@@ -152,7 +195,7 @@ async def test_who_goes_alone_leaves_nothing_behind() -> None:
 
 
 async def test_what_is_kept_for_others_makes_room_for_what_nobody_has() -> None:
-    shared, ledger = ReadAhead(100), Ledger(100)
+    shared, ledger = ReadAhead(100, 50), Ledger(100)
     ahead = await going_on(shared, ledger)
     await take(ahead, 5)
     for first in range(10, 50, 5):
@@ -164,7 +207,7 @@ async def test_what_is_kept_for_others_makes_room_for_what_nobody_has() -> None:
 
 
 async def test_a_kept_run_that_is_pushed_out_still_arrives() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50), Ledger(100)
     ahead = await going_on(shared, ledger)
     await take(ahead, 5)
     ledger.gate.clear()
@@ -178,7 +221,7 @@ async def test_a_kept_run_that_is_pushed_out_still_arrives() -> None:
 
 
 async def test_a_consumer_that_went_away_ends_the_reading_for_it() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50), Ledger(100)
     ahead = shared.of(ledger)
     await take(ahead, 0)
     before = asyncio.all_tasks()
@@ -207,7 +250,7 @@ async def test_a_reader_gets_no_more_than_its_share() -> None:
 
 
 async def test_all_ledgers_share_the_bound() -> None:
-    shared, other = ReadAhead(80), Ledger(100)
+    shared, other = ReadAhead(80, 50), Ledger(100)
     ahead = await going_on(shared, Ledger(100))
     await going_on(shared, other)
     assert (other.asked, shared.size) == ([(0, 4), (5, 9)], 50)
@@ -217,14 +260,14 @@ async def test_all_ledgers_share_the_bound() -> None:
 
 
 async def test_entries_that_are_larger_than_others_do_not_stay() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100, heavy_from=12)
+    shared, ledger = ReadAhead(1000, 50), Ledger(100, heavy_from=12)
     ahead = await going_on(shared, ledger)
     assert (shared.size, ledger.asked[-1]) == (0, (10, 14))
     assert await take(ahead, 10) == list(range(10, 15))
 
 
 async def test_what_nobody_comes_for_is_dropped() -> None:
-    shared, ledger = ReadAhead(1000, patience_s=0.01), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50, patience_s=0.01), Ledger(100)
     await going_on(shared, ledger)
     assert shared.size == 50
     await asyncio.sleep(0.03)
@@ -232,7 +275,7 @@ async def test_what_nobody_comes_for_is_dropped() -> None:
 
 
 async def test_a_failure_is_forgotten_and_the_reader_gets_his_own() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(100)
+    shared, ledger = ReadAhead(1000, 50), Ledger(100)
     ahead = shared.of(ledger)
     await take(ahead, 0)
     ledger.error = ReadFailed("ahead")
@@ -249,7 +292,7 @@ async def test_a_failure_is_forgotten_and_the_reader_gets_his_own() -> None:
 
 
 async def test_nothing_is_read_beyond_the_end_or_after_the_close() -> None:
-    shared, ledger = ReadAhead(1000), Ledger(12)
+    shared, ledger = ReadAhead(1000, 50), Ledger(12)
     ahead = await going_on(shared, ledger)
     assert ledger.asked[-1] == (10, 11)
     assert await take(ahead, 10, 2) == [10, 11]
@@ -326,6 +369,7 @@ def test_a_fetch_that_takes_a_part_of_what_was_read_leaves_the_rest_for_the_next
 def test_unreadable_entries_give_the_same_error() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await write(partition, 20)
+        broker.services.ahead.reader_bytes_max = 3 * len(batch("v0")) // 2
         at = await read_some(partition, 0, 5)
         for _ in range(2):
             world.backend.service.fail_next("read", NotEnoughBookies("gone"))

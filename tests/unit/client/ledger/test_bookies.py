@@ -20,7 +20,7 @@ from client.errors import (
 )
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookie_directory import BookieDirectory
-from client.ledger.bookie_link import InFlight, StreamLink
+from client.ledger.bookie_link import InFlight, Link
 from client.ledger.bookies import Bookie, Bookies
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.racks import DEFAULT_RACK
@@ -42,7 +42,9 @@ from client.wire.bookkeeper.messages import (
     Request,
     Response,
 )
+from client.wire.intake import FrameIntake, make_window
 from tests.fakes.bookies import Fate
+from tests.fakes.intake import serve
 from tests.fakes.ledger_cluster import until
 from tests.fakes.wire_bookie import WireBookie
 
@@ -203,16 +205,21 @@ async def test_many_requests_are_pipelined(world: World) -> None:
     )
 
 
+def unconnected() -> Link:
+    frames = FrameIntake(QUICK.frame_bytes_max, make_window())
+    return Link(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None, frames)
+
+
 async def test_requests_of_one_turn_leave_with_one_write() -> None:
     transport = Mock()
-    link = StreamLink(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None)
+    link = unconnected()
     link.connection_made(transport)
     for entry_id in range(3):
         link.send(InFlight(add(entry_id), lambda _request, _answer: None, 5))
     transport.writelines.assert_not_called()
     await asyncio.sleep(0)
     (call,) = transport.writelines.call_args_list
-    sent = ServerConnection().receive_data(b"".join(call.args[0]))
+    sent = serve(ServerConnection(), b"".join(call.args[0]))
     assert [frame.request.entry_id for frame in sent if isinstance(frame.request, AddRequest)] == [
         *range(3)
     ]
@@ -222,7 +229,7 @@ async def test_requests_of_one_turn_leave_with_one_write() -> None:
 async def test_nothing_leaves_on_a_connection_that_was_cut() -> None:
     answers: list[Response | LedgerError] = []
     transport = Mock()
-    link = StreamLink(2, QUICK, LedgerStats().bookie(BookieId("b")), lambda _link: None)
+    link = unconnected()
     link.connection_made(transport)
     link.send(InFlight(add(), lambda _request, answer: answers.append(answer), 5))
     link.abort("cut")

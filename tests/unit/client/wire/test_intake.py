@@ -15,6 +15,7 @@ from client.wire.intake import (
     FrameIntake,
     make_window,
 )
+from tests.fakes.intake import pour
 
 FRAME_BYTES_MAX = 8 << 20
 LARGE = bytes(range(256)) * (WINDOW_BYTES // 256 + 1)
@@ -29,48 +30,29 @@ def intake() -> FrameIntake:
     return FrameIntake(FRAME_BYTES_MAX, make_window())
 
 
-def read_all(into: FrameIntake, stream: bytes, most: int = 1 << 30) -> list[memoryview]:
-    """Do as a socket does: at most `most` bytes, and no more than there is room for."""
-    frames: list[memoryview] = []
-    while stream:
-        room = into.room()
-        count = min(len(room), len(stream), most)
-        assert count, "there is always room"
-        room[:count] = stream[:count]
-        frames += into.received(count)
-        stream = stream[count:]
-    return frames
-
-
 SIZES = st.sampled_from([0, 1, 40, 5_000, PLACE_BYTES_MIN - 1, PLACE_BYTES_MIN, 300_000])
 
 
-@given(st.lists(SIZES, max_size=6), st.sampled_from([7_001, 65_536, 1 << 30]), st.booleans())
-def test_any_split_of_the_stream_gives_the_same_frames(
-    sizes: list[int], most: int, is_fed: bool
-) -> None:
+@given(st.lists(SIZES, max_size=6), st.sampled_from([7_001, 65_536, 1 << 30]))
+def test_any_split_of_the_stream_gives_the_same_frames(sizes: list[int], most: int) -> None:
     bodies = [bytes([n % 251]) * size for n, size in enumerate(sizes)]
     stream = b"".join(map(frame, bodies))
     into = intake()
-    if is_fed:
-        pieces = [stream[at : at + most] for at in range(0, len(stream), most)]
-        frames = [view for piece in pieces for view in into.feed(piece)]
-    else:
-        frames = read_all(into, stream, most)
+    frames = pour(into, stream, most)
     assert [bytes(view) for view in frames] == bodies
     assert into.buffered_bytes == into.reserved_bytes == 0
 
 
 def test_frames_stay_what_they_are_when_more_comes() -> None:
     into = intake()
-    first = read_all(into, frame(b"small") + frame(LARGE))
-    read_all(into, frame(b"other") + frame(bytes(len(LARGE))))
+    first = pour(into, frame(b"small") + frame(LARGE))
+    pour(into, frame(b"other") + frame(bytes(len(LARGE))))
     assert [bytes(view) for view in first] == [b"small", LARGE]
 
 
 def test_large_frames_behind_each_other_are_read_where_they_stay() -> None:
     into = intake()
-    read_all(into, frame(LARGE))
+    pour(into, frame(LARGE))
     glance = into.room()
     assert len(glance) < 100, "behind a large frame only its successor's length is read"
     head = frame(LARGE)[: len(glance)]
@@ -85,37 +67,37 @@ def test_large_frames_behind_each_other_are_read_where_they_stay() -> None:
 
 def test_a_window_is_full_again_behind_small_frames() -> None:
     into = intake()
-    read_all(into, frame(LARGE) + frame(b"small"))
+    pour(into, frame(LARGE) + frame(b"small"))
     assert len(into.room()) == WINDOW_BYTES
 
 
 def test_memory_for_what_did_not_come_has_to_be_earned() -> None:
     size = 1 << 20
     into = intake()
-    assert into.feed(frame(bytes(size))[:1000]) == []
+    assert pour(into, frame(bytes(size))[:1000]) == []
     assert into.reserved_bytes == 0, "a length is easily said"
-    into.feed(bytes(size // 8))
+    pour(into, bytes(size // 8))
     assert into.reserved_bytes + into.buffered_bytes == size + 4
 
 
 def test_one_large_frame_earns_the_next_one_no_more_than_twice_its_size() -> None:
     for size, is_earned in ((2 * len(LARGE), True), (2 * len(LARGE) + 1, False)):
         into = intake()
-        read_all(into, frame(LARGE) + frame(bytes(size))[:8])
+        pour(into, frame(LARGE) + frame(bytes(size))[:8])
         assert bool(into.reserved_bytes) == is_earned
 
 
 def test_the_largest_frames_are_joined() -> None:
     into = intake()
-    read_all(into, frame(bytes(PLACE_BYTES_MAX)))
+    pour(into, frame(bytes(PLACE_BYTES_MAX)))
     body = bytes(PLACE_BYTES_MAX + 1)
-    assert into.feed(frame(body)[:-1]) == []
+    assert pour(into, frame(body)[:-1]) == []
     assert into.reserved_bytes == 0
-    [whole] = into.feed(b"\0")
+    [whole] = pour(into, b"\0")
     assert whole == body
 
 
 @pytest.mark.parametrize("length", [-1, FRAME_BYTES_MAX + 1])
 def test_a_bad_length_is_refused(length: int) -> None:
     with pytest.raises(RemoteProtocolError):
-        intake().feed(length.to_bytes(4, "big", signed=True))
+        pour(intake(), length.to_bytes(4, "big", signed=True))

@@ -10,7 +10,6 @@ from client.errors import LocalProtocolError, RemoteProtocolError
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.connection import (
-    Call,
     ClientConnection,
     ServerConnection,
     encode_answer,
@@ -29,14 +28,11 @@ from client.wire.bookkeeper.messages import (
     ReadResponse,
     Status,
 )
+from tests.fakes.intake import serve
 from tests.unit.client.wire.bookkeeper import vectors
 
 LEDGER = LedgerId(7)
 HELLO = AddRequest(LEDGER, EntryId(0), vectors.KEY_EMPTY, vectors.ENTRY_CRC32C)
-
-
-def serve(server: ServerConnection, data: bytes) -> list[Call]:
-    return server.receive_data(data)
 
 
 class Waiter:
@@ -168,6 +164,6 @@ def test_foreign_bytes_are_refused(data: bytes) -> None:
 
 def test_frame_limit_applies_to_both_sides() -> None:
     with pytest.raises(RemoteProtocolError):
-        ServerConnection(frame_bytes_max=10).receive_data(vectors.V2_ADD)
+        serve(ServerConnection(frame_bytes_max=10), vectors.V2_ADD)
     with pytest.raises(RemoteProtocolError):
         ClientConnection(frame_bytes_max=10).receive_data(vectors.V2_ADD)

@@ -9,6 +9,7 @@ import pytest
 
 from client.errors import RemoteProtocolError
 from client.wire.kafka.connection import ServerConnection
+from tests.fakes.intake import pour
 
 
 def test_answers_leave_in_request_order() -> None:
@@ -45,9 +46,9 @@ def test_a_slot_is_answered_once() -> None:
 def test_frames_come_out_whole() -> None:
     connection = ServerConnection(100)
     data = struct.pack(">i", 3) + b"abc" + struct.pack(">i", 2) + b"de"
-    frames = [bytes(f) for byte in data for f in connection.intake.feed(bytes((byte,)))]
+    frames = [bytes(f) for byte in data for f in pour(connection.intake, bytes((byte,)))]
     assert frames == [b"abc", b"de"]
-    connection.intake.feed(struct.pack(">i", 50) + b"x")
+    pour(connection.intake, struct.pack(">i", 50) + b"x")
     assert connection.intake.buffered_bytes == 5
 
 
@@ -56,4 +57,4 @@ def test_frames_come_out_whole() -> None:
 )
 def test_what_is_no_kafka_request_is_refused(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        ServerConnection(100).intake.feed(data)
+        pour(ServerConnection(100).intake, data)

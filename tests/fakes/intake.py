@@ -1,0 +1,35 @@
+"""Bytes for a server, given to it as a socket would: what there is room for, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from client.wire.bookkeeper.connection import Call, ServerConnection
+from client.wire.intake import FrameIntake
+
+T = TypeVar("T")
+
+
+def pour(into: FrameIntake, stream: bytes, most: int = 1 << 30) -> list[memoryview]:
+    """Return the frames that come of bytes, at most `most` of them at a time."""
+    return _pour(into, stream, most, into.received)
+
+
+def serve(server: ServerConnection, stream: bytes) -> list[Call]:
+    """Return the requests to a bookie that come of bytes."""
+    return _pour(server.intake, stream, len(stream), server.received)
+
+
+def _pour(
+    into: FrameIntake, stream: bytes, most: int, received: Callable[[int], list[T]]
+) -> list[T]:
+    found: list[T] = []
+    while stream:
+        room = into.room()
+        count = min(len(room), len(stream), most)
+        assert count, "there is always room"
+        room[:count] = stream[:count]
+        found += received(count)
+        stream = stream[count:]
+    return found
