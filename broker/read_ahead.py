@@ -122,7 +122,9 @@ class LedgerAhead:
         ahead = self._stops.get(began)
         if at in self._stops:
             self._followed_s = asyncio.get_running_loop().time()
-        self._stops[at] = count if ahead is None else 2 * ahead
+        self._stops[at] = (
+            count if ahead is None else min(2 * ahead, max(count, self._entries_max()))
+        )
         if len(self._stops) > _STOPS_MAX:
             del self._stops[next(iter(self._stops))]
         if ahead is not None and not self._is_closed:
@@ -182,18 +184,20 @@ class LedgerAhead:
 
     def _entries_max(self) -> int:
         """Return how many entries are as much as a reader may have."""
-        count = self._reader.last_entry + 1
-        average = max(1, self._reader.length // count) if count > 0 else 1
-        return self._shared.reader_bytes_max // average
+        return self._shared.reader_bytes_max // self._average()
+
+    def _average(self) -> int:
+        """Return about how many bytes an entry has."""
+        return max(1, self._reader.length // max(1, self._reader.last_entry + 1))
 
     def _begin(self, first: EntryId, last: EntryId, there: Sequence[Entry] = ()) -> None:
         """Have a run, of entries that are `there` or else read now; without room have none."""
         last = self._before_next_run(first, last)
         if last < first:
             return
-        shared, end = self._shared, self._reader.last_entry
+        shared = self._shared
         there = there[: last - first + 1]
-        size = _weight(there) or (last - first + 1) * max(1, self._reader.length // (end + 1))
+        size = _weight(there) or (last - first + 1) * self._average()
         if not shared.make_room(size):
             return
         loop = asyncio.get_running_loop()
