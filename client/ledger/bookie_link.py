@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 OnAnswer = Callable[[Request, Response | LedgerError], None]
 """Called once per request with the request itself and its answer."""
 
-
 _TICKS_PER_TIMEOUT: Final = 8
 
 
@@ -92,7 +91,7 @@ class Link(asyncio.BufferedProtocol):
     ) -> None:
         self._frames = frames
         self._stats = stats
-        self.matcher = ClientConnection(version, frame_bytes_max=config.frame_bytes_max)
+        self.matcher = ClientConnection(version)
         self._tick_s = config.request_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
