@@ -29,7 +29,6 @@ from bookie.metrics import BookieMetrics
 from client.errors import RemoteProtocolError
 from client.wire.bookkeeper.connection import Call, ServerConnection, encode_answer
 from client.wire.bookkeeper.messages import AddRequest, Buffer, Response, Status
-from client.wire.bookkeeper.v2 import CURRENT_VERSION, encode_added
 from client.wire.held import Admission, Held
 from client.wire.intake import make_window
 
@@ -347,10 +346,10 @@ class _Connection(asyncio.BufferedProtocol):
     def _added(self, call: Call, began_s: float, status: Status) -> None:
         """Answer an add. Those of one turn that came together are timed together."""
         self._server.traffic.leave(Work.ADD)
-        request = cast(AddRequest, call.request)
-        if status is not Status.OK or call.v2_version != CURRENT_VERSION:
+        if status is not Status.OK or call.added is None:
             metrics = self._server.metrics
             metrics.add_seconds.observe(metrics.stopwatch() - began_s, status is Status.OK)
+            request = cast(AddRequest, call.request)
             self._send(call, self._server.handlers.add_answer(request, status))
             return
         if began_s != self._timed_began_s:
@@ -361,7 +360,7 @@ class _Connection(asyncio.BufferedProtocol):
         if not self._is_closed:
             if not self._out:
                 self._server.loop.call_soon(self._flush)
-            self._out.append(encode_added(request.ledger_id, request.entry_id))
+            self._out.append(call.added)
 
     def _time_adds(self) -> None:
         """Count adds that were answered since the last time."""

@@ -27,14 +27,14 @@ class Backlog:
 
     def add(self, size: int) -> None:
         """An entry was accepted."""
-        was_over = self.is_over
-        self.bytes += size
-        if self.is_over and not was_over:
+        before = self.bytes
+        after = self.bytes = before + size
+        if before <= self._bytes_max < after:
             self.on_change()
 
     def remove(self, size: int) -> None:
         """Entries are durable and indexed, or given up."""
-        was_over = self.is_over
-        self.bytes -= size
-        if was_over and not self.is_over:
+        before = self.bytes
+        after = self.bytes = before - size
+        if after <= self._bytes_max < before:
             self.on_change()

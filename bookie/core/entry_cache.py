@@ -112,11 +112,10 @@ class EntryCache:
         return (copy.location.number, copy.location.position) < self._indexed_to
 
     def _evict(self) -> None:
-        overhead = self._overhead_bytes
-        while self._entries and self.entry_bytes + overhead * len(self._entries) > self._bytes_max:
-            key = next(iter(self._entries))
-            copy = self._entries[key]
+        entries, overhead, bytes_max = self._entries, self._overhead_bytes, self._bytes_max
+        while entries and self.entry_bytes + overhead * len(entries) > bytes_max:
+            key, copy = next(iter(entries.items()))
             if not self._is_indexed(copy):
                 return
-            del self._entries[key]
+            del entries[key]
             self.entry_bytes -= copy.entry_bytes()

@@ -14,12 +14,14 @@ used again.
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from client.errors import RemoteProtocolError
 from client.wire.reused_buffers import ReusedBuffers
 
-LENGTH_BYTES: Final = 4
+_LENGTH: Final = struct.Struct(">i")
+LENGTH_BYTES: Final = _LENGTH.size
 _SMALL_BYTES: Final = 4096
 """Pieces below this are copied: an object of its own for each would cost a multiple of them."""
 
@@ -162,7 +164,7 @@ class FrameReceiver:
 
 def _length_at(view: memoryview, start: int, frame_bytes_max: int) -> int:
     """Return the length of the frame that begins there. Raises RemoteProtocolError."""
-    length = int.from_bytes(view[start : start + LENGTH_BYTES], "big", signed=True)
+    length: int = _LENGTH.unpack_from(view, start)[0]
     if not 0 <= length <= frame_bytes_max:
         raise RemoteProtocolError(f"frame length {length} is outside 0..{frame_bytes_max}")
     return length

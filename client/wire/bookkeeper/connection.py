@@ -32,6 +32,7 @@ from client.wire.bookkeeper.messages import (
     Request,
     Response,
 )
+from client.wire.bookkeeper.v3_plain_add import decode_plain_add
 from client.wire.frames import FrameSplitter
 from client.wire.intake import FrameIntake, make_window
 
@@ -169,6 +170,8 @@ class Call(NamedTuple):
     """Version byte of a v2 frame; None for a v3 frame."""
     txn_id: int = 0
     """Transaction id of a v3 frame."""
+    added: bytes | None = None
+    """Of an ordinary add: the frame that says it is stored. Others are for `encode_answer`."""
 
 
 class ServerConnection:
@@ -195,9 +198,15 @@ def decode_call(frame: memoryview) -> Call:
     if not frame:
         raise RemoteProtocolError("empty frame")
     if frame[0] == v3.FIRST_BYTE:
+        plain = decode_plain_add(frame)
+        if plain is not None:
+            txn_id, add, added = plain
+            return Call(add, None, txn_id, added)
         txn_id, request = v3.decode_request(frame)
-        return Call(request, txn_id=txn_id)
+        return Call(request, None, txn_id)
     version, request = v2.decode_request(frame)
+    if version == v2.CURRENT_VERSION and type(request) is AddRequest:
+        return Call(request, version, 0, v2.encode_added(request.ledger_id, request.entry_id))
     return Call(request, version)
 
 
