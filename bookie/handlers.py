@@ -89,6 +89,8 @@ class Handlers:
         self.add = shelves.add
         """Serve an add: its status comes by the callback, for whoever makes the answer himself
         (`add_answer` makes any of them)."""
+        self.add_run = shelves.add_run
+        """Serve adds that came together, up to one that `add` must judge."""
         self._batch_bytes_max = batch_bytes_max
         self._loop = loop
         self._clock = clock
@@ -118,7 +120,11 @@ class Handlers:
         return AddResponse(status, request.ledger_id, request.entry_id)
 
     def _add(self, request: AddRequest, reply: Reply) -> None:
-        self.add(request, lambda status: reply(self.add_answer(request, status)))
+        def on_done(status: Status) -> None:
+            reply(self.add_answer(request, status))
+
+        if not self.add_run((request,), on_done):
+            self.add(request, on_done)
 
     def _read(self, request: ReadRequest, reply: Reply) -> None:
         if request.fence:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from bookie.core.group_commit import Group
 from client.exposition import Exposition, Kind, Row, Samples, table
 from client.histogram import BYTES_BUCKETS, COUNT_BUCKETS, Histogram, Stopwatch, loop_time
 
@@ -191,6 +192,22 @@ class BookieMetrics(Exposition):
         self.group_bytes = Histogram(BYTES_BUCKETS)
         self.gc_seconds = Histogram()
         self._provide_all()
+
+    def group_written(
+        self, group: Group, log_bytes: int, opened_s: float, started_s: float
+    ) -> None:
+        """Count a group that is durable by now: when it was begun and when its write was."""
+        now_s = self.stopwatch()
+        self.groups += 1
+        self.adds += len(group.entries)
+        self.added_bytes += group.entry_bytes
+        self.logged_bytes += log_bytes
+        self.deleted_ledgers += len(group.deletions)
+        self.group_entries.observe(len(group.entries))
+        self.group_bytes.observe(log_bytes)
+        self.group_wait_seconds.observe(started_s - opened_s)
+        self.sync_seconds.observe(now_s - started_s)
+        self.group_seconds.observe(now_s - opened_s)
 
     def _provide_all(self) -> None:
         for name in (*COUNTERS, *HISTOGRAMS):

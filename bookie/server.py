@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -69,6 +70,8 @@ class BookieServer:
         self.handlers = handlers
         self.backlog = backlog
         self.limits = limits
+        self.surplus_at = 2 * limits.requests_in_flight_max
+        """Beyond so many unanswered requests of a connection adds and reads are refused."""
         self.loop = loop
         self.metrics = metrics
         self.window = make_window()
@@ -193,9 +196,6 @@ class _Connection(asyncio.BufferedProtocol):
         self._last_heard_s = server.loop.time()
         self._out: list[Buffer] = []
         self._in_flight = 0
-        self._timed_began_s = 0.0
-        self._timed_adds = 0
-        """Adds answered that came at that time, and are not counted yet."""
         self.is_reading = True
         self._is_unread = False
         """Whether the peer does not read its answers."""
@@ -217,7 +217,6 @@ class _Connection(asyncio.BufferedProtocol):
             self._refuse(reason)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._time_adds()
         self._is_closed = True
         self._out = []
         self._server.remove(self)
@@ -238,25 +237,58 @@ class _Connection(asyncio.BufferedProtocol):
         if not calls:
             self._note_unfinished(is_new=False)
             return
-        handle, add, enter = server.handlers.handle, server.handlers.add, server.traffic.enter
-        surplus_at = 2 * server.limits.requests_in_flight_max
         began_s = server.metrics.stopwatch()
+        run: list[Call] = []
+        adds: list[AddRequest] = []
+        room = self._room_for_adds()
         for call in calls:
             request = call.request
-            is_add = type(request) is AddRequest
-            work = Work.ADD if is_add else work_of(request)
-            self._in_flight += 1
-            is_surplus = self._in_flight > surplus_at and work is not Work.OTHER
-            if (is_surplus and not is_urgent(request)) or not enter(work, request):
-                self._turn_away(call)
+            if call.added is not None and len(run) < room and type(request) is AddRequest:
+                run.append(call)
+                adds.append(request)
                 continue
-            if is_add:
-                add(cast(AddRequest, request), partial(self._added, call, began_s))
-            else:
-                handle(request, partial(self._answer, call, work, began_s))
+            if run:
+                self._add_run(run, adds, began_s)
+                run, adds = [], []
+            self._begin(call, began_s)
+            room = self._room_for_adds()
+        if run:
+            self._add_run(run, adds, began_s)
         self._note_unfinished(is_new=True)
         server.served(self)
         self.adjust_reading()
+
+    def _room_for_adds(self) -> int:
+        """How many adds may be accepted without looking at each."""
+        server = self._server
+        return min(server.traffic.adds_left, server.surplus_at - self._in_flight)
+
+    def _add_run(self, calls: list[Call], adds: list[AddRequest], began_s: float) -> None:
+        """Serve adds that came together: with one answer, but for some that have to be judged."""
+        server = self._server
+        server.traffic.enter_adds(len(calls))
+        self._in_flight += len(calls)
+        while calls:
+            count = server.handlers.add_run(adds, partial(self._added, calls, began_s))
+            if count == len(calls):
+                return
+            rest = calls[count:]
+            del calls[count:]  # it is answered as it is then
+            server.handlers.add(adds[count], partial(self._added, rest[:1], began_s))
+            calls, adds = rest[1:], adds[count + 1 :]
+
+    def _begin(self, call: Call, began_s: float) -> None:
+        """Serve one request."""
+        server, request = self._server, call.request
+        work = work_of(request)
+        self._in_flight += 1
+        is_surplus = self._in_flight > server.surplus_at and work is not Work.OTHER
+        if (is_surplus and not is_urgent(request)) or not server.traffic.enter(work, request):
+            self._turn_away(call)
+        elif isinstance(request, AddRequest):
+            server.handlers.add(request, partial(self._added, [call], began_s))
+        else:
+            server.handlers.handle(request, partial(self._answer, call, work, began_s))
 
     def pause_writing(self) -> None:
         self._is_unread = True
@@ -343,32 +375,23 @@ class _Connection(asyncio.BufferedProtocol):
         metrics.refused_adds += isinstance(call.request, AddRequest)
         self._send(call, too_many(cast(Any, call.request)))
 
-    def _added(self, call: Call, began_s: float, status: Status) -> None:
-        """Answer an add. Those of one turn that came together are timed together."""
-        self._server.traffic.leave(Work.ADD)
-        if status is not Status.OK or call.added is None:
-            metrics = self._server.metrics
-            metrics.add_seconds.observe(metrics.stopwatch() - began_s, status is Status.OK)
-            request = cast(AddRequest, call.request)
-            self._send(call, self._server.handlers.add_answer(request, status))
+    def _added(self, calls: Sequence[Call], began_s: float, status: Status) -> None:
+        """Answer adds that came together."""
+        server, is_success = self._server, status is Status.OK
+        server.traffic.leave(Work.ADD, len(calls))
+        metrics = server.metrics
+        metrics.add_seconds.observe(metrics.stopwatch() - began_s, is_success, len(calls))
+        ready = [call.added for call in calls if call.added is not None] if is_success else []
+        if len(ready) < len(calls):
+            for call in calls:
+                request = cast(AddRequest, call.request)
+                self._send(call, server.handlers.add_answer(request, status))
             return
-        if began_s != self._timed_began_s:
-            self._time_adds()
-            self._timed_began_s = began_s
-        self._timed_adds += 1
-        self._in_flight -= 1
+        self._in_flight -= len(calls)
         if not self._is_closed:
             if not self._out:
-                self._server.loop.call_soon(self._flush)
-            self._out.append(call.added)
-
-    def _time_adds(self) -> None:
-        """Count adds that were answered since the last time."""
-        if self._timed_adds:
-            metrics = self._server.metrics
-            took_s = metrics.stopwatch() - self._timed_began_s
-            metrics.add_seconds.observe(took_s, is_success=True, times=self._timed_adds)
-            self._timed_adds = 0
+                server.loop.call_soon(self._flush)
+            self._out += ready
 
     def _answer(self, call: Call, work: Work, began_s: float, response: Response) -> None:
         server = self._server
@@ -388,7 +411,6 @@ class _Connection(asyncio.BufferedProtocol):
         self._out += encode_answer(call, response)
 
     def _flush(self) -> None:
-        self._time_adds()
         if self._out and not self._is_closed:
             out, self._out = self._out, []
             self._transport.writelines(out)

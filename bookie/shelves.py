@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 
+from bookie.core.accept import Accept
 from bookie.core.backlog import Backlog
 from bookie.core.group_commit import OnDone
 from bookie.disk import Usage
@@ -21,7 +23,7 @@ from bookie.errors import LogIncomplete
 from bookie.metrics import BookieMetrics
 from bookie.reads import OnEntryIds, OnLedger, OnRead, OnRun
 from bookie.shelf import Directory, Shelf, ShelfLimits, begin_replay, make_shelf
-from bookie.storage import Accept, Storage
+from bookie.storage import Storage
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import AddRequest, Status, WriteLacRequest
 
@@ -62,6 +64,14 @@ class Shelves:
 
     def add(self, request: AddRequest, on_done: OnDone) -> None:
         (self._only or self.storage_of(request.ledger_id)).add(request, on_done)
+
+    def add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
+        """The same; a run ends where another shelf's begins."""
+        if self._only is not None:
+            return self._only.add_run(requests, on_done)
+        storage = self.storage_of(requests[0].ledger_id)
+        of_it = takewhile(lambda each: self.storage_of(each.ledger_id) is storage, requests)
+        return storage.add_run(list(of_it), on_done)
 
     def fence(self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone) -> None:
         self.storage_of(ledger_id).fence(ledger_id, master_key, on_done)
@@ -112,7 +122,7 @@ class Shelves:
         gauges["pending_entries"] = lambda: sum(
             each.commit.pending_entries + each.indexer.waiting_entries for each in storages
         )
-        gauges["open_group_requests"] = lambda: sum(len(s.commit.open.waiters) for s in storages)
+        gauges["open_group_requests"] = lambda: sum(s.commit.open.requests for s in storages)
         gauges["groups_in_flight"] = lambda: sum(s.commit.in_flight is not None for s in storages)
         gauges["cache_entries"] = lambda: sum(len(storage.cache) for storage in storages)
         gauges["cache_bytes"] = lambda: sum(storage.cache.entry_bytes for storage in storages)

@@ -16,37 +16,33 @@ Sources: Apache BookKeeper `BookieImpl`, `Journal`, `LedgerDescriptorImpl`.
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from bookie.burials import Burials
+from bookie.core.accept import Accept
 from bookie.core.append_log import LogPosition, LogWrite
 from bookie.core.backlog import Backlog
 from bookie.core.entry_cache import EntryCache
 from bookie.core.group_commit import Group, GroupCommit, OnDone
-from bookie.core.ledger_guard import (
-    MASTER_KEY_BYTES_MAX,
-    NOT_RECORDED,
-    Ledger,
-    forget_lost_records,
-    may_add,
-)
+from bookie.core.ledger_guard import MASTER_KEY_BYTES_MAX, NOT_RECORDED, Ledger, may_add
 from bookie.core.log_format import Deletion, Kind, pack_deletion, pack_ledger, seed_of
+from bookie.core.lost_group import forget_lost
 from bookie.disk import Disk
 from bookie.errors import DiskFull
 from bookie.indexer import Deletions, Indexer
 from bookie.metrics import BookieMetrics
 from bookie.reads import Reads
 from bookie.replay import Replayed
-from client.ids import NO_ENTRY, LedgerId
+from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac_packet
 from client.wire.bookkeeper.messages import (
     ENTRY_HEADER_BYTES,
     AddRequest,
+    Buffer,
     Status,
     WriteLacRequest,
 )
@@ -56,15 +52,6 @@ logger = logging.getLogger(__name__)
 _HEAD: Final = struct.Struct(">qqq")
 _ID: Final = struct.Struct(">q")
 _LAC_PACKET_BYTES_MIN: Final = 16
-
-
-class Accept(enum.Enum):
-    """Which adds a storage takes; reads and fences it always takes."""
-
-    ALL = "all"
-    PRIORITY = "priority"
-    """Those of recovery, and those marked as urgent."""
-    NONE = "none"
 
 
 class StorageLimits(NamedTuple):
@@ -184,16 +171,58 @@ class Storage:
             on_done(Status.BAD_REQUEST)
             return
         ledger = None
-        if self._full_until_s <= 0 and self.accept is Accept.ALL and not self.is_failed:
+        if self._takes_ordinary:
             ledger = self._ledgers.writable(ledger_id, request.master_key)
         if ledger is None and (ledger := self._admit_add(request, on_done)) is None:
             return
         group = self.commit.open
+        self._append(group, ledger, entry_id, lac, entry)
+        self._accepted(group, len(entry))
+        if request.deferred_sync:
+            group.deferred.append(ledger)
+            on_done(Status.OK)
+        else:
+            group.wait(on_done)
+
+    def add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
+        """Store entries that came together, with one answer; return how many of the first ones.
+
+        `on_done` gets OK once they are durable, or why they are lost; not before this returns. The
+        one behind them is for `add` to judge: something stands against it, or its ledger begins.
+        """
+        if not self._takes_ordinary:
+            return 0
+        group, writable = self.commit.open, self._ledgers.writable
+        count = size = 0
+        for request in requests:
+            entry = request.entry
+            if len(entry) < ENTRY_HEADER_BYTES or request.deferred_sync:
+                break
+            ledger_id, entry_id, lac = _HEAD.unpack_from(entry)
+            if ledger_id != request.ledger_id or entry_id != request.entry_id or entry_id < 0:
+                break
+            ledger = writable(ledger_id, request.master_key)
+            if ledger is None:
+                break
+            self._append(group, ledger, entry_id, lac, entry)
+            count += 1
+            size += len(entry)
+        if count:
+            group.wait(on_done, count)
+            self._accepted(group, size)
+        return count
+
+    @property
+    def _takes_ordinary(self) -> bool:
+        return self._full_until_s <= 0 and self.accept is Accept.ALL and not self.is_failed
+
+    def _append(
+        self, group: Group, ledger: Ledger, entry_id: EntryId, lac: EntryId, entry: Buffer
+    ) -> None:
+        """Put an entry into the open group. Whoever calls says how much of it, once."""
+        ledger_id = ledger.ledger_id
         location = self._log.append(Kind.ENTRY, entry)
         group.entries.append((ledger_id, entry_id, location))
-        group.entry_bytes += (size := len(entry))
-        self._pending_bytes += size
-        self._backlog.add(size)
         ledger.newest_group = group.number
         self._cache.put(ledger_id, entry_id, location, entry)
         if entry_id > ledger.last_entry:
@@ -201,11 +230,12 @@ class Storage:
         if lac > ledger.lac:
             ledger.lac = lac
             ledger.wake()
-        if request.deferred_sync:
-            group.deferred.append(ledger)
-            on_done(Status.OK)
-        else:
-            group.waiters.append(on_done)
+
+    def _accepted(self, group: Group, size: int) -> None:
+        """So many bytes of entries were put into the open group."""
+        group.entry_bytes += size
+        self._pending_bytes += size
+        self._backlog.add(size)
         self._plan_start()
 
     def fence(self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone) -> None:
@@ -259,7 +289,7 @@ class Storage:
         ledger.explicit_lac = packet
         group = self.commit.open
         group.ledgers.append(ledger)
-        group.waiters.append(on_done)
+        group.wait(on_done)
         self._plan_start()
         lac = peek_lac_packet(packet)
         if lac > ledger.lac:
@@ -295,7 +325,7 @@ class Storage:
         self._log.append(Kind.DELETE, pack_deletion(ledger_id, deletion))
         group = self.commit.open
         group.deletions.append((ledger_id, deletion))
-        group.waiters.append(partial(self._burials.expect, ledger_id, on_done))
+        group.wait(partial(self._burials.expect, ledger_id, on_done))
         ledger.wake()
         self._plan_start()
 
@@ -349,7 +379,7 @@ class Storage:
         if self.is_failed:
             on_done(Status.IO_ERROR)
             return None
-        if self.accept is not Accept.ALL and not (is_urgent and self.accept is Accept.PRIORITY):
+        if not self.accept.takes(is_urgent=is_urgent):
             on_done(Status.READ_ONLY)
             return None
         if self._full_until_s > 0 and not is_urgent and self.is_full:
@@ -414,18 +444,7 @@ class Storage:
         self._start()
         for on_done in group.waiters:
             on_done(Status.OK)
-        metrics = self._metrics
-        now_s = metrics.stopwatch()
-        metrics.groups += 1
-        metrics.adds += len(group.entries)
-        metrics.added_bytes += group.entry_bytes
-        metrics.logged_bytes += write.size
-        metrics.deleted_ledgers += len(group.deletions)
-        metrics.group_entries.observe(len(group.entries))
-        metrics.group_bytes.observe(write.size)
-        metrics.group_wait_seconds.observe(started_at_s - opened_at_s)
-        metrics.sync_seconds.observe(now_s - started_at_s)
-        metrics.group_seconds.observe(now_s - opened_at_s)
+        self._metrics.group_written(group, write.size, opened_at_s, started_at_s)
         self.indexer.put(group, write)
         self._tell_idle()
 
@@ -442,29 +461,13 @@ class Storage:
         for group in lost:
             self._metrics.lost_groups += 1
             self._no_longer_pending(group.entry_bytes)
-            self._forget(group)
+            forget_lost(group, self._ledgers, self._cache)
         for group in lost:
             for on_done in group.waiters:
                 on_done(Status.IO_ERROR)
         self._tell_idle()
         self.ran_full = True
         self.on_full()
-
-    def _forget(self, group: Group) -> None:
-        """Make what is known of the ledgers in a lost group true again."""
-        for ledger in group.ledgers:
-            forget_lost_records(ledger, group.number)
-        for ledger in group.deferred:
-            ledger.lost_deferred = True
-        for ledger_id, _ in group.deletions:
-            kept = self._ledgers.get(ledger_id)
-            assert kept is not None, "a ledger stays known until its deletion is durable"
-            kept.is_deleted = False
-        for ledger_id in dict.fromkeys(ledger_id for ledger_id, _, _ in group.entries):
-            added_to = self._ledgers.get(ledger_id)
-            assert added_to is not None, "an add made it"
-            added_to.last_entry = max(self._cache.entry_ids(ledger_id), default=NO_ENTRY)
-            added_to.is_loaded = False
 
     def _fail(self, error: BaseException) -> None:
         """The disk or the index failed: what is durable is unknown. Nothing goes on."""

@@ -21,11 +21,11 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from bookie.core.accept import Accept
 from bookie.core.disk_space import Space, SpaceLimits, judge
 from bookie.metrics import BookieMetrics
 from bookie.shelf import Shelf
 from bookie.shelves import Shelves
-from bookie.storage import Accept
 
 logger = logging.getLogger(__name__)
 

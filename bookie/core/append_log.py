@@ -27,6 +27,7 @@ from bookie.core.log_format import (
     pack_record_header,
     seed_of,
 )
+from client.fast_tuple import new_tuple
 from client.wire.bookkeeper.messages import Buffer
 
 
@@ -119,7 +120,7 @@ class AppendLog:
         if kind is Kind.ENTRY:
             self._has_entries = True
         self.position = position + RECORD_HEADER_BYTES + len(body)
-        return Location(self.number, position, len(body))
+        return new_tuple(Location, (self.number, position, len(body)))
 
     def take(self) -> LogWrite:
         """Close the open group, which is not empty, and open the next one behind it."""

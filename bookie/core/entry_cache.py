@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from bookie.core.append_log import LogPosition
 from bookie.core.log_format import Location
+from client.fast_tuple import new_tuple
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Buffer
 
@@ -69,7 +70,7 @@ class EntryCache:
         if older is not None and self._is_indexed(older):
             self.entry_bytes -= older.entry_bytes()
             older = None
-        self._entries[key] = _Copy(location, entry, older)
+        self._entries[key] = new_tuple(_Copy, (location, entry, older))
         self.entry_bytes += len(entry)
         self._evict()
 

@@ -5,7 +5,7 @@ soon as the write and its sync return, that group follows. So an idle bookie syn
 busy one shares each sync among as many requests as arrived during the last one: the batch adapts
 to the device without a timer.
 
-    open.waiters, wait_for   join the open group, or the one that has what you wait for
+    open.wait, wait_for      join the open group, or the one that has what you wait for
     start                    the open group goes to the disk
     synced                   it is durable: its waiters may be answered
     failed                   neither it nor the open group happened: both are given up
@@ -38,12 +38,15 @@ class Group:
         "entry_bytes",
         "ledgers",
         "number",
+        "requests",
         "waiters",
     )
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.waiters: list[OnDone] = []
+        self.requests = 0
+        """How many requests they stand for."""
         self.entries: list[Added] = []
         """What to put into the index, in log order."""
         self.ledgers: list[Ledger] = []
@@ -53,6 +56,11 @@ class Group:
         self.deferred: list[Ledger] = []
         """Ledgers with adds that were answered before this group is durable."""
         self.entry_bytes = 0
+
+    def wait(self, on_done: OnDone, requests: int = 1) -> None:
+        """Answer `on_done`, which stands for so many requests, when the group is durable."""
+        self.waiters.append(on_done)
+        self.requests += requests
 
 
 class GroupCommit:
@@ -76,9 +84,9 @@ class GroupCommit:
             return False
         in_flight = self.in_flight
         if in_flight is not None and group <= in_flight.number:
-            in_flight.waiters.append(on_done)
+            in_flight.wait(on_done)
         else:
-            self.open.waiters.append(on_done)
+            self.open.wait(on_done)
         return True
 
     def start(self) -> Group:

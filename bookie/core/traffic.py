@@ -59,6 +59,11 @@ class Traffic:
         self.adds = 0
         self.reads = 0
 
+    @property
+    def adds_left(self) -> int:
+        """How many more adds may enter, whatever they are."""
+        return self._limits.adds_max - self.adds
+
     def enter(self, work: Work, request: Request) -> bool:
         """Count a request in; False if it is to be refused, and is not counted."""
         if work is Work.ADD:
@@ -71,9 +76,13 @@ class Traffic:
             self.reads += 1
         return True
 
-    def leave(self, work: Work) -> None:
-        """A request is answered."""
+    def enter_adds(self, count: int) -> None:
+        """Count in adds that there is room for."""
+        self.adds += count
+
+    def leave(self, work: Work, count: int = 1) -> None:
+        """Requests are answered."""
         if work is Work.ADD:
-            self.adds -= 1
+            self.adds -= count
         elif work is Work.READ:
-            self.reads -= 1
+            self.reads -= count

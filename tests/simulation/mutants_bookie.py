@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bookie import bookie, cookie, entry_reader, indexer, replay, rewriter, storage
 from bookie.cluster_ledgers import ClusterLedgers
-from bookie.core import log_format, log_scan
+from bookie.core import log_format, log_scan, lost_group
 from bookie.core.entry_cache import EntryCache
 from bookie.core.group_commit import GroupCommit
 from bookie.core.log_format import Kind, ledger_of
@@ -202,7 +202,7 @@ def rebuild_from_checkpoint(patch: Any) -> None:
 def lost_group_stays(patch: Any) -> None:
     """A group that found no space stays readable, and its fences count as recorded."""
     patch(EntryCache, "drop_lost", lambda self, added: None)
-    patch(storage, "forget_lost_records", lambda ledger, group: None)
+    patch(lost_group, "forget_lost_records", lambda ledger, group: None)
 
 
 def lost_copy_hides_kept(patch: Any) -> None:

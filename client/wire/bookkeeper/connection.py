@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from client.errors import RemoteProtocolError
+from client.fast_tuple import new_tuple
 from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.messages import (
     FRAME_BYTES_MAX,
@@ -201,12 +202,13 @@ def decode_call(frame: memoryview) -> Call:
         plain = decode_plain_add(frame)
         if plain is not None:
             txn_id, add, added = plain
-            return Call(add, None, txn_id, added)
+            return new_tuple(Call, (add, None, txn_id, added))
         txn_id, request = v3.decode_request(frame)
         return Call(request, None, txn_id)
     version, request = v2.decode_request(frame)
     if version == v2.CURRENT_VERSION and type(request) is AddRequest:
-        return Call(request, version, 0, v2.encode_added(request.ledger_id, request.entry_id))
+        added = v2.encode_added(request.ledger_id, request.entry_id)
+        return new_tuple(Call, (request, version, 0, added))
     return Call(request, version)
 
 

@@ -25,6 +25,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from client.errors import LocalProtocolError, RemoteProtocolError
+from client.fast_tuple import new_tuple
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper import protobuf
 from client.wire.bookkeeper.entry import peek_ids
@@ -190,7 +191,8 @@ def decode_request(frame: memoryview) -> tuple[int, Request]:
     if len(frame) >= _PLAIN_ADD_BYTES_MIN:
         word, key, ledger_id, entry_id = _PLAIN_ADD.unpack_from(frame)
         if word == _PLAIN_ADD_WORD:
-            return CURRENT_VERSION, AddRequest(ledger_id, entry_id, key, frame[_ENTRY_AT:])
+            fields = (ledger_id, entry_id, key, frame[_ENTRY_AT:], False, False, False, ())
+            return CURRENT_VERSION, new_tuple(AddRequest, fields)
     version, opcode, flags = _split_word(frame)
     decode = _REQUEST_DECODERS.get(opcode)
     if decode is None:

@@ -17,7 +17,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from client.ids import EntryId, LedgerId
+from client.fast_tuple import new_tuple
 from client.wire.bookkeeper.messages import MASTER_KEY_BYTES, AddRequest
 
 _NUMBER: Final = rb"([\x80-\xff]{0,7}[\x00-\x7f])"
@@ -51,7 +51,10 @@ def decode_plain_add(frame: memoryview) -> tuple[int, AddRequest, bytes] | None:
         or _repeated(size) != len(entry)
     ):
         return None
-    request = AddRequest(LedgerId(_repeated(ledger_id)), EntryId(_number(entry_id)), key, entry)
+    request = new_tuple(
+        AddRequest,
+        (_repeated(ledger_id), _number(entry_id), key, entry, False, False, False, ()),
+    )
     ids = b"\x08\x00\x10%b\x18%b" % (ledger_id, entry_id)
     answer = b"%b\x10\x00\xaa\x06%c%b" % (header, len(ids), ids)
     return _number(txn_id), request, len(answer).to_bytes(4, "big") + answer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bookie.core.accept import Accept
 from bookie.errors import LogIncomplete
-from bookie.storage import Accept
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import BookieInfoRequest, ListEntriesRequest, Status
 from tests.fakes.bookie_box import add, fence, payload_of, read, settle
