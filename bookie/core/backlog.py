@@ -26,14 +26,14 @@ class Backlog:
         return self.bytes > self._bytes_max
 
     def add(self, size: int) -> None:
-        """An entry was accepted."""
+        """So many bytes of entries were accepted."""
         before = self.bytes
         after = self.bytes = before + size
         if before <= self._bytes_max < after:
             self.on_change()
 
     def remove(self, size: int) -> None:
-        """Entries are durable and indexed, or given up."""
+        """So many are durable and indexed, or given up."""
         before = self.bytes
         after = self.bytes = before - size
         if after <= self._bytes_max < before:
