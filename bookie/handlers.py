@@ -120,11 +120,7 @@ class Handlers:
         return AddResponse(status, request.ledger_id, request.entry_id)
 
     def _add(self, request: AddRequest, reply: Reply) -> None:
-        def on_done(status: Status) -> None:
-            reply(self.add_answer(request, status))
-
-        if not self.add_run((request,), on_done):
-            self.add(request, on_done)
+        self.add(request, lambda status: reply(self.add_answer(request, status)))
 
     def _read(self, request: ReadRequest, reply: Reply) -> None:
         if request.fence:

@@ -162,6 +162,8 @@ class Storage:
 
     def add(self, request: AddRequest, on_done: OnDone) -> None:
         """Store an entry; `on_done` gets OK once it is durable (at once with deferred sync)."""
+        if self.add_run((request,), on_done):
+            return
         entry = request.entry
         if len(entry) < ENTRY_HEADER_BYTES:
             on_done(Status.BAD_REQUEST)
@@ -170,10 +172,7 @@ class Storage:
         if ledger_id != request.ledger_id or entry_id != request.entry_id or entry_id < 0:
             on_done(Status.BAD_REQUEST)
             return
-        ledger = None
-        if self._takes_ordinary:
-            ledger = self._ledgers.writable(ledger_id, request.master_key)
-        if ledger is None and (ledger := self._admit_add(request, on_done)) is None:
+        if (ledger := self._admit_add(request, on_done)) is None:
             return
         group = self.commit.open
         self._append(group, ledger, entry_id, lac, entry)
@@ -190,7 +189,7 @@ class Storage:
         `on_done` gets OK once they are durable, or why they are lost; not before this returns. The
         one behind them is for `add` to judge: something stands against it, or its ledger begins.
         """
-        if not self._takes_ordinary:
+        if self.is_failed or self.accept is not Accept.ALL or self._full_until_s > 0:
             return 0
         group, writable = self.commit.open, self._ledgers.writable
         count = size = 0
@@ -211,10 +210,6 @@ class Storage:
             group.wait(on_done, count)
             self._accepted(group, size)
         return count
-
-    @property
-    def _takes_ordinary(self) -> bool:
-        return self._full_until_s <= 0 and self.accept is Accept.ALL and not self.is_failed
 
     def _append(
         self, group: Group, ledger: Ledger, entry_id: EntryId, lac: EntryId, entry: Buffer
