@@ -78,7 +78,7 @@ def systems(kind: str, *, peers: bool, short: bool) -> dict[str, Make]:
     if kind == "bookie":
         return _bookies(1, peers=peers)
     # With and without sync Kafka reads, idles and changes leaders alike: once is enough for both.
-    if kind == "unsynced brokers":  # what is read must be written first, and that is sooner
+    if kind == "unsynced brokers":  # what must be written first is written sooner
         return _brokers(peers=peers, synced=False, unsynced=True)
     unsynced = kind == "brokers" and not short
     return _brokers(peers=peers, unsynced=unsynced, restarts=kind == "restarting brokers")
