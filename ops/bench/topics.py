@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Final
 
 from confluent_kafka import KafkaError, Producer
@@ -16,6 +17,9 @@ from ops.bench.peers.system import REPLICAS, PeerError
 _TIMEOUT_S: Final = 120.0
 _MANY_TIMEOUT_S: Final = 600.0
 _POLL_S: Final = 0.1
+_PRODUCERS: Final = 16
+"""That write to many partitions. librdkafka has one partition in a request, and Kafka answers a
+connection's requests one by one, each when all replicas have it: one producer needs minutes."""
 
 
 async def create(servers: str, topic: str, partitions: int) -> None:
@@ -76,17 +80,25 @@ def _write_to_all(servers: str, wanted: Mapping[str, int]) -> float:
             failed.append(error)
 
     began_s = time.monotonic()
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "acks": "all",
-            "message.timeout.ms": round(_MANY_TIMEOUT_S * 1e3),
-        }
-    )
+    producers = [
+        Producer(
+            {
+                "bootstrap.servers": servers,
+                "acks": "all",
+                "message.timeout.ms": round(_MANY_TIMEOUT_S * 1e3),
+            }
+        )
+        for _ in range(min(_PRODUCERS, sum(wanted.values())))
+    ]
+    turns = cycle(producers)
     for topic, partitions in wanted.items():
         for partition in range(partitions):
+            producer = next(turns)
             producer.produce(topic, b"x" * 100, partition=partition, on_delivery=on_delivery)
-    left = producer.flush(_MANY_TIMEOUT_S)
+    left = 0
+    for producer in producers:
+        timeout_s = _MANY_TIMEOUT_S - (time.monotonic() - began_s)
+        left += producer.flush(max(timeout_s, 0))
     if left or failed:
         raise PeerError(f"{left or len(failed)} records were not taken: {failed[:1]}")
     return time.monotonic() - began_s
