@@ -28,18 +28,22 @@ log = logging.getLogger(__name__)
 _READS_AT_ONCE: Final = 64
 
 
-class _Known:
-    """What is known of one partition."""
+class _Topic:
+    """What is known of one topic's partitions."""
 
-    __slots__ = ("epoch", "fresh", "watcher")
+    __slots__ = ("epochs", "stale", "watchers")
 
     def __init__(self) -> None:
-        self.epoch = NO_EPOCH
-        self.fresh = False
-        self.watcher: Callable[[], None] = self.on_changed
+        self.epochs: list[LeaderEpoch] = []
+        self.stale: set[int] = set()
+        """Partitions that were not read, or changed since."""
+        self.watchers: list[Callable[[], None]] = []
 
-    def on_changed(self) -> None:
-        self.fresh = False
+    def grow(self, count: int) -> None:
+        for index in range(len(self.epochs), count):
+            self.epochs.append(NO_EPOCH)
+            self.stale.add(index)
+            self.watchers.append(partial(self.stale.add, index))
 
 
 class LeaderEpochs:
@@ -47,42 +51,47 @@ class LeaderEpochs:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._known: dict[UUID, list[_Known]] = {}
+        self._known: dict[UUID, _Topic] = {}
 
     def get(self, topic: TopicInfo, index: int) -> LeaderEpoch:
         """Return the epoch as far as it is known; -1: not known."""
         known = self._known.get(topic.topic_id)
-        return known[index].epoch if known is not None and index < len(known) else NO_EPOCH
+        return known.epochs[index] if known is not None and index < len(known.epochs) else NO_EPOCH
 
     async def load(self, topics: Iterable[TopicInfo]) -> None:
-        """Read what is not known, or changed. Old knowledge stands where the store fails."""
+        """Read what is not known, or changed. Old knowledge stands where the store fails.
+
+        Costs nothing for what did not change: answers that wait ask again and again.
+        """
         reads = []
         for topic in topics:
-            known = self._known.setdefault(topic.topic_id, [])
-            while len(known) < topic.partition_count:
-                known.append(_Known())
-            for index, partition in enumerate(known):
-                if not partition.fresh:
-                    reads.append(
-                        partial(self._read, paths.partition(topic.id_text, index), partition)
-                    )
+            known = self._known.get(topic.topic_id)
+            if known is None:
+                known = self._known[topic.topic_id] = _Topic()
+            known.grow(topic.partition_count)
+            reads += [
+                partial(self._read, paths.partition(topic.id_text, index), known, index)
+                for index in sorted(known.stale)
+            ]
         for start in range(0, len(reads), _READS_AT_ONCE):
             await asyncio.gather(*(read() for read in reads[start : start + _READS_AT_ONCE]))
 
     def keep_only(self, topic_ids: Iterable[UUID]) -> None:
         """Forget topics that are gone."""
         kept = dict.fromkeys(topic_ids)
-        self._known = {topic_id: rows for topic_id, rows in self._known.items() if topic_id in kept}
+        self._known = {
+            topic_id: known for topic_id, known in self._known.items() if topic_id in kept
+        }
 
-    async def _read(self, path: str, partition: _Known) -> None:
-        partition.fresh = True
+    async def _read(self, path: str, known: _Topic, index: int) -> None:
+        known.stale.discard(index)
         try:
-            node = await self._store.get(path, partition.watcher)
+            node = await self._store.get(path, known.watchers[index])
             epoch = decode_segments(node.data).leader_epoch
         except NoNode:
-            partition.fresh = False
+            known.stale.add(index)
         except (MetadataError, LogCorrupt) as error:
-            partition.fresh = False
+            known.stale.add(index)
             log.warning("epoch.unknown path=%s error=%r", path, error)
         else:
-            partition.epoch = max(partition.epoch, epoch)
+            known.epochs[index] = max(known.epochs[index], epoch)

@@ -343,7 +343,7 @@ async def test_leader_epochs_are_read_when_asked_for(world: World) -> None:
     await world.stores[0].set(
         path, b'{"version":1,"leader_epoch":4,"log_start_offset":0,"segments":[]}'
     )
-    await settle(lambda: not epochs._known[topic.topic_id][0].fresh)
+    await settle(lambda: 0 in epochs._known[topic.topic_id].stale)
     await epochs.load([topic])
     assert (epochs.get(topic, 0), epochs.get(topic, 1), epochs.get(topic, 7)) == (4, -1, -1)
     await first.delete_topic("t")
