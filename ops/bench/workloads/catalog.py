@@ -78,7 +78,7 @@ def _large_requests(scale: Scale) -> int:
 _ALL: Final = (
     Workload("hardware", hardware.measure, "machine", 15, _little),
     Workload("produce", produce.measure, "brokers", 180, _as_fast_as_it_goes(8), True),
-    Workload("fixed-rate", fixed_rate.measure, "brokers", 120, _as_fast_as_it_goes(1), True),
+    Workload("fixed-rate", fixed_rate.measure, "brokers", 105, _as_fast_as_it_goes(1), True),
     Workload("requests", requests.measure, "brokers", 135, _large_requests, True),
     Workload(
         "catch-up", catch_up.measure, "synced brokers", 320,
@@ -89,9 +89,9 @@ _ALL: Final = (
         lambda scale: REPLICAS * len(scale.spark_values) * scale.spark_bytes + GB,
     ),
     Workload("ledgers", ledgers.measure, "bookies", 145, _ledgers, True),
-    Workload("growth", growth.measure, "bookie", 320, growth.disk_bytes),
-    Workload("partitions", partitions.measure, "unsynced brokers", 235, lambda scale: 10 * GB),
-    Workload("hand-over", hand_over.measure, "restarting brokers", 125, _little),
+    Workload("growth", growth.measure, "bookie", 130, growth.disk_bytes),
+    Workload("partitions", partitions.measure, "unsynced brokers", 330, lambda scale: 10 * GB),
+    Workload("hand-over", hand_over.measure, "restarting brokers", 180, _little),
     Workload("failover", failover.measure, "synced brokers", 65, _little, True),
 )  # fmt: skip
 WORKLOADS: Final[dict[str, Workload]] = {workload.name: workload for workload in _ALL}
