@@ -45,6 +45,7 @@ from broker.server import Server
 from broker.services import Services
 from broker.successions import Successions
 from broker.tail_cache import TailCache
+from broker.topic_answers import TopicAnswers
 from broker.topic_changes import TopicChanges
 from broker.topic_cleaner import TopicCleaner
 from client.histogram import Stopwatch, loop_time
@@ -103,11 +104,13 @@ class Broker:
         self.groups = Groups(self.cluster, config, clock=clock, rng=rng)
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
         self._peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
+        successions = Successions(self.cluster, self._peers, config.metadata_hold_max_ms / 1000)
         served = handlers()
         self.services = Services(
             config=config,
             cluster=self.cluster,
-            successions=Successions(self.cluster, self._peers, config.metadata_hold_max_ms / 1000),
+            successions=successions,
+            topic_answers=TopicAnswers(self.cluster, successions),
             partitions=self.partitions,
             groups=self.groups,
             producer_ids=ProducerIds(store),

@@ -82,6 +82,7 @@ class Cluster:
         """Stop following changes."""
         await self._broker_view.close()
         await self._topic_view.close()
+        await self.leader_epochs.close()
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` soon after any change of brokers or topics, once per burst."""
@@ -96,12 +97,17 @@ class Cluster:
 
     def wanted_owner(self, topic: TopicInfo, index: int) -> BrokerId | None:
         """Return which live broker should lead a partition; None while no broker is live."""
+        owners = self.wanted_owners(topic)
+        return owners[index] if index < len(owners) else None
+
+    def wanted_owners(self, topic: TopicInfo) -> tuple[BrokerId, ...]:
+        """Return which live broker should lead each partition; empty while no broker is live."""
         planned_for, owners = self._owners.get(topic.topic_id, (None, ()))
         wish = (topic.partition_count, topic.pins)
         if planned_for != wish:
             owners = planned_owners(topic, self.brokers.values())
             self._owners[topic.topic_id] = wish, owners
-        return owners[index] if index < len(owners) else None
+        return owners
 
     def introduce(self, myself: BrokerInfo) -> None:
         """List this broker from now on, registered or not: who asks it can reach it."""

@@ -51,48 +51,18 @@ class OwnerNode:
     def __init__(self, store: MetadataStore, topic: TopicInfo, index: int, me: Owner) -> None:
         self._store = store
         self._me = me
+        self._may_be_ours = False
         self.path = paths.partition_owner(topic.id_text, index)
 
-    async def claim(
-        self, wake: asyncio.Event, is_alive: Callable[[Owner], bool], is_wanted: Callable[[], bool]
-    ) -> bool:
-        """Get hold of the node, waiting while a live broker holds it; false: not wanted any more.
+    async def claim(self, on_change: Callable[[], None], is_alive: Callable[[Owner], bool]) -> bool:
+        """Get hold of the node; false: a live broker has it, `on_change` tells when it changes.
 
-        `wake` makes it look again; whoever changes what the two questions answer sets it.
-        Raises MetadataError.
+        Who holds it may also cease to live: that is the caller's to notice. Raises MetadataError.
         """
-        while is_wanted():
-            wake.clear()
-            if await self._try(wake, is_alive):
-                return True
-            await wake.wait()
-        return False
-
-    async def is_ours(self, on_change: Callable[[], None]) -> bool:
-        """Return whether we hold the node; if so, `on_change` is called when that may have changed.
-
-        Raises MetadataError.
-        """
-        try:
-            node = await self._store.get(self.path, on_change)
-        except NoNode:
-            return False
-        return decode_owner(node.data) == self._me
-
-    async def release(self) -> None:
-        """Let go of the node, if it is ours. Raises MetadataError."""
-        try:
-            node = await self._store.get(self.path)
-            if decode_owner(node.data) == self._me:
-                await self._store.delete(self.path, node.version)
-        except (NoNode, VersionConflict):
-            return
-
-    async def _try(self, wake: asyncio.Event, is_alive: Callable[[Owner], bool]) -> bool:
-        """Return whether the node is ours; if not, a live broker has it and a watch is set."""
+        self._may_be_ours = True
         while True:
             try:
-                node = await self._store.get(self.path, wake.set)
+                node = await self._store.get(self.path, on_change)
             except NoNode:
                 if await self._make():
                     return True
@@ -109,6 +79,28 @@ class OwnerNode:
             _, is_made = await asyncio.gather(self._break(node.version), self._make())
             if is_made:
                 return True
+
+    async def is_ours(self, on_change: Callable[[], None]) -> bool:
+        """Return whether we hold the node; if so, `on_change` is called when that may have changed.
+
+        Raises MetadataError.
+        """
+        try:
+            node = await self._store.get(self.path, on_change)
+        except NoNode:
+            return False
+        return decode_owner(node.data) == self._me
+
+    async def release(self) -> None:
+        """Let go of the node, if it is ours. Raises MetadataError."""
+        if not self._may_be_ours:
+            return
+        try:
+            node = await self._store.get(self.path)
+            if decode_owner(node.data) == self._me:
+                await self._store.delete(self.path, node.version)
+        except (NoNode, VersionConflict):
+            return
 
     async def _break(self, version: int) -> None:
         """Delete the node of a process that is gone; what became of it, the next look tells."""

@@ -39,7 +39,9 @@ _PAUSE_MAX_S: Final = 5.0
 _CORRUPT_PAUSE_S: Final = 60.0
 _DOUBT_RETRY_S: Final = 1.0
 _OPENINGS_MAX: Final = 128
-"""Takeovers under way at once: most of each is waiting for the metadata store and for bookies."""
+"""Takeovers under way at once: most of each is waiting for the metadata store and for bookies.
+Claims count too. When a cluster starts, its first broker is wanted by every partition for a
+moment: it must not claim them all, nor be too busy to notice that others have come."""
 _REPLAYS_MAX: Final = 32
 """Of these, how many read back their log's end at once: each a few megabytes."""
 
@@ -229,7 +231,7 @@ class _Seat:
         """Lead the partition as often and as long as it wants us."""
         failures = 0
         while self.topic is not None:
-            partition = await self._open(owner, self.topic)
+            partition = await self._open(owner)
             if partition is not None and not await self._lead(partition, owner):
                 failures = 0
             else:
@@ -242,32 +244,34 @@ class _Seat:
             self._partition.resign(reason)
             self._partition = None
 
-    async def _open(self, owner: OwnerNode, topic: TopicInfo) -> Partition | None:
-        """Make one attempt to lead; None: it failed, or we are not wanted any more."""
-        ownership = self._ownership
-        services = ownership._services
+    async def _open(self, owner: OwnerNode) -> Partition | None:
+        """Make one attempt to lead, once no live broker does; None: it failed, or is not wanted."""
+        name, index = self._first_topic.name, self._index
+        metrics = self._ownership._services.metrics
         try:
-            if not await owner.claim(self._wake, ownership._is_alive, self._is_wanted):
-                return None
-            ownership._partitions.opening(*self.key, is_opening=True)
-            began_s = services.metrics.now_s()
-            async with ownership._openings:
-                opened = await Opening(
-                    services, topic, self._index, self._is_wanted, ownership._replays
-                ).run()
+            while self.topic is not None:
+                self._ownership._partitions.opening(*self.key, is_opening=True)
+                async with self._ownership._openings:
+                    self._wake.clear()
+                    if not self._is_wanted():
+                        break
+                    if await owner.claim(self._wake.set, self._ownership._is_alive):
+                        return await self._take_over(self.topic or self._first_topic)
+                self._ownership._partitions.opening(*self.key, is_opening=False)
+                await self._wake.wait()
         except LogCorrupt as error:
-            _LOG.error(
-                "takeover.corrupt topic=%s partition=%d error=%s", topic.name, self._index, error
-            )
-            services.metrics.takeovers_lost += 1
+            _LOG.error("takeover.corrupt topic=%s partition=%d error=%s", name, index, error)
+            metrics.takeovers_lost += 1
             await self._wait(_CORRUPT_PAUSE_S)
-            return None
         except (BrokerError, LedgerError, MetadataError) as error:
-            _LOG.warning(
-                "takeover.lost topic=%s partition=%d error=%r", topic.name, self._index, error
-            )
-            services.metrics.takeovers_lost += 1
-            return None
+            _LOG.warning("takeover.lost topic=%s partition=%d error=%r", name, index, error)
+            metrics.takeovers_lost += 1
+        return None
+
+    async def _take_over(self, topic: TopicInfo) -> Partition:
+        services, replays = self._ownership._services, self._ownership._replays
+        began_s = services.metrics.now_s()
+        opened = await Opening(services, topic, self._index, self._is_wanted, replays).run()
         services.metrics.takeover_seconds.observe(services.metrics.now_s() - began_s)
         return Partition(services, self.topic or topic, self._index, opened)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.partitions import Partitions
     from broker.producer_ids import ProducerIds
     from broker.successions import Successions
+    from broker.topic_answers import TopicAnswers
 
 
 class Peer(NamedTuple):
@@ -50,6 +51,7 @@ class Services:
     config: BrokerConfig
     cluster: Cluster
     successions: Successions
+    topic_answers: TopicAnswers
     partitions: Partitions
     groups: Groups
     producer_ids: ProducerIds

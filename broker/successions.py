@@ -19,7 +19,9 @@ ask again soon. Nobody relies on it for safety.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from math import inf
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -29,12 +31,15 @@ from client.ids import BrokerId, LeaderEpoch
 _LOOK_AGAIN_S: Final = 0.005
 """Between two looks: much less than a takeover takes, and a look is cheap."""
 
+_Sight = tuple[Sequence[BrokerId | None], Sequence[LeaderEpoch], frozenset[BrokerId]]
+"""All that a look at a topic depends on: planned leaders, leader epochs, leaders in doubt."""
+
 
 class Epochs(Protocol):
     """The leader epochs, as far as they are known."""
 
-    def get(self, topic: TopicInfo, index: int) -> LeaderEpoch:
-        """Return the epoch of a partition; -1: not known."""
+    def of(self, topic: TopicInfo) -> tuple[LeaderEpoch, ...]:
+        """Return the epoch of each partition; -1: not known."""
         ...
 
     async def load(self, topics: Iterable[TopicInfo]) -> None:
@@ -55,8 +60,8 @@ class ClusterPlan(Protocol):
         """The topics as they are now."""
         ...
 
-    def wanted_owner(self, topic: TopicInfo, index: int) -> BrokerId | None:
-        """Return which live broker should lead a partition."""
+    def wanted_owners(self, topic: TopicInfo) -> tuple[BrokerId, ...]:
+        """Return which live broker should lead each partition; empty while no broker is live."""
         ...
 
     def add_listener(self, listener: Callable[[], None]) -> None:
@@ -77,14 +82,34 @@ class Peers(Protocol):
 
 
 class _Seen:
-    """One partition as it was when it last had a leader, and since when it has none."""
+    """A topic's partitions as they were when each last had a leader."""
 
-    __slots__ = ("epoch", "leader", "since_s")
+    __slots__ = ("epochs", "leaders", "sight", "since_s")
 
-    def __init__(self, leader: BrokerId | None, epoch: LeaderEpoch) -> None:
-        self.leader = leader
-        self.epoch = epoch
-        self.since_s: float | None = None
+    def __init__(self) -> None:
+        self.leaders: list[BrokerId | None] = []
+        self.epochs: list[LeaderEpoch] = []
+        self.since_s: dict[int, float] = {}
+        """Those that have no leader, and since when."""
+        self.sight: _Sight | None = None
+        """What was there at the last look: with the same, the next would find the same."""
+
+    def look(self, sight: _Sight, now_s: float) -> None:
+        """Find the partitions that have no leader."""
+        self.sight = sight
+        for index, (leader, epoch) in enumerate(zip(sight[0], sight[1], strict=True)):
+            if index == len(self.leaders):
+                self.leaders.append(leader)
+                self.epochs.append(epoch)
+            if leader != self.leaders[index]:
+                if epoch > self.epochs[index]:
+                    self.leaders[index], self.epochs[index] = leader, epoch
+            elif index not in self.since_s:  # else the epoch may be its successor's
+                self.epochs[index] = epoch
+            if leader == self.leaders[index] and leader not in sight[2]:
+                self.since_s.pop(index, None)
+            else:
+                self.since_s.setdefault(index, now_s)
 
 
 class Successions:
@@ -94,70 +119,47 @@ class Successions:
         self._cluster = cluster
         self._peers = peers
         self._hold_s = hold_s
-        self._seen: dict[UUID, list[_Seen]] = {}
+        self._seen: dict[UUID, _Seen] = {}
         cluster.add_listener(self._forget)
 
     async def settle(self, topics: Iterable[TopicInfo]) -> None:
         """Load the leader epochs of topics; wait while a partition is between two leaders."""
         topics = list(topics)
+        epochs, owners = self._cluster.leader_epochs, self._cluster.wanted_owners
+        await epochs.load(topics)
         if not topics or not self._hold_s:
             return
-        epochs = self._cluster.leader_epochs
-        await epochs.load(topics)
-        await self._peers.ask(self._leaders(topics))
-        open_ = [
-            (topic.topic_id, index)
-            for topic in topics
-            for index in range(topic.partition_count)
-            if self._is_open(topic.topic_id, index)
-        ]
-        while open_:
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + self._hold_s
+        await self._peers.ask(dict.fromkeys(chain.from_iterable(map(owners, topics))))
+        open_ = [topic.topic_id for topic in topics if self._is_open(topic.topic_id)]
+        while open_ and now_s() < until_s:
             await asyncio.sleep(_LOOK_AGAIN_S)
             current = self._cluster.topic_by_id
-            left = dict.fromkeys(topic_id for topic_id, _ in open_)
-            await epochs.load([current[topic_id] for topic_id in left if topic_id in current])
+            await epochs.load([current[topic_id] for topic_id in open_ if topic_id in current])
             # One that is open is reason enough: the others are looked at when it is not any more.
-            while open_ and not self._is_open(*open_[-1]):
+            while open_ and not self._is_open(open_[-1]):
                 open_.pop()
 
-    def leader(self, topic: TopicInfo, index: int) -> BrokerId | None:
-        """Return whom to send the clients of a partition to; None: nobody, as far as we know."""
-        wanted = self._cluster.wanted_owner(topic, index)
-        return None if wanted is not None and self._peers.is_doubted(wanted) else wanted
+    def doubted(self, topic: TopicInfo) -> frozenset[BrokerId]:
+        """Return the planned leaders of a topic that are not to be named: they may be gone."""
+        leaders = frozenset(self._cluster.wanted_owners(topic))
+        return frozenset(filter(self._peers.is_doubted, leaders))
 
-    def _leaders(self, topics: Iterable[TopicInfo]) -> Iterable[BrokerId]:
-        wanted = self._cluster.wanted_owner
-        leaders = (wanted(topic, i) for topic in topics for i in range(topic.partition_count))
-        return dict.fromkeys(leader for leader in leaders if leader is not None)
-
-    def _is_open(self, topic_id: UUID, index: int) -> bool:
+    def _is_open(self, topic_id: UUID) -> bool:
         """Tell whether a partition is between two leaders, and has not been for too long."""
         topic = self._cluster.topic_by_id.get(topic_id)
-        if topic is None or index >= topic.partition_count:
+        if topic is None:
             return False
-        leader = self._cluster.wanted_owner(topic, index)
-        epoch = self._cluster.leader_epochs.get(topic, index)
-        is_doubted = leader is not None and self._peers.is_doubted(leader)
-        rows = self._seen.setdefault(topic_id, [])
-        if index == len(rows):
-            rows.append(_Seen(leader, epoch))
-        seen = rows[index]
-        if leader != seen.leader:
-            if epoch > seen.epoch:
-                seen.leader, seen.epoch = leader, epoch
-        elif seen.since_s is None:  # else the epoch may be its successor's
-            seen.epoch = epoch
-        if not is_doubted and leader == seen.leader:
-            seen.since_s = None
-            return False
+        leaders = self._cluster.wanted_owners(topic) or (None,) * topic.partition_count
+        sight = leaders, self._cluster.leader_epochs.of(topic), self.doubted(topic)
+        seen = self._seen.setdefault(topic_id, _Seen())
         now_s = asyncio.get_running_loop().time()
-        if seen.since_s is None:
-            seen.since_s = now_s
-        return now_s < seen.since_s + self._hold_s
+        if sight != seen.sight:
+            seen.look(sight, now_s)
+        return now_s < max(seen.since_s.values(), default=-inf) + self._hold_s
 
     def _forget(self) -> None:
         """Drop topics that are gone."""
         current = self._cluster.topic_by_id
-        self._seen = {
-            topic_id: rows for topic_id, rows in self._seen.items() if topic_id in current
-        }
+        self._seen = {at: seen for at, seen in self._seen.items() if at in current}

@@ -9,12 +9,12 @@ clients come back. An answer about named topics waits a moment while one of thei
 between two leaders (`successions.py`), and has LEADER_NOT_AVAILABLE for one whose leader may be
 gone. Leader epochs are the ones in the partitions' segment lists, never invented.
 
-Deviations from Kafka: `replicas` and `isr` name the leader and further live brokers, as many as
-the replication factor and the cluster allow, because clients and tools expect broker ids there;
-the copies really are on bookies. A broker that is gone is listed for a session timeout longer,
-for the sake of clients that would lose track of its partitions (`Cluster.listed_brokers`). Any
-broker takes admin requests; the controller is the live broker with the lowest id. Authorized
-operations are not computed.
+What an answer says of a topic is made once for all who ask (`broker/topic_answers.py`).
+
+Deviations from Kafka: `replicas` and `isr` are brokers, not bookies (see there). A broker that is
+gone is listed for a session timeout longer, for the sake of clients that would lose track of its
+partitions (`Cluster.listed_brokers`). Any broker takes admin requests; the controller is the live
+broker with the lowest id. Authorized operations are not computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from broker.errors import TopicExists
 from broker.faults import Code, code_of
 from broker.services import Call, Services
 from client.errors import MetadataError, QuireError
-from client.ids import BrokerId
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
@@ -41,7 +40,6 @@ KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 12)
 
 _NULL_IS_ALL_FROM: Final = 1
-_NO_LEADER: Final = -1
 _LOOKUPS_MAX: Final = 32
 """Unknown names per request that are worth a question to the metadata store."""
 
@@ -55,6 +53,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     missing: list[Fields] = []
     if asked is None or (not asked and call.version < _NULL_IS_ALL_FROM):
         topics = list(cluster.topics.values())
+        await cluster.leader_epochs.load(topics)
     else:
         may_create = services.config.auto_create_topics and field(
             request, "allow_auto_topic_creation", True
@@ -62,12 +61,14 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         topics = await _find(services, asked, missing, may_create=may_create)
         await services.successions.settle(topics)
         topics = [cluster.topic_by_id.get(topic.topic_id, topic) for topic in topics]
-    await cluster.leader_epochs.load(topics)
     return {
         "brokers": _brokers(services, call),
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id(),
-        "topics": [*(_topic(services, topic) for topic in topics), *missing],
+        "topics": [
+            *(services.topic_answers.get(topic, call.version) for topic in topics),
+            *missing,
+        ],
     }
 
 
@@ -127,39 +128,3 @@ async def _look_or_create(services: Services, name: str, may_create: bool) -> To
 
 def _refusal(name: str, topic_id: UUID | None, code: int) -> Fields:
     return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": []}
-
-
-def _topic(services: Services, topic: TopicInfo) -> Fields:
-    return {
-        "error_code": Code.none,
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": topic.internal,
-        "partitions": [
-            _partition(services, topic, index) for index in range(topic.partition_count)
-        ],
-    }
-
-
-def _partition(services: Services, topic: TopicInfo, index: int) -> Fields:
-    cluster = services.cluster
-    leader = services.successions.leader(topic, index)
-    wanted = cluster.wanted_owner(topic, index)
-    replicas = _replicas(list(cluster.brokers), wanted, topic.replication_factor)
-    return {
-        "error_code": Code.none if leader is not None else Code.leader_not_available,
-        "partition_index": index,
-        "leader_id": _NO_LEADER if leader is None else leader,
-        "leader_epoch": cluster.leader_epochs.get(topic, index),
-        "replica_nodes": replicas,
-        "isr_nodes": replicas,
-        "offline_replicas": [],
-    }
-
-
-def _replicas(live: list[BrokerId], leader: BrokerId | None, count: int) -> list[BrokerId]:
-    """Return the leader and the brokers after it, in a circle."""
-    if leader is None:
-        return []
-    at = live.index(leader)
-    return (live[at:] + live[:at])[:count]

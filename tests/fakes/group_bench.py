@@ -121,6 +121,7 @@ class GroupBench:
             config=self.config,
             cluster=self.cluster,
             successions=None,
+            topic_answers=None,
             partitions=None,
             groups=self.groups,
             producer_ids=None,

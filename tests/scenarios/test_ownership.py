@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker import opening
+from broker import opening, ownership
 from broker.core.topology import TopicInfo
 from broker.errors import (
     BrokerError,
@@ -67,8 +67,11 @@ async def leader_of(world: World, topic: TopicInfo, index: int = 0) -> Broker:
 
 
 def owner(world: World, topic: TopicInfo, index: int = 0) -> Owner | None:
-    path = paths.partition_owner(topic.id_text, index)
-    return decode_owner(world.cluster.tree.get(path).data)
+    return decode_owner(world.cluster.tree.get(owner_path(topic, index)).data)
+
+
+def owner_path(topic: TopicInfo, index: int) -> str:
+    return paths.partition_owner(topic.id_text, index)
 
 
 def other(world: World, broker: Broker) -> Broker:
@@ -129,6 +132,47 @@ def test_many_takeovers_go_on_at_once_but_few_read_back(monkeypatch: pytest.Monk
 
     in_world(scenario)
     assert most == {"all": 128, "reading": 32}
+
+
+def test_the_first_broker_of_a_cluster_does_not_claim_it_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every partition wants it, until the others are there."""
+    monkeypatch.setattr(ownership, "_OPENINGS_MAX", 3)
+
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=30)
+        gate = world.backend.service.stop_at("create")
+        first = await world.broker(1)
+        await asyncio.sleep(1)
+        assert len(first.partitions) == 0
+        assert first.partitions.opening_count == 30
+        claimed = [await world.admin.exists(owner_path(topic, index)) for index in range(30)]
+        assert len([node for node in claimed if node is not None]) == 3
+        await world.broker(2)
+        gate.set()
+        for index in range(30):
+            await leader_of(world, topic, index)
+
+    in_world(scenario)
+
+
+def test_a_partition_that_waits_for_its_rival_keeps_no_other_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ownership, "_OPENINGS_MAX", 1)
+
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=8)
+        for index in range(7):
+            rival = OwnerNode(world.admin, topic, index, Owner(BrokerId(9), "alive"))
+            assert await rival.claim(lambda: None, lambda owner: False)
+        monkeypatch.setattr(ownership.Ownership, "_is_alive", lambda _, holder: holder.broker == 9)
+        first = await world.broker(1)
+        await until(lambda: first.partitions.find("t", 7) is not None)
+        assert (len(first.partitions), first.partitions.opening_count) == (1, 0)
+
+    in_world(scenario)
 
 
 def test_the_registry_knows_what_it_does_not_lead() -> None:
@@ -439,7 +483,7 @@ def test_a_leader_whose_owner_node_was_broken_notices_without_a_single_append() 
         leader.cluster.wanted_owner = lambda topic, index: leader.id  # type: ignore[method-assign]
         # One that is not registered: nobody waits for it.
         node = OwnerNode(world.admin, topic, 0, Owner(BrokerId(9), "gone"))
-        assert await node.claim(asyncio.Event(), lambda owner: False, lambda: True)
+        assert await node.claim(lambda: None, lambda owner: False)
         await until(lambda: not partition.is_open)
         again = await leader.leads(topic)
         assert again.leader_epoch == 1

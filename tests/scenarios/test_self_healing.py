@@ -141,7 +141,7 @@ def test_4419_a_bookie_that_died_before_the_auditor_started_is_noticed() -> None
         lost = sorted(hospital.members(ledger_id))[0]
         await hospital.lose(lost)
         await hospital.admit()
-        await asyncio.sleep(30)
+        await asyncio.sleep(60)  # it might have come yet
         assert lost not in hospital.members(ledger_id)
         hospital.damage_nothing([ledger_id])
         await hospital.close()
@@ -182,6 +182,30 @@ def test_a_bookie_that_returns_within_the_delay_costs_nothing() -> None:
         await hospital.regain(lost)
         await asyncio.sleep(1000)
         assert hospital.cluster.stored_metadata(ledger_id) == before
+        await hospital.close()
+
+    run(scenario())
+
+
+def test_a_cluster_that_starts_copies_nothing() -> None:
+    """The auditor is elected before all but one of the bookies are registered."""
+
+    async def scenario() -> None:
+        hospital = await Hospital.open()
+        ledger_id = (await hospital.ledger(5)).ledger_id
+        before = hospital.cluster.stored_metadata(ledger_id)
+        *late, missing = sorted(hospital.members(ledger_id))
+        for name in (*late, missing):
+            await hospital.lose(name)
+        await hospital.admit()
+        for name in late:
+            await asyncio.sleep(7)
+            await hospital.regain(name)
+        await asyncio.sleep(10)
+        assert not await hospital.is_marked(ledger_id)
+        assert hospital.cluster.stored_metadata(ledger_id) == before
+        await asyncio.sleep(60)
+        assert missing not in hospital.members(ledger_id), "its time is over"
         await hospital.close()
 
     run(scenario())

@@ -121,6 +121,7 @@ class ClusterWorld(Machines):
         )
         self._recovery_config = AutoRecoveryConfig(
             poll_ms=500,
+            start_grace_ms=1_000,
             open_ledger_grace_ms=2_000,
             retry_min_ms=300,
             retry_max_ms=2_000,

@@ -54,7 +54,7 @@ class Auditor:
         self._config = config
         self._clock = clock
         self._root = root
-        self._lost = LostBookies()
+        self._lost = LostBookies(config.start_grace_ms / 1000)
         self._delay: Delay | None = None
         self._audited_s: float | None = None
         self._has_looked = False

@@ -23,6 +23,12 @@ class AutoRecoveryConfig:
         " the cluster's own setting says otherwise. Restarts one by one then copy nothing.",
         at_least=0,
     )
+    start_grace_ms: int = setting(
+        30_000,
+        "How long a new auditor waits for bookies that it has not seen yet. A cluster that starts"
+        " then copies nothing, however many of its bookies come later than the auditor.",
+        at_least=0,
+    )
     open_ledger_grace_ms: int = setting(
         30_000,
         "How long the writer of an open ledger gets to replace lost bookies before the ledger is"

@@ -5,6 +5,10 @@ registered, whether or not anybody saw it alive (issue 4419). One newly lost boo
 so that restarting bookies one by one copies nothing; if it returns, nothing happened. A second
 one lost meanwhile ends the wait. Whatever else happens while waiting does not (issue 3817).
 
+A bookie that the auditor has not seen registered yet is not lost before a grace time is over: when
+a whole cluster starts, the auditor is elected before most bookies are back, and would mark nearly
+every ledger. (Apache BookKeeper's auditor does; there auto recovery is to be switched off first.)
+
 Sources: Apache BookKeeper `Auditor`, `AuditorBookieCheckTask`.
 """
 
@@ -18,7 +22,12 @@ from client.ids import BookieId
 class LostBookies:
     """The account of one auditor."""
 
-    def __init__(self) -> None:
+    def __init__(self, start_grace_s: float = 0.0) -> None:
+        """`start_grace_s`: from the first look, for bookies that are lost by then."""
+        self._start_grace_s = start_grace_s
+        self._grace_end_s: float | None = None
+        self._unseen: frozenset[BookieId] = frozenset()
+        """Lost since the first look, while the grace time lasts."""
         self._handled: frozenset[BookieId] = frozenset()
         """Lost, and every ledger of theirs is marked."""
         self._waiting_for: BookieId | None = None
@@ -34,6 +43,7 @@ class LostBookies:
         self, lost: Collection[BookieId], delay_s: float, now_s: float
     ) -> tuple[BookieId, ...]:
         """Return the bookies whose ledgers are to be marked now, all that are lost, or none."""
+        lost = self._after_grace(lost, now_s)
         self._handled &= frozenset(lost)
         new = sorted(bookie for bookie in lost if bookie not in self._handled)
         if len(new) != 1:
@@ -45,6 +55,16 @@ class LostBookies:
         if now_s < self._lost_at_s + delay_s:
             return ()
         return tuple(sorted(lost))
+
+    def _after_grace(self, lost: Collection[BookieId], now_s: float) -> Collection[BookieId]:
+        """Leave out the bookies that may still come."""
+        if self._grace_end_s is None:
+            self._grace_end_s = now_s + self._start_grace_s
+            self._unseen = frozenset(lost)
+        if now_s >= self._grace_end_s:
+            return lost
+        self._unseen &= frozenset(lost)
+        return [bookie for bookie in lost if bookie not in self._unseen]
 
     def on_marked(self, bookies: Collection[BookieId]) -> None:
         """All ledgers of `bookies` are marked."""

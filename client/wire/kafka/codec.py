@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import struct
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +27,7 @@ from client.wire.buffer import Reader
 from client.wire.kafka.apis import API_VERSIONS_KEY, is_flexible, request_type, response_type
 from client.wire.kafka.decoder import decode
 from client.wire.kafka.encoder import blank, encode
-from client.wire.kafka.shapes import Fields
+from client.wire.kafka.shapes import Fields, nested_in
 
 Buffer = bytes | bytearray | memoryview
 
@@ -105,6 +106,19 @@ def encode_response(
 def encode_body(api_key: int, version: int, fields: Fields) -> bytes:
     """Encode a response without header, for callers that keep the bytes."""
     return encode(response_type(api_key, version), fields)
+
+
+def encode_part(api_key: int, version: int, path: tuple[str, ...], fields: Fields) -> bytes:
+    """Encode a struct of a response by itself: one of those in the field that `path` leads to.
+
+    The bytes may stand in the place of the struct when the response is encoded.
+    """
+    return encode(_part_type(api_key, version, path), fields)
+
+
+@functools.cache
+def _part_type(api_key: int, version: int, path: tuple[str, ...]) -> Any:
+    return nested_in(response_type(api_key, version), *path)
 
 
 def encode_error(

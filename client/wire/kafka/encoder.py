@@ -9,6 +9,7 @@ for the life of the process: it depends on nothing but the schema.
 
 Values are plain: error codes and milliseconds are ints, a null uuid is None. A dictionary may
 hold more fields than a version knows (they are dropped) and may leave out what has a default.
+Bytes in the place of a struct are its encoding, made before: they are written as they are.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ def _compile(entity: Any) -> _Write:
     steps = _steps([shape for shape in shapes if shape.tag is None], flexible=flexible)
     tagged = sorted(_tag_row(shape) for shape in shapes if shape.tag is not None)
 
-    def write(out: list[bytes], fields: Fields) -> None:
+    def write(out: list[bytes], fields: Fields | bytes) -> None:
+        if isinstance(fields, bytes):
+            out.append(fields)
+            return
         merged = {**defaults, **fields}
         for step in steps:
             step(out, merged)

@@ -85,6 +85,13 @@ def _plain_default(item: dataclasses.Field[Any]) -> Any:
     return default
 
 
+def nested_in(entity: Any, *names: str) -> Any:
+    """Return the class of the structs in a field, or in a field of those, and so on."""
+    for name in names:
+        (entity,) = [shape.nested for shape in shapes_of(entity) if shape.name == name]
+    return entity
+
+
 def shapes_of(entity: Any) -> list[Shape]:
     """Return the fields of one of kio's classes, in the order of the wire."""
     return [_shape(item) for item in dataclasses.fields(entity)]

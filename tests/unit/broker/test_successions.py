@@ -29,7 +29,7 @@ class World:
 
     def __init__(self) -> None:
         self.topic_by_id = {TOPIC.topic_id: TOPIC}
-        self.owners: list[BrokerId | None] = [ONE, TWO]
+        self.owners = [ONE, TWO]
         self.epochs = [5, 5]
         self.doubted: set[BrokerId] = set()
         self.asked: list[BrokerId] = []
@@ -41,14 +41,14 @@ class World:
     def leader_epochs(self) -> World:
         return self
 
-    def wanted_owner(self, topic: TopicInfo, index: int) -> BrokerId | None:
-        return self.owners[index]
+    def wanted_owners(self, topic: TopicInfo) -> tuple[BrokerId, ...]:
+        return tuple(self.owners)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         self.listeners.append(listener)
 
-    def get(self, topic: TopicInfo, index: int) -> LeaderEpoch:
-        return LeaderEpoch(self.epochs[index])
+    def of(self, topic: TopicInfo) -> tuple[LeaderEpoch, ...]:
+        return tuple(map(LeaderEpoch, self.epochs))
 
     async def load(self, topics: Iterable[TopicInfo]) -> None:
         self.loads += 1
@@ -165,11 +165,11 @@ def test_a_leader_that_stays_in_doubt_is_none() -> None:
         world = World()
         world.doubted.add(ONE)
         assert HOLD_MS <= await world.settle_ms() < HOLD_MS + 10
-        assert [world.successions.leader(TOPIC, index) for index in (0, 1)] == [None, TWO]
+        assert world.successions.doubted(TOPIC) == {ONE}
         world.owners[0] = THREE
-        assert world.successions.leader(TOPIC, 0) == THREE
-        world.owners[0] = None
-        assert world.successions.leader(TOPIC, 0) is None
+        assert not world.successions.doubted(TOPIC)
+        world.owners = []
+        assert not world.successions.doubted(TOPIC)
 
     virtual_time.run(scenario())
 
@@ -198,12 +198,24 @@ def test_no_partition_holds_answers_back_for_longer_than_allowed() -> None:
         world.owners = [THREE, THREE]
         assert HOLD_MS <= await world.settle_ms() < HOLD_MS + 10
         assert await world.settle_ms() == 0
-        world.owners = [TWO, None]
+        world.owners = []
         assert await world.settle_ms() == 0
         world.epochs, world.owners = [6, 6], [TWO, ONE]
         assert await world.settle_ms() == 0
         world.owners[1] = TWO
         assert HOLD_MS <= await world.settle_ms() < HOLD_MS + 10, "there was a leader meanwhile"
+
+    virtual_time.run(scenario())
+
+
+def test_no_answer_waits_longer_than_allowed_for_partitions_that_follow_each_other() -> None:
+    async def scenario() -> None:
+        world = World()
+        await world.settle_ms()
+        world.owners[0] = THREE
+        world.later(0.2, lambda: world.owners.__setitem__(1, THREE))
+        assert HOLD_MS <= await world.settle_ms() < HOLD_MS + 10
+        assert HOLD_MS - 110 <= await world.settle_ms() < HOLD_MS - 90, "as long as the second may"
 
     virtual_time.run(scenario())
 

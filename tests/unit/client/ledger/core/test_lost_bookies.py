@@ -57,3 +57,25 @@ def test_another_delay_counts_from_the_loss() -> None:
     lost = LostBookies()
     lost.look([A], 60.0, 5.0)
     assert lost.look([A], 10.0, 15.0) == (A,)
+
+
+def test_bookies_that_were_not_seen_yet_may_come_within_the_grace_time() -> None:
+    lost = LostBookies(start_grace_s=30.0)
+    assert lost.look([A, B], 0.0, 100.0) == ()
+    assert lost.look([A], 0.0, 110.0) == ()
+    assert lost.look([A], 0.0, 129.0) == ()
+    assert lost.look([A], 0.0, 130.0) == (A,)
+
+
+def test_a_bookie_that_was_seen_is_lost_within_the_grace_time_too() -> None:
+    lost = LostBookies(start_grace_s=30.0)
+    assert lost.look([A, B], 0.0, 100.0) == ()
+    assert lost.look([B], 0.0, 101.0) == ()
+    assert lost.look([A, B], 0.0, 102.0) == (A,)
+
+
+def test_after_the_grace_time_one_lost_bookie_gets_its_delay() -> None:
+    lost = LostBookies(start_grace_s=30.0)
+    assert lost.look([A], 60.0, 100.0) == ()
+    assert lost.look([A], 60.0, 130.0) == ()
+    assert lost.look([A], 60.0, 190.0) == (A,)
