@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from math import inf
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -130,34 +129,39 @@ class Successions:
         if not topics or not self._hold_s:
             return
         now_s = asyncio.get_running_loop().time
-        until_s = now_s() + self._hold_s
         await self._peers.ask(dict.fromkeys(chain.from_iterable(map(owners, topics))))
-        open_ = [topic.topic_id for topic in topics if self._is_open(topic.topic_id)]
+        until_s = now_s() + self._hold_s
+        open_ = [(topic.topic_id, self._open_in(topic.topic_id)) for topic in topics]
+        open_ = [(topic_id, indexes) for topic_id, indexes in open_ if indexes]
         while open_ and now_s() < until_s:
             await asyncio.sleep(_LOOK_AGAIN_S)
             current = self._cluster.topic_by_id
-            await epochs.load([current[topic_id] for topic_id in open_ if topic_id in current])
+            await epochs.load([current[topic_id] for topic_id, _ in open_ if topic_id in current])
             # One that is open is reason enough: the others are looked at when it is not any more.
-            while open_ and not self._is_open(open_[-1]):
-                open_.pop()
+            while open_:
+                topic_id, indexes = open_.pop()
+                if left := indexes & self._open_in(topic_id):
+                    open_.append((topic_id, left))
+                    break
 
     def doubted(self, topic: TopicInfo) -> frozenset[BrokerId]:
         """Return the planned leaders of a topic that are not to be named: they may be gone."""
         leaders = frozenset(self._cluster.wanted_owners(topic))
         return frozenset(filter(self._peers.is_doubted, leaders))
 
-    def _is_open(self, topic_id: UUID) -> bool:
-        """Tell whether a partition is between two leaders, and has not been for too long."""
+    def _open_in(self, topic_id: UUID) -> frozenset[int]:
+        """Return the partitions that are between two leaders, and have not been for too long."""
         topic = self._cluster.topic_by_id.get(topic_id)
         if topic is None:
-            return False
+            return frozenset()
         leaders = self._cluster.wanted_owners(topic) or (None,) * topic.partition_count
         sight = leaders, self._cluster.leader_epochs.of(topic), self.doubted(topic)
         seen = self._seen.setdefault(topic_id, _Seen())
         now_s = asyncio.get_running_loop().time()
         if sight != seen.sight:
             seen.look(sight, now_s)
-        return now_s < max(seen.since_s.values(), default=-inf) + self._hold_s
+        begun_s = now_s - self._hold_s
+        return frozenset(index for index, since_s in seen.since_s.items() if since_s > begun_s)
 
     def _forget(self) -> None:
         """Drop topics that are gone."""
