@@ -197,7 +197,7 @@ def test_a_cluster_that_starts_copies_nothing() -> None:
         *late, missing = sorted(hospital.members(ledger_id))
         for name in (*late, missing):
             await hospital.lose(name)
-        await hospital.admit()
+        await hospital.admit(ledger_check_interval_ms=3_600_000)
         for name in late:
             await asyncio.sleep(7)
             await hospital.regain(name)

@@ -71,8 +71,11 @@ class Auditor:
                 try:
                     if not await self._tree.is_disabled(self._changed.set):
                         await self.audit_bookies()
-                        if (checking is None or checking.done()) and await self._is_check_due():
-                            checking = asyncio.get_running_loop().create_task(self._try_check())
+                        loop = asyncio.get_running_loop()
+                        is_checking = checking is not None and not checking.done()
+                        may_check = not is_checking and not self._lost.may_still_come(loop.time())
+                        if may_check and await self._is_check_due():
+                            checking = loop.create_task(self._try_check())
                 except (MetadataError, LedgerError) as error:
                     log.warning("auditor.failed error=%r", error)
                 with contextlib.suppress(TimeoutError):

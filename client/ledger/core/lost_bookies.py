@@ -39,6 +39,10 @@ class LostBookies:
         """When to look again although nothing changed; None: no need."""
         return None if self._waiting_for is None else self._lost_at_s + self._delay_s
 
+    def may_still_come(self, now_s: float) -> bool:
+        """Tell whether bookies that were not seen yet have time left."""
+        return bool(self._unseen) and self._grace_end_s is not None and now_s < self._grace_end_s
+
     def look(
         self, lost: Collection[BookieId], delay_s: float, now_s: float
     ) -> tuple[BookieId, ...]:

@@ -61,16 +61,20 @@ def test_another_delay_counts_from_the_loss() -> None:
 
 def test_bookies_that_were_not_seen_yet_may_come_within_the_grace_time() -> None:
     lost = LostBookies(start_grace_s=30.0)
+    assert not lost.may_still_come(100.0)
     assert lost.look([A, B], 0.0, 100.0) == ()
     assert lost.look([A], 0.0, 110.0) == ()
     assert lost.look([A], 0.0, 129.0) == ()
+    assert lost.may_still_come(129.0)
     assert lost.look([A], 0.0, 130.0) == (A,)
+    assert not lost.may_still_come(130.0)
 
 
 def test_a_bookie_that_was_seen_is_lost_within_the_grace_time_too() -> None:
     lost = LostBookies(start_grace_s=30.0)
     assert lost.look([A, B], 0.0, 100.0) == ()
     assert lost.look([B], 0.0, 101.0) == ()
+    assert lost.may_still_come(101.0)
     assert lost.look([A, B], 0.0, 102.0) == (A,)
 
 
