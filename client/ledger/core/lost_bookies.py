@@ -25,14 +25,18 @@ class LostBookies:
     def __init__(self, start_grace_s: float = 0.0) -> None:
         """`start_grace_s`: from the first look, for bookies that are lost by then."""
         self._start_grace_s = start_grace_s
-        self._grace_end_s: float | None = None
+        self._first_look_s: float | None = None
         self._unseen: frozenset[BookieId] = frozenset()
-        """Lost since the first look, while the grace time lasts."""
+        """Lost since the first look."""
         self._handled: frozenset[BookieId] = frozenset()
         """Lost, and every ledger of theirs is marked."""
         self._waiting_for: BookieId | None = None
         self._lost_at_s = 0.0
         self._delay_s = 0.0
+
+    @property
+    def _grace_end_s(self) -> float:
+        return (self._first_look_s or 0.0) + self._start_grace_s
 
     @property
     def due_s(self) -> float | None:
@@ -41,34 +45,29 @@ class LostBookies:
 
     def may_still_come(self, now_s: float) -> bool:
         """Tell whether bookies that were not seen yet have time left."""
-        return bool(self._unseen) and self._grace_end_s is not None and now_s < self._grace_end_s
+        return bool(self._unseen) and now_s < self._grace_end_s
 
     def look(
         self, lost: Collection[BookieId], delay_s: float, now_s: float
     ) -> tuple[BookieId, ...]:
         """Return the bookies whose ledgers are to be marked now, all that are lost, or none."""
-        lost = self._after_grace(lost, now_s)
+        if self._first_look_s is None:
+            self._first_look_s, self._unseen = now_s, frozenset(lost)
+        self._unseen &= frozenset(lost)
         self._handled &= frozenset(lost)
+        if now_s < self._grace_end_s:
+            lost = [bookie for bookie in lost if bookie not in self._unseen]
         new = sorted(bookie for bookie in lost if bookie not in self._handled)
         if len(new) != 1:
             self._waiting_for = None
             return tuple(sorted(lost)) if new else ()
         if self._waiting_for != new[0]:
-            self._waiting_for, self._lost_at_s = new[0], now_s
+            self._waiting_for = new[0]
+            self._lost_at_s = self._first_look_s if new[0] in self._unseen else now_s
         self._delay_s = delay_s
         if now_s < self._lost_at_s + delay_s:
             return ()
         return tuple(sorted(lost))
-
-    def _after_grace(self, lost: Collection[BookieId], now_s: float) -> Collection[BookieId]:
-        """Leave out the bookies that may still come."""
-        if self._grace_end_s is None:
-            self._grace_end_s = now_s + self._start_grace_s
-            self._unseen = frozenset(lost)
-        if now_s >= self._grace_end_s:
-            return lost
-        self._unseen &= frozenset(lost)
-        return [bookie for bookie in lost if bookie not in self._unseen]
 
     def on_marked(self, bookies: Collection[BookieId]) -> None:
         """All ledgers of `bookies` are marked."""

@@ -78,8 +78,16 @@ def test_a_bookie_that_was_seen_is_lost_within_the_grace_time_too() -> None:
     assert lost.look([A, B], 0.0, 102.0) == (A,)
 
 
-def test_after_the_grace_time_one_lost_bookie_gets_its_delay() -> None:
+def test_the_grace_time_and_the_delay_of_one_lost_bookie_begin_together() -> None:
     lost = LostBookies(start_grace_s=30.0)
     assert lost.look([A], 60.0, 100.0) == ()
     assert lost.look([A], 60.0, 130.0) == ()
-    assert lost.look([A], 60.0, 190.0) == (A,)
+    assert lost.look([A], 60.0, 160.0) == (A,)
+
+
+def test_a_bookie_that_came_late_and_is_lost_after_the_grace_time_gets_its_delay() -> None:
+    lost = LostBookies(start_grace_s=30.0)
+    assert lost.look([A], 60.0, 100.0) == ()
+    assert lost.look([], 60.0, 140.0) == ()
+    assert lost.look([A], 60.0, 200.0) == ()
+    assert lost.look([A], 60.0, 260.0) == (A,)
