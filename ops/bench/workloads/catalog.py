@@ -90,7 +90,7 @@ _ALL: Final = (
     ),
     Workload("ledgers", ledgers.measure, "bookies", 145, _ledgers, True),
     Workload("growth", growth.measure, "bookie", 130, growth.disk_bytes),
-    Workload("partitions", partitions.measure, "unsynced brokers", 330, lambda scale: 10 * GB),
+    Workload("partitions", partitions.measure, "unsynced brokers", 410, lambda scale: 10 * GB),
     Workload("hand-over", hand_over.measure, "restarting brokers", 180, _little),
     Workload("failover", failover.measure, "synced brokers", 65, _little, True),
 )  # fmt: skip
