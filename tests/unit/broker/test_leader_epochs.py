@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from uuid import UUID
 
 import pytest
 
-from broker.core.topic_config import TopicConfig
-from broker.core.topology import TopicInfo
 from broker.leader_epochs import LeaderEpochs
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryCluster, Operation
 from client.metadata.store import MetadataStore
 from tests.fakes import virtual_time
+from tests.fakes.topics import topic_info
 
 COUNT = 3
-TOPIC = TopicInfo(
-    name="t",
-    topic_id=UUID(int=7),
-    partition_count=COUNT,
-    replication_factor=3,
-    config=TopicConfig(),
-    internal=False,
-)
+TOPIC = topic_info(COUNT)
 
 
 class World:

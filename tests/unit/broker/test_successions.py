@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from uuid import UUID
 
-from broker.core.topic_config import TopicConfig
 from broker.core.topology import TopicInfo
 from broker.successions import Successions
 from client.ids import BrokerId, LeaderEpoch
 from tests.fakes import virtual_time
+from tests.fakes.topics import topic_info
 
 HOLD_MS = 300
-TOPIC = TopicInfo(
-    name="t",
-    topic_id=UUID(int=7),
-    partition_count=2,
-    replication_factor=3,
-    config=TopicConfig(),
-    internal=False,
-)
+TOPIC = topic_info(2)
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 

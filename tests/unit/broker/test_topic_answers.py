@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 import broker.topic_answers
-from broker.core.topic_config import TopicConfig
 from broker.core.topology import TopicInfo
 from broker.topic_answers import TopicAnswers
 from client.ids import BrokerId, LeaderEpoch
 from client.wire.kafka.apis import ApiKey, response_type
 from client.wire.kafka.codec import encode_body
 from client.wire.kafka.decoder import decode
+from tests.fakes.topics import topic_info
 
-TOPIC = TopicInfo(
-    name="t",
-    topic_id=UUID(int=7),
-    partition_count=3,
-    replication_factor=2,
-    config=TopicConfig(),
-    internal=False,
-)
+TOPIC = replace(topic_info(3), replication_factor=2)
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
