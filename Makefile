@@ -3,14 +3,26 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Flags for `quire up` and `quire demo`, and for pytest: make up ARGS="--brokers 2"
+# Flags for the program that a target runs: make up ARGS="--brokers 2", make test ARGS="-k produce"
 ARGS ?=
+PYTEST := $(BIN)/python -m pytest
+# Markers are described in pyproject.toml; every test is in one of these four.
 FAST := not integration and not slow and not model
+SMOKE := integration and smoke
+SLOW := (slow or model) and not integration
+REAL := integration and not smoke
+# Where they are, which saves reading the others, unless ARGS names a file or folder.
+WITHOUT_PROCESSES = $(if $(findstring tests/,$(ARGS)),,--ignore tests/integration --ignore tests/interop)
+WITH_PROCESSES = $(if $(findstring tests/,$(ARGS)),,tests/integration tests/interop)
+# With ARGS, a run that they leave no test is no failure: pytest ends with 5.
+OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ])
+CLUSTER_SEEDS ?= 0..1500
+LEDGER_SEEDS ?= 0..21300
 
 .DEFAULT_GOAL := help
-.PHONY: help setup upgrade up demo test test-fast test-integration clients lint format clean
+.PHONY: help setup upgrade up demo test test-all test-fast clients clients-short lint format clean
 .PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short power-loss crash-loop rolling-restart
-.PHONY: interop interop-short bench bench-short bench-profile
+.PHONY: wheel test-newest interop interop-short bench bench-short bench-profile docs
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -29,22 +41,26 @@ up: $(INSTALLED)  ## Run a local cluster until Ctrl-C: ZooKeeper, three bookies,
 demo: $(INSTALLED)  ## Publish, kill -9 a bookie and a broker, and check every record
 	@$(BIN)/quire demo $(ARGS)
 
-test: $(INSTALLED) lint clients  ## Lint and run every test
-	@echo "test: everything that lives in one process, two tests at a time"
-	@$(BIN)/python -m pytest -n 2 -m "not integration and not interop" \
-		--ignore tests/integration --ignore tests/interop $(ARGS)
-	@echo "test: simulated schedules, a fixed set of seeds"
-	@$(MAKE) -s sim-short ARGS=
-	@echo "test: three minutes of real faults on real processes"
-	@$(MAKE) -s chaos-short ARGS="--readable-s-max 30"
-	@echo "test: real processes, foreign Kafka clients, Spark, Apache BookKeeper, two files at a time"
-	@$(BIN)/python -m pytest -n 2 --dist loadscope tests/integration tests/interop $(ARGS)
+test: $(INSTALLED) $(if $(ARGS),,lint) clients-short  ## What should stop a commit, in ten minutes; ARGS="-k produce" narrows it
+	@echo "test: what needs no processes, two tests at a time"
+	@$(PYTEST) -n 2 -m "$(FAST)" $(WITHOUT_PROCESSES) $(ARGS) $(OR_NONE)
+	@$(if $(ARGS),,$(MAKE) -s sim-short CLUSTER_SEEDS=0..60 LEDGER_SEEDS=0..900)
+	@echo "test: the paths of a record through real processes and clients, two files at a time"
+	@$(PYTEST) -n 2 --dist loadscope -m "$(SMOKE)" $(WITH_PROCESSES) $(ARGS) $(OR_NONE)
 
-test-fast: $(INSTALLED)  ## Run the tests that start no processes
-	@$(BIN)/python -m pytest -m "$(FAST)" $(ARGS)
+test-all: $(INSTALLED) clients  ## All the rest, in half an hour; with `make test` it is everything
+	@echo "test-all: long tests without processes, and the models, two tests at a time"
+	@$(PYTEST) -n 2 -m "$(SLOW)" $(WITHOUT_PROCESSES) $(ARGS) $(OR_NONE)
+	@$(if $(ARGS),,$(MAKE) -s sim-short CLUSTER_SEEDS=60..1500 LEDGER_SEEDS=900..21300)
+	@$(if $(ARGS),,$(MAKE) -s chaos-short ARGS="--readable-s-max 30")
+	@echo "test-all: real processes, foreign Kafka clients, Spark, Apache BookKeeper, two files at a time"
+	@$(PYTEST) -n 2 --dist loadscope -m "$(REAL)" $(WITH_PROCESSES) $(ARGS) $(OR_NONE)
 
-test-integration: $(INSTALLED) clients  ## Run the tests that start real processes
-	@$(BIN)/python -m pytest -m "integration" $(ARGS)
+test-fast: $(INSTALLED)  ## The first step of `make test` alone: no processes, nothing to install
+	@$(PYTEST) -n 2 -m "$(FAST)" $(WITHOUT_PROCESSES) $(ARGS)
+
+test-newest: $(INSTALLED)  ## The fast tests on the newest Python here, if it is newer than that of .venv
+	@ops/newest.sh -m "$(FAST)" $(ARGS)
 
 admin-api: $(INSTALLED)  ## Hold the admin API to its OpenAPI document with many requests
 	@QUIRE_ADMIN_API_EXAMPLES=300 $(BIN)/python -m pytest tests/property/test_admin_api.py \
@@ -61,6 +77,9 @@ clients:  ## Install the foreign programs that tests use: kcat, Chromium, Promet
 	@tests/integration/clients/install.sh
 	@ops/bench/peers/install.sh
 
+clients-short:  ## Those of them that `make test` uses: kcat, curl, Chromium, Java
+	@tests/integration/clients/install.sh --short
+
 crash-loop: $(INSTALLED)  ## Kill a bookie -9 under load KILLS times (default 100); nothing may be lost
 	@QUIRE_CRASH_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest \
 		tests/integration/test_bookie_process.py -k kill_9 -s $(ARGS)
@@ -73,10 +92,10 @@ sim: $(INSTALLED)  ## Simulate clusters under faults for MINUTES (default 60), f
 	@$(BIN)/python -m tests.simulation --jobs 2 --minutes $(or $(MINUTES),60) $(ARGS)
 
 sim-short: $(INSTALLED)  ## Fixed seeds: 20,000 ledger and 1,500 cluster schedules
-	@echo "sim-short: 1,500 schedules of whole clusters"
-	@$(BIN)/python -m tests.simulation --world cluster --jobs 2 --seeds 0..1500 $(ARGS)
-	@echo "sim-short: 20,000 schedules of ledgers, and some in which no ledger comes about"
-	@$(BIN)/python -m tests.simulation --world ledger --jobs 2 --seeds 0..21300 $(ARGS)
+	@echo "sim-short: schedules $(CLUSTER_SEEDS) of whole clusters"
+	@$(BIN)/python -m tests.simulation --world cluster --jobs 2 --seeds $(CLUSTER_SEEDS) $(ARGS)
+	@echo "sim-short: schedules $(LEDGER_SEEDS) of ledgers; in a few no ledger comes about"
+	@$(BIN)/python -m tests.simulation --world ledger --jobs 2 --seeds $(LEDGER_SEEDS) $(ARGS)
 
 rolling-restart: $(INSTALLED)  ## Restart every node under load; report what clients waited
 	@$(BIN)/python -m tests.integration.rolling_restart $(ARGS)
@@ -119,6 +138,18 @@ bench-spark: $(INSTALLED) clients  ## The rows of it about Spark: through broker
 	@ops/bench/peers/install.sh
 	@$(BIN)/python -m ops.bench.compare --only spark $(ARGS)
 
+docs: $(INSTALLED)  ## Make one searchable site of all Markdown pages: build/docs/site/index.html
+	@test -x $(BIN)/zensical || $(BIN)/pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[docs]'
+	@$(BIN)/python -m ops.docs.site build/docs
+	@$(BIN)/zensical build --strict --config-file build/docs/zensical.toml
+	@echo "docs: build/docs/site/index.html"
+
+wheel: $(INSTALLED)  ## Build dist/quire-VERSION-py3-none-any.whl
+	@rm -rf build dist/quire-*.whl
+	@$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+	@rm -rf build && ls dist/quire-*.whl
+
 lint: $(INSTALLED)  ## Check style, types and import contracts
 	@echo "lint: ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
 	@echo "lint: mypy" && $(BIN)/mypy --no-error-summary
@@ -128,7 +159,7 @@ format: $(INSTALLED)  ## Format the code and sort the imports
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 clean:  ## Remove .venv, caches and test leftovers; keeps ./data
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) $(VENV)-newest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	rm -rf tests/integration/clients/kafkajs/node_modules tests/integration/clients/java/lib
 	rm -rf tests/integration/spark/jars/lib

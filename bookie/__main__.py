@@ -23,33 +23,33 @@ from typing import Any, Final
 import uvloop
 from prometheus_client import ProcessCollector
 
+from bookie.admin.cluster import ClusterAdmin
 from bookie.bookie import Bookie
-from bookie.cluster_admin import ClusterAdmin
 from bookie.config import BookieConfig
-from bookie.disk import RealDisk
 from bookie.errors import StorageError
-from bookie.index import Index
-from bookie.level_db import LevelDb
 from bookie.metrics import BookieMetrics
-from bookie.shelf import Directory
-from client import logs
-from client.allocator import keep_freed_memory
-from client.collector import collect_seldom
+from bookie.storage.disk import RealDisk
+from bookie.storage.index.index import Index
+from bookie.storage.index.level_db import LevelDb, check_level_db
+from bookie.storage.ledger_directory import Directory
+from client.autorecovery.service import running
 from client.config import load_program
 from client.errors import ConfigError, MetadataError
-from client.exposition import Exposition, table
 from client.histogram import Histogram
 from client.ids import BookieId
-from client.ledger.autorecovery.service import running
 from client.metadata.zookeeper import ZooKeeperStore
-from client.open_files import connections_that_fit
-from client.process_metrics import (
+from client.node import logs
+from client.node.allocator import keep_freed_memory
+from client.node.collector import collect_seldom
+from client.node.exposition import Exposition, table
+from client.node.open_files import connections_that_fit
+from client.node.process_metrics import (
     ROWS,
     LoopLag,
     provide_metadata_requests,
     provide_process,
 )
-from client.stop_signal import on_stop_signal
+from client.node.stop_signal import on_stop_signal
 
 logger = logging.getLogger("bookie")
 
@@ -77,6 +77,7 @@ def main() -> int:
         resolved = load_program(
             BookieConfig, prog="python -m bookie", env_prefix="QUIRE_BOOKIE_", argv=sys.argv[1:]
         )
+        check_level_db()
         collect_seldom()
         keep_freed_memory()
         config = resolved.config
@@ -119,6 +120,7 @@ def open_directory(
 async def _run(config: BookieConfig) -> int:
     loop = asyncio.get_running_loop()
     told_to_stop = on_stop_signal(loop)
+    loop.set_exception_handler(_on_exception)
     logs.start("bookie", node=config.shown_name(), style=config.log_format, level=config.log_level)
     fsyncs = {str(data_dir): Histogram() for data_dir in config.data_dirs()}
     directories = [open_directory(config, Path(path), each) for path, each in fsyncs.items()]
@@ -206,6 +208,12 @@ async def _heal(
         except Exception:
             logger.exception("autorecovery.ended")
         await asyncio.sleep(config.recovery.retry_max_ms / 1000)
+
+
+def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if not context.get("is_logged"):
+        error = context.get("exception")
+        logger.error("bookie.bug message=%s", context.get("message"), exc_info=error)
 
 
 async def _start(store: ZooKeeperStore, bookie: Bookie) -> None:

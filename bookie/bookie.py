@@ -6,8 +6,7 @@
             -> index the rest -> last checkpoints
 
 Nothing here is global: disks, indexes, metadata store, clock, randomness and loop are given, so
-several bookies, or one on a simulated loop, live in one process. This file is the only home of
-that order.
+several bookies, or one on a simulated loop, live in one process.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from bookie import cookie
-from bookie.admin import AdminServer, BookieStatus, Routes, Serving
-from bookie.cluster_ledgers import ClusterLedgers
+from bookie.admin.server import AdminServer, BookieStatus, Routes, Serving
 from bookie.config import BookieConfig
-from bookie.core.backlog import Backlog
-from bookie.garbage import GarbageCollection
-from bookie.handlers import Handlers
-from bookie.limits import garbage_limits, server_limits, shelf_limits, writability_limits
+from bookie.limits import garbage_limits, ledger_directory_limits, read_only_limits, server_limits
+from bookie.membership import cookie
+from bookie.membership.cluster_ledgers import ClusterLedgers
+from bookie.membership.garbage import GarbageCollection
+from bookie.membership.read_only_state import ReadOnlyState
+from bookie.membership.registration import Registration, service_info
 from bookie.metrics import BookieMetrics
-from bookie.registration import Registration, service_info
-from bookie.server import BookieServer
-from bookie.shelf import Directory
-from bookie.shelves import Shelves, open_shelves
-from bookie.writability import Writability
+from bookie.server.handlers import Handlers
+from bookie.server.server import BookieServer
+from bookie.storage.core.backlog import Backlog
+from bookie.storage.ledger_directories import LedgerDirectories, open_ledger_directories
+from bookie.storage.ledger_directory import Directory
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
 from client.metadata.store import MetadataStore
@@ -66,10 +65,10 @@ class Bookie:
         self.failed: asyncio.Future[None] = loop.create_future()
         """Gets an exception when the bookie can no longer keep its promises and must end."""
         self.failed.add_done_callback(_look_at)
-        self._shelves: Shelves | None = None
+        self._ledger_directories: LedgerDirectories | None = None
         self._server: BookieServer | None = None
         self._registration: Registration | None = None
-        self._writability: Writability | None = None
+        self._read_only_state: ReadOnlyState | None = None
         self._garbage: GarbageCollection | None = None
         self._admin_routes = admin_routes
         self._admin: AdminServer | None = None
@@ -95,7 +94,7 @@ class Bookie:
     @property
     def is_read_only(self) -> bool:
         """Whether ordinary adds are refused."""
-        return self._writability is not None and self._writability.is_read_only
+        return self._read_only_state is not None and self._read_only_state.is_read_only
 
     async def start(self) -> None:
         """Serve. Raises ConfigError, StorageError, MetadataError, OSError (port taken)."""
@@ -113,21 +112,25 @@ class Bookie:
             rng=self._rng,
         )
         backlog = Backlog(config.pending_bytes_max)
-        shelves = self._shelves = await open_shelves(
+        ledger_directories = self._ledger_directories = await open_ledger_directories(
             self._directories,
-            shelf_limits(config),
+            ledger_directory_limits(config),
             backlog=backlog,
             loop=self._loop,
             metrics=self.metrics,
-            on_failed=self._on_shelf_failed,
+            on_failed=self._on_directory_failed,
         )
-        shelves.publish(self.metrics)
+        ledger_directories.publish(self.metrics)
         self.metrics.gauges["is_registered"] = lambda: self.is_ready
         self.metrics.gauges["is_read_only"] = lambda: self.is_read_only
-        garbage = self._garbage = self._make_garbage_collection(shelves, known.instance_id)
-        writability = self._writability = self._make_writability(shelves, garbage)
-        await writability.look()
-        self._server = self._make_server(shelves)
+        garbage = self._garbage = self._make_garbage_collection(
+            ledger_directories, known.instance_id
+        )
+        read_only_state = self._read_only_state = self._make_writability(
+            ledger_directories, garbage
+        )
+        await read_only_state.look()
+        self._server = self._make_server(ledger_directories)
         self.port = await self._server.start(config.host, self.port)
         registration = self._registration = Registration(
             self._store,
@@ -137,8 +140,8 @@ class Bookie:
             takeover_timeout_s=2 * config.session_timeout_ms / 1000,
             loop=self._loop,
         )
-        writability.start()
-        await registration.register(read_only=writability.is_read_only)
+        read_only_state.start()
+        await registration.register(read_only=read_only_state.is_read_only)
         garbage.start()
 
     async def stop(self) -> None:
@@ -146,18 +149,18 @@ class Bookie:
         self._is_stopping = True
         if self._garbage is not None:
             await self._garbage.stop()
-        if self._writability is not None:
-            await self._writability.stop()
+        if self._read_only_state is not None:
+            await self._read_only_state.stop()
         if self._registration is not None:
             await self._registration.close()
         if self._server is not None:
             self._server.stop_reading()
-        if self._shelves is not None:
-            await self._shelves.drain()
+        if self._ledger_directories is not None:
+            await self._ledger_directories.drain()
         if self._server is not None:
             self._server.stop()
-        if self._shelves is not None:
-            await self._shelves.close()
+        if self._ledger_directories is not None:
+            await self._ledger_directories.close()
         if self._admin is not None:
             await self._admin.stop()
         for directory in self._directories:
@@ -171,10 +174,14 @@ class Bookie:
         self.admin_port = await self._admin.start(config.admin_host, config.admin_port)
 
     def _status(self) -> BookieStatus:
-        shelves, writability, garbage = self._shelves, self._writability, self._garbage
+        ledger_directories, read_only_state, garbage = (
+            self._ledger_directories,
+            self._read_only_state,
+            self._garbage,
+        )
         serving = None
-        if shelves is not None and writability is not None and garbage is not None:
-            serving = Serving(shelves, writability, garbage)
+        if ledger_directories is not None and read_only_state is not None and garbage is not None:
+            serving = Serving(ledger_directories, read_only_state, garbage)
         return BookieStatus(self.is_ready, self._is_stopping, self.failed.done(), serving)
 
     async def _free_port(self) -> int:
@@ -184,13 +191,15 @@ class Bookie:
         await server.wait_closed()
         return port
 
-    def _make_garbage_collection(self, shelves: Shelves, instance_id: str) -> GarbageCollection:
+    def _make_garbage_collection(
+        self, ledger_directories: LedgerDirectories, instance_id: str
+    ) -> GarbageCollection:
         config = self._config
         cluster = ClusterLedgers(
             self._store, self.bookie_id, instance_id=instance_id, root=config.ledgers_root
         )
         return GarbageCollection(
-            shelves,
+            ledger_directories,
             cluster,
             garbage_limits(config),
             loop=self._loop,
@@ -198,43 +207,50 @@ class Bookie:
             metrics=self.metrics,
         )
 
-    def _make_writability(self, shelves: Shelves, garbage: GarbageCollection) -> Writability:
+    def _make_writability(
+        self, ledger_directories: LedgerDirectories, garbage: GarbageCollection
+    ) -> ReadOnlyState:
         def on_change(read_only: bool) -> None:
             if self._registration is not None:
                 self._registration.set_read_only(read_only)
 
-        return Writability(
-            shelves,
-            writability_limits(self._config),
+        return ReadOnlyState(
+            ledger_directories,
+            read_only_limits(self._config),
             loop=self._loop,
             metrics=self.metrics,
             on_change=on_change,
             on_scarce=garbage.space_is_scarce,
         )
 
-    def _make_server(self, shelves: Shelves) -> BookieServer:
+    def _make_server(self, ledger_directories: LedgerDirectories) -> BookieServer:
         config = self._config
         handlers = Handlers(
-            shelves,
+            ledger_directories,
             batch_bytes_max=config.frame_bytes_max,
             loop=self._loop,
             clock=self._clock,
             metrics=self.metrics,
         )
         return BookieServer(
-            handlers, shelves.backlog, server_limits(config), loop=self._loop, metrics=self.metrics
+            handlers,
+            ledger_directories.backlog,
+            server_limits(config),
+            loop=self._loop,
+            metrics=self.metrics,
         )
 
-    def _on_shelf_failed(self, path: str, error: BaseException) -> None:
+    def _on_directory_failed(self, path: str, error: BaseException) -> None:
         """With one directory left the bookie goes on, read-only; with none it ends."""
-        logger.error("shelf.failed directory=%s error=%r", path, error)
-        is_alone = self._shelves is None or all(
-            shelf.storage.is_failed for shelf in self._shelves.shelves
+        logger.error("directory.failed directory=%s error=%r", path, error)
+        is_alone = self._ledger_directories is None or all(
+            ledger_directory.storage.is_failed
+            for ledger_directory in self._ledger_directories.directories
         )
         if is_alone and not self.failed.done():
             self.failed.set_exception(error)
-        elif self._writability is not None:
-            self._writability.look_soon()
+        elif self._read_only_state is not None:
+            self._read_only_state.look_soon()
 
 
 def _look_at(done: asyncio.Future[None]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bookie.core.log_format import BODY_BYTES_MAX, FILE_BYTES_MAX
+from bookie.storage.core.log_format import BODY_BYTES_MAX, FILE_BYTES_MAX
+from client.autorecovery.config import AutoRecoveryConfig
 from client.config import check_ranges, required, setting
 from client.errors import ConfigError
-from client.ledger.autorecovery.config import AutoRecoveryConfig
-from client.logs import LogFormat, LogLevel
 from client.metadata.paths import LEDGERS_ROOT
+from client.node.logs import LogFormat, LogLevel
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -122,13 +122,24 @@ class BookieConfig:
     adds_in_flight_max: int = setting(
         100_000,
         "Unanswered adds of all connections; further ones are refused, except those of recovery."
-        " A writer takes a refusal for a lost bookie.",
+        " Our writers send them again after a pause; Apache BookKeeper's take a refusal for a lost"
+        " bookie.",
         at_least=1,
     )
     reads_in_flight_max: int = setting(
         10_000,
         "Unanswered reads of all connections; further ones are refused, except those that fence."
         " High: so many entries can be in memory at a time.",
+        at_least=1,
+    )
+    long_polls_max: int = setting(
+        20_000,
+        "Unanswered long polls of all connections; further ones are refused. Each takes 2 KiB.",
+        at_least=1,
+    )
+    long_polls_per_connection_max: int = setting(
+        5_000,
+        "Unanswered long polls of one connection; further ones are refused.",
         at_least=1,
     )
     unsent_bytes_max: int = setting(

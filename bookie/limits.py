@@ -1,38 +1,42 @@
 """From one flat configuration to the bounds that each part of a bookie takes.
 
-This file is the only home of that translation: units, and defaults that depend on other settings.
+Units are converted here, and defaults filled in that depend on other settings.
 """
 
 from __future__ import annotations
 
 from bookie.config import BookieConfig
-from bookie.core.disk_space import SpaceLimits
-from bookie.core.traffic import TrafficLimits
-from bookie.garbage import GarbageLimits
-from bookie.rewriter import RewriterLimits
-from bookie.server import ServerLimits
-from bookie.shelf import ShelfLimits
-from bookie.storage import StorageLimits
-from bookie.writability import WritabilityLimits
+from bookie.membership.garbage import GarbageLimits
+from bookie.membership.read_only_state import ReadOnlyLimits
+from bookie.server.core.request_limiter import RequestLimits
+from bookie.server.server import ServerLimits
+from bookie.storage.compactor import CompactorLimits
+from bookie.storage.core.disk_space import SpaceLimits
+from bookie.storage.index.checkpoints import CheckpointLimits
+from bookie.storage.ledger_directory import LedgerDirectoryLimits
+from bookie.storage.storage import StorageLimits
+from client.node.connection_limits import ConnectionLimits
 
 _PRIORITY_FILES = 1.2
 """So many log files must fit before a full directory still takes urgent adds."""
 
 
-def shelf_limits(config: BookieConfig) -> ShelfLimits:
+def ledger_directory_limits(config: BookieConfig) -> LedgerDirectoryLimits:
     """Return the bounds of each directory; what is shared is divided."""
     count = len(config.data_dirs())
-    return ShelfLimits(
+    return LedgerDirectoryLimits(
         log_file_bytes_max=config.log_file_bytes_max,
         storage=StorageLimits(
             cache_bytes_max=config.cache_bytes_max // count,
-            checkpoint_bytes=config.checkpoint_bytes,
-            checkpoint_records=config.checkpoint_records,
-            checkpoint_interval_s=config.checkpoint_interval_ms / 1000,
+            checkpoint=CheckpointLimits(
+                checkpoint_bytes=config.checkpoint_bytes,
+                checkpoint_records=config.checkpoint_records,
+                checkpoint_interval_s=config.checkpoint_interval_ms / 1000,
+            ),
             index_gather_s=config.index_gather_ms / 1000,
             disk_full_retry_s=config.disk_full_retry_ms / 1000,
         ),
-        rewriter=RewriterLimits(
+        compactor=CompactorLimits(
             copy_bytes_max=config.log_file_bytes_max,
             reclaim_bytes_per_s=config.reclaim_bytes_per_s,
             free_bytes_min=config.free_bytes_min,
@@ -44,25 +48,32 @@ def shelf_limits(config: BookieConfig) -> ShelfLimits:
 def server_limits(config: BookieConfig) -> ServerLimits:
     """Return the bounds of connections and requests."""
     return ServerLimits(
+        connections=ConnectionLimits(
+            connections_max=config.connections_max,
+            connections_per_host_max=config.connections_per_host_max,
+            connection_idle_s=config.connection_idle_ms / 1000,
+            frame_timeout_s=config.frame_timeout_ms / 1000,
+            unfinished_bytes_max=config.unfinished_bytes_max,
+            unread_bytes_max=config.unread_bytes_max,
+            unsent_bytes_max=config.unsent_bytes_max,
+        ),
         frame_bytes_max=config.frame_bytes_max,
-        connections_max=config.connections_max,
-        connections_per_host_max=config.connections_per_host_max,
-        connection_idle_s=config.connection_idle_ms / 1000,
-        frame_timeout_s=config.frame_timeout_ms / 1000,
-        unfinished_bytes_max=config.unfinished_bytes_max,
-        unread_bytes_max=config.unread_bytes_max,
         requests_in_flight_max=config.requests_in_flight_max,
-        unsent_bytes_max=config.unsent_bytes_max,
-        traffic=TrafficLimits(config.adds_in_flight_max, config.reads_in_flight_max),
+        request_limiter=RequestLimits(
+            config.adds_in_flight_max,
+            config.reads_in_flight_max,
+            config.long_polls_max,
+            config.long_polls_per_connection_max,
+        ),
     )
 
 
-def writability_limits(config: BookieConfig) -> WritabilityLimits:
+def read_only_limits(config: BookieConfig) -> ReadOnlyLimits:
     """Return when the bookie turns read-only, and back."""
     full_at = config.disk_usage_threshold
     room_below = config.disk_usage_lwm_threshold
     priority_bytes = config.priority_free_bytes_min
-    return WritabilityLimits(
+    return ReadOnlyLimits(
         space=SpaceLimits(
             full_at=full_at,
             scarce_at=config.disk_usage_warn_threshold,

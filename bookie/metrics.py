@@ -1,7 +1,7 @@
 """What a bookie counts. One table; plain numbers on the hot path, Prometheus at scrape time.
 
-This file is the only home of our metric names and their meaning; `bookkeeper_metrics.py` shows the
-same numbers under the names that Apache BookKeeper's dashboards ask for. Latencies form a tree:
+Covers our metric names and their meaning; `bookkeeper_metrics.py` shows the same numbers under the
+names that Apache BookKeeper's dashboards ask for. Latencies form a tree:
 
     quire_bookie_add_seconds          one add, from its arrival to its answer
     └── quire_bookie_group_seconds    its group, from the first request to the answers
@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bookie.core.group_commit import Group
-from client.exposition import Exposition, Kind, Row, Samples, table
+from bookie.storage.core.group_commit import Group
 from client.histogram import BYTES_BUCKETS, COUNT_BUCKETS, Histogram, Stopwatch, loop_time
+from client.node.exposition import Exposition, Kind, Row, Samples, table
 
 _B: Final = "quire_bookie_"
 COUNTERS: Final = {
@@ -53,6 +53,7 @@ GAUGES: Final = {
     "connections_waiting_for_peer": "Connections not read because of their own unread answers",
     "adds_in_progress": "Adds not answered yet",
     "reads_in_progress": "Reads not answered yet, without long polls",
+    "long_polls": "Long polls not answered yet",
     "pending_bytes": "Bytes of entries that are not durable and indexed yet",
     "pending_entries": "Entries that are not durable and indexed yet",
     "open_group_requests": "Requests that wait for the group in flight before theirs is written",

@@ -3,8 +3,8 @@
     python -m broker --node-id 1 [--config FILE] [--port PORT] [--zookeeper HOST:PORT] ...
 
 SIGTERM and SIGINT hand the partitions over and stop. Exit code 0 after that, 2 when it could not
-start (one sentence says why), 1 when a part of it failed that it cannot live without. This file
-is the only place where the wall clock, the machine's randomness and the real event loop enter.
+start (one sentence says why), 1 when an essential part of it failed. The wall clock, the machine's
+randomness and the real event loop enter here and nowhere else.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from broker.admin.server import AdminServer
 from broker.app import Broker
 from broker.config import BrokerConfig
 from broker.errors import BrokerError
-from broker.ledger_access import LedgerAccess
-from client import logs
-from client.allocator import keep_freed_memory
-from client.collector import collect_seldom
+from broker.partition.ledger_access import LedgerAccess
 from client.config import Resolved, load_program
-from client.errors import ConfigError, LedgerError, MetadataError
+from client.errors import ConfigError, LedgerError, LogCorrupt, MetadataError
 from client.ledger.client import LedgerClient
 from client.ledger.stats import LedgerStats
 from client.metadata.zookeeper import ZooKeeperStore
-from client.open_files import connections_that_fit
-from client.process_metrics import provide_metadata_requests
-from client.stop_signal import on_stop_signal
+from client.node import logs
+from client.node.allocator import keep_freed_memory
+from client.node.collector import collect_seldom
+from client.node.open_files import connections_that_fit
+from client.node.process_metrics import provide_metadata_requests
+from client.node.stop_signal import on_stop_signal
 
 log = logging.getLogger("broker")
 
@@ -72,7 +72,7 @@ def main() -> int:
         fitting = connections_that_fit(resolved.config.connections_max, reserved=_OTHER_FILES)
         config = dataclasses.replace(resolved.config, connections_max=fitting)
         return uvloop.run(_run(resolved._replace(config=config)))
-    except (ConfigError, MetadataError, LedgerError, BrokerError, OSError) as error:
+    except (ConfigError, MetadataError, LedgerError, LogCorrupt, BrokerError, OSError) as error:
         log.error("broker.cannot_start reason=%s", error or repr(error))
     return 2
 
@@ -131,6 +131,8 @@ async def _serve(broker: Broker, admin: AdminServer, told_to_stop: asyncio.Event
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
+    if context.get("is_logged"):
+        return  # by who began it again
     log.error("broker.bug message=%s", context.get("message"), exc_info=error)
     if context.get("fatal"):
         # Others fence what this broker led; a half-dead leader would only be in their way.

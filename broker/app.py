@@ -1,62 +1,75 @@
-"""One broker, put together.
+"""Puts one broker together: its parts, what each is given, the order in which they start and stop.
 
-This file is the only home of which parts a broker has, what each is given, and the order in
-which they start and stop. Everything from outside (metadata store, ledgers, wall clock,
-randomness, event loop) is handed in, nothing is global, so several brokers live in one process:
-tests and the simulator run this very class.
+Everything from outside (metadata store, ledgers, wall clock, randomness, event loop) is handed in
+and nothing is global, so several brokers fit into one process: tests and the simulator run this
+very class.
 
-Start: view of the cluster -> listener (the port is known now) -> registration -> ownership, from
-which on partitions are led -> the helpers. Stop: partitions are handed over while still
-registered, so that others find closed ledgers; then the registration goes, which is what makes
-the others take over; connections last.
+Start: view of the cluster -> listener (now the port is known) -> registration -> ownership, which
+begins to lead partitions -> background tasks. Stop: partitions are handed over while the broker is
+still registered, so that others find closed ledgers; then the registration goes, which makes the
+others take over; connections go last.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, Protocol
 
-from broker.cluster import Cluster
+from broker import gauges
+from broker.cluster.cluster import Cluster
+from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.hand_over import HandOver
+from broker.cluster.leader_changes import LeaderChangeTracker
+from broker.cluster.lease import SessionLease
+from broker.cluster.owner_node import Owner
+from broker.cluster.peers import Peers
+from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
-from broker.core.topology import BrokerInfo
-from broker.deadlines import Deadlines
-from broker.dispatch import Dispatcher
-from broker.endpoints import registered_host
-from broker.full_strength import FullStrength
-from broker.gauges import provide_all
-from broker.groups import Groups
-from broker.hand_over import HandOver
-from broker.handlers.registry import handlers
-from broker.lease import SessionLease
-from broker.ledger_sweep import LedgerSweep
-from broker.ledgers import Ledgers
-from broker.log_services import LogServices
-from broker.maintenance import Maintenance
+from broker.front.deadlines import Deadlines
+from broker.front.dispatch import Dispatcher
+from broker.front.endpoints import registered_host
+from broker.front.handlers.registry import handlers
+from broker.front.read_budget import ReadBudget
+from broker.front.server import Server
+from broker.front.services import Services
+from broker.front.topic_metadata_cache import TopicMetadataCache
+from broker.groups.groups import Groups
+from broker.leadership.awaited_partitions import AwaitedPartitions
+from broker.leadership.maintenance import Maintenance
+from broker.leadership.orphan_ledgers import OrphanLedgers
+from broker.leadership.ownership import Ownership
+from broker.leadership.partitions import Partitions
+from broker.leadership.under_replicated_roller import UnderReplicatedRoller
 from broker.metrics import Metrics
-from broker.owner_node import Owner
-from broker.ownership import Ownership
-from broker.partitions import Partitions
-from broker.peers import Peers
-from broker.producer_ids import ProducerIds
-from broker.read_ahead import ReadAhead
-from broker.read_budget import ReadBudget
-from broker.registration import Registration
-from broker.server import Server
-from broker.services import Services
-from broker.successions import Successions
-from broker.tail_cache import TailCache
-from broker.topic_answers import TopicAnswers
-from broker.topic_changes import TopicChanges
-from broker.topic_cleaner import TopicCleaner
+from broker.partition.ledgers import Ledgers
+from broker.partition.log_services import LogServices
+from broker.partition.read_ahead import ReadAhead
+from broker.partition.tail_cache import TailCache
+from broker.topics.producer_ids import ProducerIds
+from broker.topics.topic_changes import TopicChanges
+from broker.topics.topic_cleaner import TopicCleaner
+from broker.topics.topics import Topics
+from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
-from client.ledger.autorecovery.tree import ReplicationTree
 from client.metadata.store import MetadataStore, SessionState
 
 log = logging.getLogger(__name__)
 
 _ONLOOKER: Final = BookieId("broker")
 """Name in auto recovery's tree of somebody who takes neither locks nor votes."""
+
+
+class BackgroundTask(Protocol):
+    """What a broker does beside serving requests."""
+
+    def start(self) -> None:
+        """Begin."""
+        ...
+
+    async def close(self) -> None:
+        """Stop, wherever it is; works without a `start` too."""
+        ...
 
 
 class Broker:
@@ -76,41 +89,39 @@ class Broker:
 
         `now_s` measures what metrics show; nothing is decided by it.
         """
-        self.config = config
         self.port = 0
         """Where Kafka clients connect; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
-        self.metrics = Metrics(topics_max=config.metric_topics_max, now_s=now_s)
-        self.store = store
-        self.ledgers = ledgers
         self.is_started = False
         self.started_ms = 0
-        self._session_timeout_s = config.session_timeout_ms / 1000
-        self.cluster = Cluster(store, config, clock=clock, rng=rng)
-        self.cache = TailCache(config.tail_cache_bytes_max)
-        self.ahead = ReadAhead(
-            config.read_ahead_bytes_max,
-            config.read_ahead_reader_bytes_max,
-            config.read_ahead_patience_ms / 1000,
+        self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
+        self.cluster = Cluster(store, config, rng=rng)
+        changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
+        self.topics = Topics(self.cluster, changes, config)
+        awaited = AwaitedPartitions(
+            config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
         )
-        self.partitions = Partitions(self.cluster)
+        self.partitions = Partitions(self.cluster, awaited)
         self._ownership = Ownership(
-            self._log_services(clock, rng),
+            self.log_services,
             self.cluster,
             self.partitions,
             Owner(config.node_id, self.incarnation),
             close_timeout_s=config.shutdown_timeout_ms / 1000,
         )
-        self.groups = Groups(self.cluster, config, clock=clock, rng=rng)
+        self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
-        self._peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
-        successions = Successions(self.cluster, self._peers, config.metadata_hold_max_ms / 1000)
+        peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
+        leader_changes = LeaderChangeTracker(
+            self.cluster, peers, config.metadata_hold_max_ms / 1000
+        )
         served = handlers()
         self.services = Services(
             config=config,
             cluster=self.cluster,
-            successions=successions,
-            topic_answers=TopicAnswers(self.cluster, successions),
+            topics=self.topics,
+            leader_changes=leader_changes,
+            topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
             groups=self.groups,
             producer_ids=ProducerIds(store),
@@ -122,31 +133,42 @@ class Broker:
             served={handler.key: handler.versions for handler in served},
         )
         self.server = Server(config, Dispatcher(self.services, served), self.metrics)
-        self._maintenance = Maintenance(
-            self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
-        )
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
-        self._full_strength = FullStrength(self.partitions, ledgers, tree.marked_ledgers)
-        changes = TopicChanges(store, clock, rng)
-        self._cleaner = TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock)
-        self._sweep = LedgerSweep(store, ledgers, self.cluster, config.node_id)
+        self._background: tuple[BackgroundTask, ...] = (
+            Maintenance(
+                self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
+            ),
+            UnderReplicatedRoller(self.partitions, ledgers, tree.marked_ledgers),
+            peers,
+            TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
+            OrphanLedgers(store, ledgers, self.cluster, config.node_id),
+        )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
-        provide_all(self)
+        gauges.provide_all(
+            self.log_services, self.partitions, self.groups,
+            unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
+        )  # fmt: skip
 
-    def _log_services(self, clock: Clock, rng: Rng) -> LogServices:
-        """Return what all partitions share."""
-        return LogServices(
-            store=self.store,
-            ledgers=self.ledgers,
-            clock=clock,
-            rng=rng,
-            cache=self.cache,
-            lease=SessionLease(self._session_timeout_s),
-            ahead=self.ahead,
-            limits=self.config.log_limits(),
-            metrics=self.metrics,
-        )
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings that it runs with."""
+        return self.services.config
+
+    @property
+    def metrics(self) -> Metrics:
+        """Everything that is counted in it."""
+        return self.log_services.metrics
+
+    @property
+    def store(self) -> MetadataStore:
+        """The metadata store that it was given."""
+        return self.log_services.store
+
+    @property
+    def ledgers(self) -> Ledgers:
+        """The ledgers that it was given."""
+        return self.log_services.ledgers
 
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
@@ -167,18 +189,15 @@ class Broker:
             rack=config.rack,
         )
         self.cluster.introduce(myself)
-        self._registration = Registration(self.store, myself, self._session_timeout_s)
+        self._registration = Registration(self.store, myself, config.session_timeout_ms / 1000)
         await self._registration.start()
         self._hand_over = HandOver(
             self.cluster, self._registration, config.hand_over_partitions_at_once
         )
         await self._ownership.start()
         self.groups.start()
-        self._maintenance.start()
-        self._full_strength.start()
-        self._peers.start()
-        self._cleaner.start()
-        self._sweep.start()
+        for task in self._background:
+            task.start()
         self.is_started = True
         self.started_ms = self.services.clock.now_ms()
         log.info(
@@ -197,7 +216,7 @@ class Broker:
         return [f"{name} is not led yet" for name in self.missing()]
 
     def missing(self) -> list[str]:
-        """Return the partitions that want this broker and are not led yet."""
+        """Return the partitions that this broker should lead and does not lead yet."""
         return self._ownership.missing()
 
     async def set_unloaded(self, unloaded: bool) -> None:
@@ -217,12 +236,35 @@ class Broker:
         self.groups.close()
         if self._registration is not None:
             await self._registration.close()
-        await self._peers.close()
-        await self._cleaner.close()
-        await self._sweep.close()
-        await self._maintenance.close()
-        await self._full_strength.close()
+        for task in self._background:
+            await task.close()
         await self.server.close()
         self.services.deadlines.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
+
+
+def _log_services(
+    config: BrokerConfig,
+    store: MetadataStore,
+    ledgers: Ledgers,
+    clock: Clock,
+    rng: Rng,
+    now_s: Stopwatch,
+) -> LogServices:
+    """Return what all partitions share."""
+    return LogServices(
+        store=store,
+        ledgers=ledgers,
+        clock=clock,
+        rng=rng,
+        cache=TailCache(config.tail_cache_bytes_max),
+        lease=SessionLease(config.session_timeout_ms / 1000),
+        ahead=ReadAhead(
+            config.read_ahead_bytes_max,
+            config.read_ahead_reader_bytes_max,
+            config.read_ahead_patience_ms / 1000,
+        ),
+        limits=config.log_limits(),
+        metrics=Metrics(topics_max=config.metric_topics_max, now_s=now_s),
+    )

@@ -1,23 +1,32 @@
 """Settings of one broker.
 
-This file is the only home of broker settings and of their defaults. Settings of a topic are in
-`broker/core/topic_config.py`: they belong to the topic and are stored with it.
+Settings of a topic are in `broker/cluster/core/topic_config.py`: they belong to the topic and are
+stored with it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from broker.core.group_types import GroupConfig
-from broker.core.log_limits import LogLimits
+from broker.groups.core.group_types import GroupConfig
+from broker.partition.core.log_limits import LogLimits
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId
 from client.ledger.config import LedgerClientConfig
-from client.logs import LogFormat, LogLevel
+from client.node.logs import LogFormat, LogLevel
 
 _MIB = 1024 * 1024
+
+_LADDER: Final = (
+    ("ledger.writer_in_flight_bytes_max", "log_in_flight_bytes_max"),
+    ("log_in_flight_bytes_max", "in_flight_bytes_max"),
+    ("connection_in_flight_bytes_max", "in_flight_bytes_max"),
+)
+"""Each of these limits is at most the next: credit comes up from the bookies, step by step, and a
+step that could hold less than the one below it would never let that one fill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +195,20 @@ class BrokerConfig:
         at_least=0,
     )
 
+    partition_hold_max_ms: int = setting(
+        1_000,
+        "How long requests may wait for a partition that this broker is about to lead, from when"
+        " it was first wanted here; later ones are refused until it is led. Low: what clients send"
+        " with acks=0 may be lost; high: one that cannot be opened delays the answers behind it.",
+        at_least=0,
+    )
+    partition_hold_bytes_max: int = setting(
+        256 * _MIB,
+        "Bytes of Produce requests that may wait so; beyond, they are refused at once. They also"
+        " count as unanswered.",
+        at_least=0,
+    )
+
     peer_answer_max_ms: int = setting(
         100,
         "How long a Metadata answer may wait for a sign of life of the leaders it names. A broker"
@@ -244,7 +267,11 @@ class BrokerConfig:
 
     # --- partition logs
     log_in_flight_bytes_max: int = setting(
-        256 * _MIB, "Appends of one partition that may wait for bookies.", at_least=_MIB
+        64 * _MIB,
+        "Appends of one partition that may wait for bookies; beyond, connections that bring more"
+        " are not read until there is room. Not below ledger.writer_in_flight_bytes_max, which is"
+        " what is sent to bookies of that.",
+        at_least=_MIB,
     )
     log_shared_entry_bytes_max: int = setting(
         256 * 1024,
@@ -327,6 +354,13 @@ class BrokerConfig:
             raise ConfigError("unfinished_bytes_max is smaller than request_bytes_max")
         if self.unread_bytes_max < self.fetch_bytes_max:
             raise ConfigError("unread_bytes_max is smaller than fetch_bytes_max")
+        for lower, upper in _LADDER:
+            least, most = self._bytes_of(lower), self._bytes_of(upper)
+            if least > most:
+                raise ConfigError(
+                    f"{lower} ({least}) is larger than {upper} ({most}): what it admits would wait"
+                    " behind that; lower it, or raise the other"
+                )
         if self.control_request_bytes_max > self.request_bytes_max:
             raise ConfigError("control_request_bytes_max is larger than request_bytes_max")
         if self.default_min_insync_replicas > self.default_replication_factor:
@@ -335,6 +369,11 @@ class BrokerConfig:
             raise ConfigError("default_ensemble_size is below default_replication_factor")
         if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
             raise ConfigError("group_session_timeout_min_ms exceeds ..._max_ms")
+
+    def _bytes_of(self, name: str) -> int:
+        owner, _, field_name = name.rpartition(".")
+        value: int = getattr(self.ledger if owner else self, field_name)
+        return value
 
     def groups(self) -> GroupConfig:
         """Return the limits of the group coordinator."""

@@ -1,4 +1,4 @@
-"""Everything a broker refuses or fails, as a family below `QuireError`.
+"""The errors of brokers, as a family below `QuireError`.
 
     BrokerError
     ├── RequestError            the request is wrong in itself; retrying it is pointless
@@ -10,18 +10,20 @@
     │   └── UnknownTopicId, InconsistentTopicId
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
-    ├── LeadershipError         this broker cannot serve the partition (now)
+    ├── LeadershipError         this broker cannot serve the partition (at the moment)
     │   ├── UnknownTopicOrPartition, NotLeader, LeaderNotAvailable
-    │   ├── LeadershipLost      the leader stopped while the append was on its way: UNKNOWN
+    │   ├── LeadershipLost      the leader stopped while the append was in flight: UNKNOWN
     │   └── FencedLeaderEpoch, UnknownLeaderEpoch
-    ├── LogError                the partition is led here, and still the operation failed
+    ├── LogError                this broker leads the partition, but the operation failed
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
-    │   ├── NotEnoughReplicas, LogReadFailed, LogCorrupt
+    │   ├── NotEnoughReplicas, LogReadFailed
     ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
     └── GroupError              what group coordinators answer
 
 As in `client.errors`, each class says whether it is `retriable` and what is known of the
-`outcome`. Numbers of the Kafka protocol are not here: `broker/faults.py` is the only mapping.
+`outcome`. What is stored and makes no sense is `client.errors.LogCorrupt`, for readers of
+ledgers meet it too. Numbers of the Kafka protocol are not here: `broker/faults.py` is the only
+mapping.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ NO_EPOCH: Final = LeaderEpoch(-1)
 
 
 class BrokerError(QuireError):
-    """Root of what brokers refuse or fail."""
+    """Root of all errors that brokers raise."""
 
 
 # --- the request is wrong -----------------------------------------------------------------
@@ -50,7 +52,7 @@ class InvalidRequest(RequestError):
 
 
 class UnsupportedVersion(RequestError):
-    """We do not serve that version of the API, or that special value of a field."""
+    """This broker does not support that version of the API, or that special value of a field."""
 
 
 class InvalidRequiredAcks(RequestError):
@@ -73,17 +75,17 @@ class InvalidRecord(RequestError):
 
 
 class CorruptBatch(InvalidRecord):
-    """The batch's CRC does not match its bytes: damaged on the way, so sending again may help."""
+    """The batch's CRC does not match its bytes: damaged in transit, so resending may help."""
 
     retriable = True
 
 
 class MessageTooLarge(InvalidRecord):
-    """The batch has more bytes than the topic's `max.message.bytes`."""
+    """The batch is larger than the topic's `max.message.bytes`."""
 
 
 class BatchTooLarge(InvalidRecord):
-    """The batch has more bytes than a whole segment may have."""
+    """The batch is larger than a whole segment may be."""
 
 
 class InvalidTimestamp(InvalidRecord):
@@ -99,7 +101,7 @@ class InvalidTopicName(RequestError):
 
 
 class TopicExists(RequestError):
-    """A topic with that name exists already."""
+    """A topic with that name already exists."""
 
 
 class InvalidPartitions(RequestError):
@@ -111,7 +113,7 @@ class InvalidReplicationFactor(RequestError):
 
 
 class InvalidReplicaAssignment(RequestError):
-    """A manual assignment of replicas: brokers hold no data, so there is none."""
+    """The manual assignment of replicas is inconsistent."""
 
 
 class InvalidTopicConfig(RequestError):
@@ -123,13 +125,13 @@ class PolicyViolation(RequestError):
 
 
 class UnknownTopicId(RequestError):
-    """No topic has that id (any more); clients refresh their metadata."""
+    """No topic has that id, or no longer; clients refresh their metadata."""
 
     retriable = True
 
 
 class InconsistentTopicId(RequestError):
-    """The topic's id changed: it was deleted and made again."""
+    """The topic's id changed: it was deleted and created again."""
 
     retriable = True
 
@@ -138,7 +140,7 @@ class InconsistentTopicId(RequestError):
 
 
 class SequenceError(BrokerError):
-    """What an idempotent producer sent does not continue what it sent before."""
+    """A batch of an idempotent producer does not follow the one before it."""
 
     def __init__(self, producer_id: ProducerId, text: str) -> None:
         super().__init__(f"producer {producer_id}: {text}")
@@ -153,11 +155,11 @@ class OutOfOrderSequence(SequenceError):
         self.first = first
         """First sequence of the batch."""
         self.expected = expected
-        """The sequence that should have come."""
+        """The sequence it should have had."""
 
 
 class InvalidProducerEpoch(SequenceError):
-    """A newer instance of this producer has written already."""
+    """A newer instance of this producer has already written."""
 
 
 class InvalidTransactionState(SequenceError):
@@ -168,7 +170,7 @@ class InvalidTransactionState(SequenceError):
 
 
 class LeadershipError(BrokerError):
-    """This broker does not (yet, or any longer) lead the partition; clients ask who does."""
+    """This broker does not lead the partition, or not yet; clients ask who does."""
 
     retriable = True
 
@@ -198,10 +200,10 @@ class LeaderNotAvailable(NotLeader):
 
 
 class LeadershipLost(LeadershipError):
-    """The leader was fenced, or stopped, with the append under way.
+    """The leader was fenced, or stopped, while the append was in flight.
 
     The append may survive: a fenced add is like a timeout, and the next leader's recovery
-    decides. An idempotent producer that sends the batch again gets it stored exactly once.
+    decides. If an idempotent producer resends the batch, it is stored exactly once.
     """
 
     outcome = Outcome.UNKNOWN
@@ -219,7 +221,7 @@ class UnknownLeaderEpoch(LeadershipError):
 
 
 class LogError(BrokerError):
-    """The leader could not do it."""
+    """The leader could not carry out the operation."""
 
 
 class OffsetOutOfRange(LogError):
@@ -239,20 +241,20 @@ class OffsetNotAvailable(LogError):
 
 
 class RequestTimedOut(LogError):
-    """The request's own deadline passed; what was asked may still happen."""
+    """The request timed out; it may still take effect."""
 
     retriable = True
     outcome = Outcome.UNKNOWN
 
 
 class Overloaded(LogError):
-    """Too many bytes wait for the bookies already; nothing was applied."""
+    """Too many bytes are already waiting for the bookies; nothing was applied."""
 
     retriable = True
 
 
 class NotEnoughReplicas(LogError):
-    """Too few bookies can take the write."""
+    """Too few bookies can accept the write."""
 
     retriable = True
 
@@ -261,10 +263,6 @@ class LogReadFailed(LogError):
     """No bookie could serve the read now."""
 
     retriable = True
-
-
-class LogCorrupt(LogError):
-    """Stored bytes or segments contradict each other. Nothing is guessed, somebody must look."""
 
 
 # --- fetch sessions -----------------------------------------------------------------------
@@ -277,7 +275,7 @@ class FetchSessionError(BrokerError):
 
 
 class FetchSessionNotFound(FetchSessionError):
-    """No such session; we may never have had any."""
+    """There is no such session."""
 
 
 class InvalidFetchSessionEpoch(FetchSessionError):
@@ -288,17 +286,17 @@ class InvalidFetchSessionEpoch(FetchSessionError):
 
 
 class GroupError(BrokerError):
-    """What a group coordinator refuses."""
+    """A group coordinator refused the request."""
 
 
 class CoordinatorLoading(GroupError):
-    """This broker is the coordinator and still reads the group's log."""
+    """This broker is the coordinator and is still reading the group's log."""
 
     retriable = True
 
 
 class CoordinatorNotAvailable(GroupError):
-    """Nobody can be the coordinator now."""
+    """No broker can coordinate the group at the moment."""
 
     retriable = True
 

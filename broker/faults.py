@@ -63,7 +63,6 @@ CODES: Final[Mapping[type, Code]] = {
     e.Overloaded: Code.not_enough_replicas,
     e.NotEnoughReplicas: Code.not_enough_replicas,
     e.LogReadFailed: Code.kafka_storage_error,
-    e.LogCorrupt: Code.unknown_server_error,
     # fetch sessions
     e.FetchSessionError: Code.fetch_session_id_not_found,
     e.FetchSessionNotFound: Code.fetch_session_id_not_found,
@@ -87,11 +86,15 @@ CODES: Final[Mapping[type, Code]] = {
     e.GroupMaxSizeReached: Code.group_max_size_reached,
     e.OffsetMetadataTooLarge: Code.offset_metadata_too_large,
     # what reaches a client from below: the store or the bookies could not do it now
+    base.LogCorrupt: Code.unknown_server_error,
     base.LedgerError: Code.kafka_storage_error,
     base.NotEnoughBookies: Code.not_enough_replicas,
     base.LedgerFenced: Code.not_leader_or_follower,
     base.MetadataError: Code.request_timed_out,
 }
+
+_MESSAGE_MAX: Final = 1000
+"""Characters."""
 
 
 def code_of(error: BaseException) -> int:
@@ -104,7 +107,12 @@ def code_of(error: BaseException) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what a client may read about an error."""
+    """Return what a client may read about an error.
+
+    Cut, because it may repeat the client's own words: those and ours together can be longer than
+    the 32,767 bytes that an old version's string holds.
+    """
     if isinstance(error, base.QuireError):
-        return str(error)
+        text = str(error)
+        return text if len(text) <= _MESSAGE_MAX else f"{text[:_MESSAGE_MAX]}..."
     return "the broker failed unexpectedly; see its log"

@@ -1,60 +1,68 @@
-"""Which of a broker's parts shows which number: the metrics that nobody has to count.
+"""Metrics that nobody counts: each scrape reads them from the part of the broker that knows.
 
-This file is the only home of that wiring; names and meanings are in `metric_table.py`.
+Names and meanings are in `metric_table.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
+from broker.groups.groups import Groups
+from broker.leadership.partitions import Partitions
 from broker.metrics import OTHER_TOPICS
-from client.exposition import Samples
+from broker.partition.log_services import LogServices
+from broker.partition.partition import Partition
 from client.ledger.metrics import provide_ledgers
-from client.process_metrics import provide_process
-
-if TYPE_CHECKING:
-    from broker.app import Broker
+from client.node.exposition import Samples
+from client.node.process_metrics import provide_process
 
 _B = "quire_broker_"
 
 
-def provide_all(broker: Broker) -> None:
-    """Let a broker's metrics read its parts at each scrape."""
-    metrics, partitions = broker.metrics, broker.partitions
-    provide_process(metrics, "broker", broker.store)
-    provide_ledgers(metrics, broker.ledgers.stats, lambda: len(broker.ledgers.writable_bookies))
+def provide_all(
+    shared: LogServices,
+    partitions: Partitions,
+    groups: Groups,
+    *,
+    unready: Callable[[], list[str]],
+    missing: Callable[[], list[str]],
+    topics_max: int,
+) -> None:
+    """Let the metrics in `shared` read a broker's parts at each scrape."""
+    metrics, ledgers, cache, ahead = shared.metrics, shared.ledgers, shared.cache, shared.ahead
+    provide_process(metrics, "broker", shared.store)
+    provide_ledgers(metrics, ledgers.stats, lambda: len(ledgers.writable_bookies))
     one = metrics.provide_one
-    one(_B + "ready", lambda: not broker.unready())
+    one(_B + "ready", lambda: not unready())
     one(_B + "partitions_led", lambda: len(partitions))
     one(_B + "partitions_opening", lambda: partitions.opening_count)
-    one(_B + "partitions_missing", lambda: len(broker.missing()))
+    one(_B + "partitions_missing", lambda: len(missing()))
     one(
         _B + "partitions_under_replicated",
-        lambda: sum(partition.is_under_replicated for partition in partitions),
+        lambda: sum(partition.replication.is_under_replicated for partition in partitions),
     )
-    one(_B + "tail_cache_bytes", lambda: broker.cache.size)
-    one(_B + "read_ahead_bytes", lambda: broker.ahead.size)
-    one(_B + "read_ahead_used_bytes", lambda: broker.ahead.used_bytes)
-    one(_B + "read_ahead_dropped_bytes", lambda: broker.ahead.dropped_bytes)
+    one(_B + "tail_cache_bytes", lambda: cache.size)
+    one(_B + "read_ahead_bytes", lambda: ahead.size)
+    one(_B + "read_ahead_used_bytes", lambda: ahead.used_bytes)
+    one(_B + "read_ahead_dropped_bytes", lambda: ahead.dropped_bytes)
     one(
         _B + "unconfirmed_bytes",
         lambda: sum(partition.in_flight_bytes for partition in partitions),
     )
-    one("quire_group_rebalances", lambda: broker.groups.rebalance_count)
-    metrics.provide("quire_topic_size_bytes", lambda: _topic_sizes(broker))
+    one(_B + "held_produce_bytes", lambda: partitions.awaited.held_bytes)
+    one("quire_group_rebalances", lambda: groups.rebalance_count)
+    metrics.provide("quire_topic_size_bytes", lambda: _topic_sizes(partitions, topics_max))
     metrics.provide(
         "quire_groups",
-        lambda: [
-            ({"state": state.value}, count) for state, count in broker.groups.state_counts().items()
-        ],
+        lambda: [({"state": state.value}, count) for state, count in groups.state_counts().items()],
     )
 
 
-def _topic_sizes(broker: Broker) -> Samples:
+def _topic_sizes(partitions: Iterable[Partition], topics_max: int) -> Samples:
     sizes: dict[str, int] = {}
-    for partition in broker.partitions:
+    for partition in partitions:
         name = partition.topic.name
-        if name not in sizes and len(sizes) >= broker.config.metric_topics_max:
+        if name not in sizes and len(sizes) >= topics_max:
             name = OTHER_TOPICS
         sizes[name] = sizes.get(name, 0) + partition.size_bytes
     for name, size in sorted(sizes.items()):

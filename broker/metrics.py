@@ -1,9 +1,8 @@
-"""What a broker counts.
+"""Counts what a broker does, for Prometheus.
 
-This file is the only home of counting in a broker. Names and meanings are in `metric_table.py`. Hot
-paths add to plain ints and histograms here; turning them into samples happens when somebody
-scrapes. Other parts of the broker hand in a function that reads a number they keep anyway
-(`provide`), rather than keeping a second one.
+Names and meanings are in `metric_table.py`. Hot paths add to plain ints and histograms here, which
+become samples only when Prometheus scrapes. Parts of the broker that keep a number anyway hand in a
+function that reads it (`provide`).
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from broker.metric_table import (
     TABLE,
     TAKEOVER_SECONDS,
 )
-from client.exposition import Exposition, Samples
 from client.histogram import Histogram, Stopwatch, loop_time
 from client.ledger.metrics import APPEND_SECONDS
-from client.process_metrics import LOOP_LAG_SECONDS
+from client.node.exposition import Exposition, Samples
+from client.node.process_metrics import LOOP_LAG_SECONDS
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.connection import Slot
 

@@ -1,7 +1,7 @@
 """Settings: one frozen dataclass per program, filled once from file, environment and flags.
 
-This file is the only home of how a setting is declared, named, read and explained. A program
-declares its settings like this, and nothing else:
+How a setting is declared, named, read and explained is the same for all. A program declares its
+settings like this, and nothing else:
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class BookieConfig:

@@ -1,4 +1,4 @@
-"""The error tree of Quire, drawn whole.
+"""The errors of Quire as a tree, with what is known after each of them.
 
     QuireError
     ├── ConfigError                  a setting is wrong: refuse to start
@@ -12,20 +12,29 @@
     │   ├── VersionConflict          compare-and-set lost
     │   ├── SessionExpired           our ephemerals are gone
     │   └── ConnectionLoss           outcome unknown: the operation may have happened
+    ├── LogCorrupt                   what is stored of a partition contradicts itself
     └── LedgerError                  see `BKException` codes in `code`
         ├── LedgerFenced             somebody recovers this ledger; outcome of pending adds unknown
         ├── LedgerClosed
+        ├── LedgerExists
         ├── NoSuchLedger
         ├── NoSuchEntry
+        ├── DataUnknown              the bookie cannot say whether it has the entry
         ├── NotEnoughBookies
-        ├── DigestMismatch
+        ├── BookieUnavailable        no connection, or it broke before the answer
+        ├── BookieTimeout
+        ├── BookieReadOnly
+        ├── TooManyRequests          the bookie shed the request
+        ├── ReadFailed
+        ├── WriteFailed
         ├── QuorumTimeout
+        ├── DigestMismatch
         ├── DuplicateEntryId
+        ├── IncorrectParameter
         ├── RecoveryInconclusive
         ├── UnauthorizedAccess
         ├── MetadataConflict
-        ├── BookieUnavailable
-        └── ReadFailed / WriteFailed
+        └── MetadataCorrupt
 
 `bookie.errors` and `broker.errors` add StorageError and BrokerError below `QuireError`.
 
@@ -102,6 +111,10 @@ class ConnectionLoss(MetadataError):
 
     retriable = True
     outcome = Outcome.UNKNOWN
+
+
+class LogCorrupt(QuireError):
+    """Stored bytes or segments contradict each other. Nothing is guessed, somebody must look."""
 
 
 class LedgerError(QuireError):

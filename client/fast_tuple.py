@@ -1,4 +1,4 @@
-"""Making a named tuple on the hot path: the only home of that short cut.
+"""Makes named tuples on the hot path, without their Python constructor.
 
     new_tuple(Location, (number, position, size))    the same as Location(number, position, size)
 

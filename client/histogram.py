@@ -1,9 +1,9 @@
 """Counts of durations or sizes by upper bound, as Prometheus wants them, without a clock.
 
-This file is the only home of that structure, and of the question which clock measures. Hot paths
-pay one bisection and two additions; who measures brings the times. uvloop's `time()` stands still
-during a turn of the loop and counts milliseconds: good for deadlines, not for measuring. So
-programs hand in a finer `Stopwatch`; without one, in tests and simulations, it is the loop's.
+Covers the question which clock measures. Hot paths pay one bisection and two additions; who
+measures brings the times. uvloop's `time()` stands still during a turn of the loop and counts
+milliseconds: good for deadlines, not for measuring. So programs hand in a finer `Stopwatch`;
+without one, in tests and simulations, it is the loop's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The vocabulary of ids: one NewType per kind of number, so an offset is never an entry id.
 
-This file is the only home of id types and of the three small seams (`Clock`, `Rng`) that keep
-wall time and randomness out of protocol code, so that the same code runs under simulation.
+Covers id types and the three small seams (`Clock`, `Rng`) that keep wall time and randomness out
+of protocol code, so that the same code runs under simulation.
 """
 
 from __future__ import annotations

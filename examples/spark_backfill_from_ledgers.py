@@ -12,6 +12,7 @@ The executors need a network path to the bookies, the driver one to ZooKeeper.
 
 # %% Where the brokers are, and where ZooKeeper is
 import os
+import sys
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -21,6 +22,8 @@ ZOOKEEPER = os.environ.get("QUIRE_ZOOKEEPER", "localhost:2181")
 TOPIC = os.environ.get("QUIRE_TOPIC", "standard-library")
 
 # %%
+# Spark looks for the format `quire` in Pythons that it starts itself: they must be this one.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 spark = (
     SparkSession.builder.master("local[2]")
     .appName("backfill")

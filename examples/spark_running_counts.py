@@ -10,6 +10,7 @@ Needs `pip install 'quire[spark]'` and Java 17.
 
 # %% Where to read, and whether to stop at what is there or to go on
 import os
+import sys
 import tempfile
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,8 @@ CHECKPOINT = os.environ.get("QUIRE_CHECKPOINT") or tempfile.mkdtemp(prefix="quir
 TRIGGER = {"availableNow": True}  # or {"processingTime": "5 seconds"}
 
 # %% Spark, with the settings that matter for a Python data source
+# Spark looks for the format `quire` in Pythons that it starts itself: they must be this one.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 spark = (
     SparkSession.builder.master("local[2]")
     .appName("running counts")

@@ -9,6 +9,7 @@ goes on where it was.
 
 # %% Where to read and to write
 import os
+import sys
 import tempfile
 
 from pyspark.sql import SparkSession
@@ -19,6 +20,8 @@ TOPIC = os.environ.get("QUIRE_TOPIC", "standard-library")
 FOLDER = os.environ.get("QUIRE_FOLDER") or tempfile.mkdtemp(prefix="quire-example-")
 
 # %%
+# Spark looks for the format `quire` in Pythons that it starts itself: they must be this one.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 spark = (
     SparkSession.builder.master("local[2]")
     .appName("to Parquet")

@@ -1,8 +1,8 @@
 """The brokers' admin API, as commands use it.
 
-This file is the only home of HTTP requests to brokers. One of several addresses is enough: any
-broker answers for the whole cluster, and while one restarts the next one is asked. What a broker
-answers with as a problem becomes an `AdminError` with the broker's own sentences.
+Covers HTTP requests to brokers. One of several addresses is enough: any broker answers for the
+whole cluster, and while one restarts the next one is asked. What a broker answers with as a
+problem becomes an `AdminError` with the broker's own sentences.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class AdminApi:
                 why = str(error) or "no answer in time"
                 if method == "POST":
                     raise AdminUnreachable(
-                        f"{origin} broke off ({why}): it may have been done all the same,"
-                        " look before you try again"
+                        f"{origin} broke off ({why}): it may have been done anyway;"
+                        " check before you try again"
                     ) from error
                 refusals.append(f"{origin} ({why})")
         raise AdminUnreachable(f"no broker's admin API answers at {', '.join(refusals)}")

@@ -28,21 +28,21 @@ import uvloop
 from aiohttp import web
 from prometheus_client import ProcessCollector
 
-from client import logs
+from client.autorecovery.config import AutoRecoveryConfig
+from client.autorecovery.metrics import PROGRAM_TABLE
+from client.autorecovery.service import running
 from client.config import check_ranges, load_program, setting
 from client.errors import ConfigError, LedgerError, MetadataError
-from client.exposition import CONTENT_TYPE, Exposition
-from client.http_door import Doors
 from client.ids import BookieId
-from client.ledger.autorecovery.config import AutoRecoveryConfig
-from client.ledger.autorecovery.metrics import PROGRAM_TABLE
-from client.ledger.autorecovery.service import running
 from client.ledger.standalone import WallClock
-from client.logs import LogFormat, LogLevel
 from client.metadata.paths import LEDGERS_ROOT
 from client.metadata.zookeeper import ZooKeeperStore
-from client.process_metrics import LoopLag, provide_metadata_requests, provide_process
-from client.stop_signal import on_stop_signal
+from client.node import logs
+from client.node.exposition import CONTENT_TYPE, Exposition
+from client.node.http_connections import HttpConnections
+from client.node.logs import LogFormat, LogLevel
+from client.node.process_metrics import LoopLag, provide_metadata_requests, provide_process
+from client.node.stop_signal import on_stop_signal
 
 log = logging.getLogger("autorecovery")
 
@@ -83,7 +83,7 @@ class AdminServer:
     def __init__(self, metrics: Exposition) -> None:
         self.is_ready = False
         self._metrics = metrics
-        self._doors = Doors()
+        self._doors = HttpConnections()
         app = web.Application(middlewares=[self._doors.watch])
         app.router.add_get("/heartbeat", self._heartbeat)
         app.router.add_get("/readyz", self._readyz)

@@ -1,6 +1,6 @@
 """Asking a bookie's admin server, as commands do: one sentence when that is impossible.
 
-This file is the only home of that conversation; the paths are in `bookie/admin.py`.
+The paths are in `bookie/admin/server.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final
 import aiohttp
 
 from client.errors import QuireError
-from client.ledger.bookie_directory import Address, ServiceInfo
+from client.ledger.bookies.bookie_directory import Address, ServiceInfo
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=10)
 _OK: Final = 200

@@ -1,7 +1,7 @@
 """The bookies of a cluster as ZooKeeper and they themselves tell.
 
-This file is the only home of that view for commands: every bookie that has a cookie, whether it is
-registered, and the space that it says it has.
+Commands show every bookie that has a cookie, whether it is registered, and the space that it says
+it has.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from client.autorecovery.census import ask
 from client.errors import BookieUnavailable, NoNode, QuireError
 from client.ids import BookieId
-from client.ledger.autorecovery.census import ask
-from client.ledger.bookie_directory import ServiceInfo, parse_service_info
+from client.ledger.bookies.bookie_directory import ServiceInfo, parse_service_info
 from client.ledger.client import LedgerClient
 from client.metadata import paths
 from client.metadata.store import MetadataStore

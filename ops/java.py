@@ -64,7 +64,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     raise JavaMissing(
         f"the ZooKeeper server needs Java {OLDEST_JAVA} or newer and there is none{found}:"
         " install one (Debian: `apt-get install default-jre-headless`)"
-        " or run `pip install 'quire[jre]'`, or use a server that runs already with --zookeeper"
+        " or run `pip install 'quire[local]'`, or use a server that runs already with --zookeeper"
     )
 
 
@@ -91,7 +91,10 @@ def zookeeper_class_path() -> str:
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JavaMissing("PySpark is not installed, and the ZooKeeper server is among its jars")
+        raise JavaMissing(
+            "there is no ZooKeeper server here, it comes with PySpark's jars: run `pip install"
+            " 'quire[local]'`, or use a server that runs already with --zookeeper"
+        )
     folder = Path(spec.origin).parent / "jars"
     jars = [
         jar
@@ -100,7 +103,10 @@ def zookeeper_class_path() -> str:
         if "native" not in jar.name or "unix-common" in jar.name
     ]
     if not any(re.match(r"zookeeper-\d", jar.name) for jar in jars):
-        raise JavaMissing(f"PySpark in {folder.parent} ships no ZooKeeper server")
+        raise JavaMissing(
+            f"PySpark in {folder.parent} ships no ZooKeeper server: run `pip install --upgrade"
+            " 'quire[local]'`, or use a server that runs already with --zookeeper"
+        )
     return os.pathsep.join(dict.fromkeys(str(jar) for jar in jars))
 
 

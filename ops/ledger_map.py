@@ -1,7 +1,7 @@
 """Which topic partition a ledger belongs to, as the metadata store tells it.
 
-This file is the only home of the way back from a ledger to its partition: brokers only need the
-way there. It reads every topic's segment lists, so it is for people, not for hot paths.
+Covers the way back from a ledger to its partition: brokers only need the way there. It reads every
+topic's segment lists, so it is for people, not for hot paths.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from broker.core.segments import Segment, decode_segments
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topology import TopicInfo
 from client.errors import NoNode
 from client.ids import LedgerId
+from client.log.segments import Segment, decode_segments
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 

@@ -1,6 +1,6 @@
 """A whole Quire cluster on one machine: ZooKeeper, bookies and brokers under one supervisor.
 
-This file is the only home of `quire up`'s behaviour; `ops/cli/up.py` only parses and prints.
+Covers `quire up`'s behaviour; `ops/cli/up.py` only parses and prints.
 
 Start: claim the data directory, look at disk, ports and Java, start ZooKeeper, make both trees,
 start the bookies until all are registered, start the brokers until all answer ApiVersions.
@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from bookie.storage.index.level_db import check_level_db
 from client.config import check_ranges, setting
 from client.errors import NoNode
 from client.ids import BookieId, BrokerId
@@ -42,7 +43,7 @@ from ops.preflight import CannotStart, DataLock, PortUse, check_disk, check_port
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 12.0
-"""Bookies and brokers end within 8 s of SIGTERM (`client/stop_signal.py`)."""
+"""Bookies and brokers end within 8 s of SIGTERM (`client/node/stop_signal.py`)."""
 RESTART_DELAYS_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_AFTER_S: Final = 30.0
 """A process that lived so long starts again with the first delay."""
@@ -131,6 +132,7 @@ class LocalCluster:
         """Start everything; return when the cluster serves. Raises CannotStart and others of
         QuireError; then `stop` cleans up."""
         self._lock.acquire()
+        check_level_db()
         check_disk(self._config.data)
         check_ports(self._config.port_uses())
         await self._start_zookeeper()
@@ -330,7 +332,12 @@ class LocalCluster:
             name,
             [*program, "--config", str(file.resolve())],
             log_path=self._config.data / f"{name}.log",
-            environ={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{known}" if known else root},
+            environ={
+                **os.environ,
+                "PYTHONPATH": f"{root}{os.pathsep}{known}" if known else root,
+                # A folder `client` or `broker` of the user's project must not be taken for ours.
+                "PYTHONSAFEPATH": "1",
+            },
         )
 
     async def _until(self, child: Child, ready: Callable[[], Awaitable[bool]]) -> None:

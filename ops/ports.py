@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import socket
+import subprocess
 from pathlib import Path
 from typing import Final
 
 _LISTENING: Final = "0A"
 _PICK_FROM: Final = 15_000
 _PICK_TO: Final = 32_000
+_PROC: Final = Path("/proc")
+_LSOF_TIMEOUT_S: Final = 5.0
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -64,12 +68,15 @@ def pick_free_runs(*counts: int) -> list[int]:
 def listener(port: int) -> str | None:
     """Name the program that listens on a port, like `java (pid 4711)`; None if unknown.
 
-    Linux shows it in /proc, for processes of the same user (or all, to root).
+    Linux shows it in /proc, for processes of the same user (or all, to root); elsewhere the
+    program `lsof` tells, where it is installed (macOS has it).
     """
+    if not (_PROC / "net").exists():
+        return _listener_by_lsof(port)
     inodes = _listening_inodes(port)
     if not inodes:
         return None
-    for process in Path("/proc").iterdir():
+    for process in _PROC.iterdir():
         if process.name.isdigit() and _holds(process, inodes):
             command = _command_name(process)
             return f"{command} (pid {process.name})"
@@ -78,9 +85,9 @@ def listener(port: int) -> str | None:
 
 def _listening_inodes(port: int) -> list[str]:
     inodes: list[str] = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    for table in ("net/tcp", "net/tcp6"):
         try:
-            rows = Path(table).read_text().splitlines()[1:]
+            rows = (_PROC / table).read_text().splitlines()[1:]
         except OSError:
             continue
         for row in rows:
@@ -103,6 +110,38 @@ def _command_name(process: Path) -> str:
         words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
     except OSError:
         return "a program"
+    return _shown(words)
+
+
+def _listener_by_lsof(port: int) -> str | None:
+    pids = _output_of("lsof", "-nP", "-t", f"-iTCP:{port}", "-sTCP:LISTEN").split()
+    if not pids:
+        return None
+    words = _output_of("ps", "-o", "command=", "-p", pids[0]).split()
+    return f"{_shown(words or [''])} (pid {pids[0]})"
+
+
+def _output_of(program: str, *arguments: str) -> str:
+    """Return what a program of the system prints; nothing if it is not there, or takes too long."""
+    path = shutil.which(program)
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run(  # noqa: S603  (lsof and ps, with numbers of ours)
+            [path, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LSOF_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _shown(words: list[str]) -> str:
+    """Name a program by its command line."""
     name = Path(words[0]).name
     if name.startswith("python") and len(words) > 2 and words[1] == "-m":
         return f"{name} -m {words[2]}"

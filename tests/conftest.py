@@ -14,15 +14,19 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.fakes.mended_asyncio import mend
+
 TOGETHER = {
     "tests/integration/spark/": "spark",
     "tests/integration/test_bench.py": "spark",
+    "tests/integration/test_wheel.py": "spark",
     "tests/integration/page/": "page",
     "tests/interop/bookkeeper/": "bookkeeper",
 }
 
 settings.register_profile("quire", deadline=None)
 settings.load_profile("quire")
+mend()
 
 
 def share_of(test: str) -> str:

@@ -1,11 +1,10 @@
-"""Who may use the admin API.
+"""Decides who may use the admin API.
 
-This file is the only home of that. With a token every request to the API must carry it; a second
-one, for dashboards and for people who only look, is good for GET alone. Without a token, whoever
-reaches the port may do everything, so the port is on loopback unless told otherwise, and a
-browser must not be led there by somebody else's page: a request that changes something must not
-come from a page of another origin, and while listening on loopback only loopback's names are
-answered, which is what stops DNS names that are made to point there.
+If there is a token, every request to the API must carry it; a second token, for dashboards and for
+people who only look, allows GET alone. Without a token, whoever reaches the port may do everything,
+so the port is on loopback unless configured otherwise, and no other site's page may send a browser
+there: a request that changes something must not come from a page of another origin, and while
+listening on loopback the broker answers to loopback names only, which defeats DNS rebinding.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from broker.admin.operation import SAFE
 from broker.admin.problems import Problem
+from broker.admin.request import SAFE
 from broker.config import BrokerConfig
 
 _BEARER: Final = "Bearer "
@@ -37,14 +36,14 @@ class Guard:
         host = request.headers.get("Host", "")
         if self._only_loopback and not is_loopback(urlsplit(f"//{host}").hostname or ""):
             raise Problem(
-                403, "foreign-host", f"this broker does not answer for the name {host!r}",
+                403, "foreign-host", f"this broker does not answer to the name {host!r}",
                 "Use 127.0.0.1 or localhost, or set an admin_token.", field="Host",
             )  # fmt: skip
         origin = request.headers.get("Origin")
         if origin and request.method not in SAFE and urlsplit(origin).netloc != host:
             raise Problem(
-                403, "foreign-origin", f"a page of {origin} may not change this cluster",
-                "Use the page that this broker serves, or a program.", field="Origin",
+                403, "foreign-origin", f"a page from {origin} may not change this cluster",
+                "Use the page that this broker serves, or a command-line client.", field="Origin",
             )  # fmt: skip
 
     def check_token(self, request: web.Request) -> None:
@@ -54,7 +53,7 @@ class Guard:
         given = request.headers.get("Authorization", "")
         if not given.startswith(_BEARER):
             raise Problem(
-                401, "no-token", "this API wants a token",
+                401, "no-token", "this API needs a token",
                 "Send the header `Authorization: Bearer TOKEN` with the broker's admin_token.",
                 field="Authorization",
             )  # fmt: skip
@@ -68,7 +67,7 @@ class Guard:
             )  # fmt: skip
         if request.method not in SAFE:
             raise Problem(
-                403, "read-only-token", "this token is good for looking, not for changing anything",
+                403, "read-only-token", "this token is read-only",
                 "Send the broker's admin_token.", field="Authorization",
             )  # fmt: skip
 

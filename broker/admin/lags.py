@@ -1,13 +1,12 @@
-"""How far groups are behind, wherever in the cluster their partitions are led.
+"""Computes consumer lag, wherever in the cluster the partitions are led.
 
-This file is the only home of lag. The coordinator of a group knows what was committed, leaders
-know where the log ends and how old a record is; here both meet. In records it is the distance
-from the committed offset, or from the log's start if that is later, to the high watermark. In
-seconds it is the age of the first record that is not read yet, by its timestamp; nothing unread
-is no lag.
+The coordinator of a group knows what was committed; leaders know where the log ends and how old a
+record is. Lag in records is the distance from the committed offset, or from the log start if that
+is later, to the high watermark. Lag in seconds is the age of the first unread record, by its
+timestamp; if nothing is unread there is no lag.
 
-Asked for a group it is computed at once. For metrics and lists all groups coordinated here are
-looked at every few seconds.
+For a single group it is computed on request. For metrics and lists, all groups coordinated here are
+examined every few seconds.
 """
 
 from __future__ import annotations
@@ -16,25 +15,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from broker import background
-from broker.admin.neighbours import Neighbours
+from broker.admin.peer_client import PeerClient
 from broker.admin.problems import Problem
-from broker.coordinator import Phase
-from broker.core.group_offsets import TopicPartition, lag
-from broker.partition import Partition
+from broker.app import Broker
+from broker.groups.coordinator import Phase
+from broker.groups.core.group_offsets import TopicPartition, lag
+from broker.partition.partition import Partition
 from client.errors import QuireError
 from client.ids import BrokerId, Offset
+from client.node import background
 from client.wire.kafka.records import HEADER_BYTES, parse_header
-
-if TYPE_CHECKING:
-    from broker.app import Broker
 
 log = logging.getLogger(__name__)
 
 PLACES_MAX: Final = 10_000
-"""Most places that one broker is asked about at once."""
+"""Most offsets that one request to another broker asks about."""
 _AGES_MAX: Final = 10_000
 
 
@@ -68,13 +65,13 @@ class GroupLag(NamedTuple):
 
 
 class Lags:
-    """Computes lags; `start` keeps those of the groups coordinated here at hand."""
+    """Computes lags; after `start`, those of the groups coordinated here are kept ready."""
 
-    def __init__(self, broker: Broker, neighbours: Neighbours) -> None:
+    def __init__(self, broker: Broker, peer_client: PeerClient) -> None:
         self._broker = broker
-        self._neighbours = neighbours
+        self._peer_client = peer_client
         self._ages: dict[Place, int] = {}
-        """Timestamps of records that somebody stands before: they do not change."""
+        """Timestamps of the records at committed offsets: they do not change."""
         self._latest: list[GroupLag] = []
         self._task: asyncio.Task[None] | None = None
         provide = broker.metrics.provide
@@ -85,17 +82,17 @@ class Lags:
         )
 
     def start(self) -> None:
-        """Look at all groups from time to time, if the configuration says so."""
+        """Examine all groups every `lag_interval_ms`, unless that is 0."""
         if self._broker.config.lag_interval_ms:
-            self._task = background.run(self._follow(), "lags")
+            self._task = background.keep(self._follow, "lags")
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop examining groups."""
         await background.stop(self._task)
 
     @property
     def latest(self) -> Sequence[GroupLag]:
-        """What the last look found, by group, topic and partition."""
+        """What the last round found, by group, topic and partition."""
         return self._latest
 
     def samples(self, value: Callable[[Lag], float]) -> Iterator[tuple[dict[str, str], float]]:
@@ -144,7 +141,7 @@ class Lags:
     def _owner(self, place: Place) -> BrokerId | None:
         cluster = self._broker.cluster
         topic = cluster.topics.get(place.topic)
-        return None if topic is None else cluster.wanted_owner(topic, place.partition)
+        return None if topic is None else cluster.preferred_leader(topic, place.partition)
 
     async def _ask(self, owner: BrokerId, places: Sequence[Place]) -> dict[Place, Lag]:
         broker = self._broker.cluster.brokers.get(owner)
@@ -153,7 +150,7 @@ class Lags:
             body = {"places": [place._asdict() for place in places[start : start + PLACES_MAX]]}
             assert broker is not None
             try:
-                answer = await self._neighbours.ask(broker, f"/brokers/{owner}/lags", body=body)
+                answer = await self._peer_client.ask(broker, f"/brokers/{owner}/lags", body=body)
             except Problem as error:
                 log.info("lags.unknown broker=%d error=%s", owner, error)
                 break
@@ -179,7 +176,7 @@ class Lags:
         if known is not None:
             return known
         try:
-            fetched = await partition.read(at, 1, at_least_one=True, read_committed=False)
+            fetched = await partition.reader.read(at, 1, at_least_one=True, read_committed=False)
         except QuireError as error:
             log.debug(
                 "lags.unreadable topic=%s partition=%d offset=%d error=%r",
@@ -213,7 +210,7 @@ class Lags:
         committed: list[tuple[str, Place]] = []
         for coordinator in self._broker.groups.coordinators():
             if coordinator.phase is Phase.ACTIVE:
-                for group, offsets in coordinator.group_offsets():
+                for group, offsets in coordinator.last_view.all_committed():
                     committed += [(group, Place(*key, one.offset)) for key, one in offsets]
         found = await self.everywhere([place for _, place in committed])
         rows = [

@@ -8,19 +8,20 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from broker.admin import problems
-from broker.admin.operation import JSON, PREFIX, Operation
+from broker.admin.operation import Operation
+from broker.admin.request import JSON, PREFIX
 from broker.admin.schema import Schema
 
 _ALWAYS: Final = (400, 401, 403, 422, 500, 503)
-"""Every request can be wrong, unwanted, or meet a broker that cannot answer now."""
+"""Any request can be wrong, not allowed, or reach a broker that cannot answer now."""
 _WITH_BODY: Final = (413, 415)
 _ELSEWHERE: Final = (502, 504)
 """A request that another broker answers can fail on the way."""
 _PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
 _ABOUT: Final = (
-    "Look at and steer a Quire cluster. Any broker answers for all of it; what only one broker"
-    " can answer is passed on to it. Errors are problem+json documents that say what to do."
-    " Lists come in pages: give `next` of one page as `after` of the following one."
+    "Inspects and controls a Quire cluster. Any broker answers for all of it; a request that only"
+    " one broker can answer is forwarded to it. Errors are problem+json documents that say what"
+    " to do. Lists come in pages: pass the `next` of one page as the `after` of the following one."
 )
 
 

@@ -1,52 +1,20 @@
-"""One row of the admin API's table, and what its handler is given and gives back.
+"""One row of the admin API's table: a method of a path, its handler and its schemas.
 
-This file is the only home of that shape. Routing, checking, forwarding and the OpenAPI document
-all read the same rows (`table.py`).
+Routing, checking, forwarding and the OpenAPI document all read the same rows (`table.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.admin.context import AdminContext
+from broker.admin.request import AdminRequest, Answer
 from broker.admin.schema import Schema
-from broker.core.topology import BrokerInfo
+from broker.cluster.core.topology import BrokerInfo
 
-if TYPE_CHECKING:
-    from broker.admin.site import Site
-
-PREFIX: Final = "/admin/v1"
-JSON: Final = "application/json"
-BYTES: Final = "application/octet-stream"
-SAFE: Final = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing."""
-
-
-class Ask(NamedTuple):
-    """A request, checked."""
-
-    path: Mapping[str, Any]
-    """Path parameters."""
-    query: Mapping[str, Any]
-    """Query parameters; those that were not given have their default, or are absent."""
-    body: Any
-    """The JSON body, bytes if the request had another media type, None without a body."""
-    accepts_bytes: bool = False
-    """Whether the client prefers `application/octet-stream` to JSON."""
-
-
-class Answer(NamedTuple):
-    """What a handler gives back."""
-
-    body: Any
-    """A JSON value; bytes are sent as `application/octet-stream`."""
-    status: int = 200
-    headers: Mapping[str, str] = {}
-
-
-Handle = Callable[["Site", Ask], Awaitable[Answer]]
-Where = Callable[["Site", Ask], Awaitable[BrokerInfo | None]]
+Handle = Callable[[AdminContext, AdminRequest], Awaitable[Answer]]
+Where = Callable[[AdminContext, AdminRequest], Awaitable[BrokerInfo | None]]
 """Says which broker must answer; None: any, so this one."""
 
 

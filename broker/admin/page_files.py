@@ -1,7 +1,7 @@
-"""The admin page: plain files, kept in memory, without a build step and without foreign hosts.
+"""Serves the admin page: plain files, kept in memory, without a build step or third-party hosts.
 
-This file is the only home of how they are served. The page may load nothing but itself and ask
-nobody but the broker it came from; the header says so to the browser.
+The page may load nothing but itself and talk only to the broker it came from; a header makes the
+browser enforce that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lists in pages.
+"""Splits lists into pages, by `limit` and `after`.
 
-This file is the only home of `limit` and `after`. A page starts after the key that ended the
-previous one, not at a count, so what comes or goes meanwhile shifts nothing.
+A page starts after the last key of the previous one, not at a count, so items that come or go
+meanwhile shift nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from broker.admin.operation import Answer
 from broker.admin.problems import wrong_field
+from broker.admin.request import Answer
 from broker.admin.schema import NAME_CHARS_MAX, Schema, text, whole
 
 T = TypeVar("T")
@@ -53,5 +53,5 @@ def number_after(query: Mapping[str, Any]) -> int:
     if after == "-1":
         return -1
     if not after.isascii() or not after.isdigit() or len(after) > 18:
-        raise wrong_field("after", "is not `next` of a page of this list")
+        raise wrong_field("after", "must be the `next` of a page of this list")
     return int(after)

@@ -1,9 +1,9 @@
-"""Errors as the admin API shows them: `application/problem+json` (RFC 9457).
+"""Maps errors to what the admin API answers: `application/problem+json` (RFC 9457).
 
-This file is the only home of the mapping from our errors to HTTP: status, a constant name that
-scripts may compare, and what the reader can do about it. Handlers raise typed errors, or a
-`Problem` where only the API knows what is wrong. 400 says that a request does not follow the
-OpenAPI document; 422 that it does, and still makes no sense here.
+Each error has a status, a constant name that scripts may compare, and a hint that says what to do
+about it. Handlers raise typed errors, or a `Problem` where only the API knows what is wrong. 400
+says that a request does not follow the OpenAPI document; 422 that it does, but cannot be carried
+out.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _URN: Final = "urn:quire:problem:"
 RETRY_AFTER_S: Final = 1
 
 _AGAIN: Final = "Try again in a moment."
-_LOOK: Final = "Look into the broker's log."
+_LOOK: Final = "Look at the broker's log."
 
 
 class Problem(base.QuireError):
-    """A request that is answered with an error; nothing of it was done, unless it says so."""
+    """A request that failed; nothing of it was done, unless it says so."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class Problem(base.QuireError):
         field: str | None = None,
         faults: Sequence[Fault] = (),
         may_have_happened: bool = False,
-        retriable: bool | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.name = name
         self.hint = hint
         self.may_have_happened = may_have_happened
-        self.may_work_later = status == 503 if retriable is None else retriable
+        self.may_work_later = status == 503
+        """Whether the same request may succeed later; set where the status does not say it."""
         self.faults = tuple(faults) or ((Fault(field, detail),) if field else ())
 
 
@@ -66,7 +66,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
     ),
     e.BatchTooLarge: _Row(413, "record-too-large", "Send fewer records at once.", "records"),
     e.InvalidTopicName: _Row(
-        400, "invalid-topic-name", "Use 1 to 249 letters, digits, dots, underscores, hyphens.",
+        400, "invalid-topic-name", "Use 1 to 249 letters, digits, dots, underscores or hyphens.",
         "topic",
     ),
     e.TopicExists: _Row(
@@ -89,7 +89,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
     ),
     e.LeadershipError: _Row(503, "not-led-now", _AGAIN),
     e.LeadershipLost: _Row(
-        503, "leadership-lost", "It may have been done all the same: look before you try again."
+        503, "leadership-lost", "It may have been done anyway: check before you try again."
     ),
     # the log
     e.LogError: _Row(503, "log-unavailable", _AGAIN),
@@ -97,12 +97,11 @@ _ROWS: Final[Mapping[type, _Row]] = {
         422, "offset-out-of-range", "GET the partition to see its first and last offset.", "offset"
     ),
     e.RequestTimedOut: _Row(
-        504, "timed-out", "It may have been done all the same: look before you try again."
+        504, "timed-out", "It may have been done anyway: check before you try again."
     ),
     e.NotEnoughReplicas: _Row(
         503, "too-few-bookies", "GET /admin/v1/bookies shows which bookies are there."
     ),
-    e.LogCorrupt: _Row(500, "log-damaged", "Somebody has to look into the broker's log."),
     # groups
     e.GroupError: _Row(503, "group-unavailable", _AGAIN),
     e.GroupIdNotFound: _Row(404, "unknown-group", "GET /admin/v1/groups lists the groups."),
@@ -111,13 +110,14 @@ _ROWS: Final[Mapping[type, _Row]] = {
     e.RebalanceInProgress: _Row(409, "group-has-members", "Stop the group's consumers first."),
     e.InvalidGroupId: _Row(422, "invalid-group", "Give the group's name.", "group"),
     # from below
+    base.LogCorrupt: _Row(500, "log-damaged", "An operator has to look at the broker's log."),
     base.MetadataError: _Row(
         503, "metadata-unavailable", "Check that ZooKeeper answers, then try again."
     ),
     base.LedgerError: _Row(
         503, "ledgers-unavailable", "GET /admin/v1/bookies shows which bookies are there."
     ),
-    base.NoSuchLedger: _Row(404, "unknown-ledger", "It may have been trimmed meanwhile."),
+    base.NoSuchLedger: _Row(404, "unknown-ledger", "It may have been trimmed in the meantime."),
 }  # fmt: skip
 
 SCHEMA: Final[Schema] = record(
@@ -129,7 +129,7 @@ SCHEMA: Final[Schema] = record(
         "detail": text("What is wrong."),
         "hint": text("What to do."),
         "retriable": truth("Whether the same request may succeed later by itself."),
-        "may_have_happened": truth("Whether what was asked may have been done all the same."),
+        "may_have_happened": truth("Whether the operation may have been carried out anyway."),
         "faults": list_of(ref("Fault"), "Which fields of the request are to blame, if any are.", 0),
     },
     optional=("faults",),
@@ -137,7 +137,7 @@ SCHEMA: Final[Schema] = record(
 FAULT_SCHEMA: Final[Schema] = record(
     "One wrong field.",
     {
-        "field": text("A path or query parameter, or a place in the body: records[2].key."),
+        "field": text("A path or query parameter, or a position in the body: records[2].key."),
         "message": text("What is wrong with it."),
     },
 )

@@ -1,9 +1,9 @@
-"""JSON Schema: how the admin API says what it takes, and how it checks what it gets.
+"""JSON Schema: documents what the admin API accepts, and checks what it receives.
 
-This file is the only home of both. A schema is the plain dictionary that stands in the OpenAPI
-document; `read` interprets the same dictionary, so what is documented is what is checked. Only
-the keywords that the functions here produce are known. `read` returns the value in its normal
-form (whole numbers as int, defaults filled in) or says which fields are wrong and why.
+A schema is the plain dictionary that appears in the OpenAPI document; `read` interprets the same
+dictionary, so what is documented is what is checked. It knows only the keywords that the functions
+here produce. `read` returns the value in its normal form (whole numbers as int, defaults filled in)
+or says which fields are wrong and why.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def read_text(schema: Schema, words: Sequence[str], at: str) -> Any:
     if schema["type"] == "array":
         value: object = [_typed(schema["items"], word) for word in words]
     elif len(words) > 1:
-        raise Faults([Fault(at, f"is there {len(words)} times")])
+        raise Faults([Fault(at, f"is given {len(words)} times")])
     else:
         value = _typed(schema, words[0])
     return read(schema, value, at, {})
@@ -173,8 +173,8 @@ class _Reader:
         allowed = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
         kind = _kind(value)
         if kind not in allowed and not (kind == "integer" and "number" in allowed):
-            wanted = " or ".join(_WORDS[name] for name in allowed)
-            self._fault(at, f"must be {wanted}")
+            expected = " or ".join(_WORDS[name] for name in allowed)
+            self._fault(at, f"must be {expected}")
             return None
         if "enum" in schema and value not in schema["enum"]:
             choices = ", ".join(str(choice) for choice in schema["enum"] if choice is not None)

@@ -1,14 +1,14 @@
 """The broker's HTTP server: the admin API, its page and document, health and metrics.
 
     GET /healthz         200 while the process runs its loop
-    GET /readyz          200 once clients are served and every partition wanted here is led
+    GET /readyz          200 once clients are served and every partition due here is led
     GET /metrics         Prometheus text
     GET /openapi.json    what there is below /admin/v1 (`table.py`)
     GET /                the admin page
 
-This file is the only home of a request's way through the API: guard, checks, passing on to the
-broker that must answer, handler, problem. Health, metrics, document and page need no token: they
-tell nothing that a scraper or a probe should not know, and change nothing.
+A request passes the guard and the checks, is forwarded if another broker must answer it, and goes
+to its handler; whatever fails becomes a problem document. Health, metrics, document and page need
+no token: they reveal nothing that a scraper or a probe should not know, and change nothing.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from aiohttp import web
 from prometheus_client import ProcessCollector
 
 from broker.admin import problems, table
+from broker.admin.context import AdminContext
 from broker.admin.guard import Guard, is_loopback
 from broker.admin.lags import Lags
-from broker.admin.neighbours import FOR_HEADER, Neighbours, name_of
-from broker.admin.operation import BYTES, JSON, PREFIX, Answer, Ask, Operation
+from broker.admin.operation import Operation
 from broker.admin.page_files import PageFiles
+from broker.admin.peer_client import FOR_HEADER, PeerClient, name_of
 from broker.admin.problems import Problem
-from broker.admin.pulse import Pulse
+from broker.admin.request import BYTES, JSON, PREFIX, AdminRequest, Answer
+from broker.admin.sampler import Sampler
 from broker.admin.schema import Fault, Faults, Schema, read, read_text
-from broker.admin.site import Site
 from broker.app import Broker
+from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
-from broker.core.topology import BrokerInfo
 from client.config import DEFAULT, settings_of
 from client.errors import ConfigError, QuireError
-from client.http_door import Doors
+from client.node.http_connections import HttpConnections
 
 log = logging.getLogger(__name__)
 
 _EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)
 _LINE_BYTES_MAX: Final = 32 * 1024
 """Enough for names of `NAME_CHARS_MAX` characters, each of twelve in a URL."""
-_PASSED_ON: Final = ("Content-Type", "Accept")
+_FORWARDED_HEADERS: Final = ("Content-Type", "Accept")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -58,22 +59,22 @@ class AdminServer:
         self._config = config
         self._broker = broker
         self._guard = Guard(config)
-        self._neighbours = Neighbours(config, broker.cluster)
-        self._lags = Lags(broker, self._neighbours)
-        self._pulse = Pulse(broker.metrics, broker.services.clock)
+        self._peer_client = PeerClient(config, broker.cluster)
+        self._lags = Lags(broker, self._peer_client)
+        self._sampler = Sampler(broker.metrics, broker.services.clock)
         broker.metrics.add_collector(ProcessCollector(registry=None))
-        self._site = Site(
+        self._context = AdminContext(
             config=config,
             sources={
                 **dict.fromkeys((one.key for one in settings_of(BrokerConfig)), DEFAULT),
                 **(sources or {}),
             },
             broker=broker,
-            neighbours=self._neighbours,
+            peer_client=self._peer_client,
             lags=self._lags,
-            pulse=self._pulse,
+            sampler=self._sampler,
         )
-        self._doors = Doors()
+        self._doors = HttpConnections()
         self._runner: web.AppRunner | None = None
         self.url = ""
         """Where other brokers and operators reach it; empty while they do not."""
@@ -87,9 +88,9 @@ class AdminServer:
         if config.admin_port < 0:
             return 0
         tls = _server_tls(config)
-        await self._neighbours.start()
+        await self._peer_client.start()
         self._lags.start()
-        self._pulse.start()
+        self._sampler.start()
         self._runner = web.AppRunner(
             self._app(),
             access_log=None,
@@ -108,7 +109,7 @@ class AdminServer:
         if not config.admin_token and not is_loopback(config.admin_host):
             log.warning(
                 "admin.open host=%s hint=%s", config.admin_host,
-                "whoever reaches this port may change the cluster; set admin_token",
+                "anyone who reaches this port can change the cluster; set admin_token",
             )  # fmt: skip
         return port
 
@@ -117,9 +118,9 @@ class AdminServer:
         self._doors.close()
         if self._runner is not None:
             await self._runner.cleanup()
-        self._pulse.close()
+        self._sampler.close()
         await self._lags.close()
-        await self._neighbours.close()
+        await self._peer_client.close()
 
     def _app(self) -> web.Application:
         app = web.Application(
@@ -180,18 +181,18 @@ class AdminServer:
         async def handle(request: web.Request) -> web.StreamResponse:
             self._guard.check_browser(request)
             self._guard.check_token(request)
-            passed_on = self._check_meant(request)
+            is_forwarded = self._check_meant(request)
             body = await self._doors.body(request) if operation.takes else b""
-            ask = _ask(operation, request, body)
+            checked = _checked(operation, request, body)
             if not self._broker.is_started:
                 raise Problem(
                     503, "starting", "this broker is still starting", "Try again in a moment."
                 )
-            if operation.where is not None and not passed_on:
-                broker = await operation.where(self._site, ask)
+            if operation.where is not None and not is_forwarded:
+                broker = await operation.where(self._context, checked)
                 if broker is not None and broker.id != self._config.node_id:
-                    return await self._pass_on(broker, request, body)
-            answer = await operation.handle(self._site, ask)
+                    return await self._forward(broker, request, body)
+            answer = await operation.handle(self._context, checked)
             if operation.method != "GET" and not operation.is_frequent:
                 log.info(
                     "admin.done operation=%s path=%s status=%d from=%s",
@@ -202,7 +203,7 @@ class AdminServer:
         return handle
 
     def _check_meant(self, request: web.Request) -> bool:
-        """Say whether another broker passed this on to us; refuse what is meant for another."""
+        """Say whether another broker forwarded this; refuse what is meant for another one."""
         meant = request.headers.get(FOR_HEADER)
         if meant is None:
             return False
@@ -210,30 +211,32 @@ class AdminServer:
         if meant != me:
             raise Problem(
                 421, "misdirected", f"this is broker {me}, not {meant}",
-                "Set admin_host of every broker to an address that leads to it from the others.",
+                "Set every broker's admin_host to an address at which the others reach it.",
                 field=FOR_HEADER,
             )  # fmt: skip
         return True
 
-    async def _pass_on(
+    async def _forward(
         self, broker: BrokerInfo, request: web.Request, body: bytes
     ) -> web.StreamResponse:
-        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        reply = await self._neighbours.pass_on(
+        headers = {
+            name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers
+        }
+        reply = await self._peer_client.forward(
             broker, request.method, request.raw_path, headers, body
         )
         log.debug(
-            "admin.passed_on path=%s to=%s status=%d",
+            "admin.forwarded path=%s to=%s status=%d",
             request.path_qs, name_of(broker), reply.status,
         )  # fmt: skip
         return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
 
 
-def _ask(operation: Operation, request: web.Request, body: bytes) -> Ask:
+def _checked(operation: Operation, request: web.Request, body: bytes) -> AdminRequest:
     """Check everything in a request; report every wrong field at once."""
     faults: list[Fault] = []
 
-    def checked(schema: Schema, words: list[str], name: str) -> Any:
+    def value_of(schema: Schema, words: list[str], name: str) -> Any:
         try:
             return read_text(schema, words, name)
         except Faults as error:
@@ -241,7 +244,7 @@ def _ask(operation: Operation, request: web.Request, body: bytes) -> Ask:
             return None
 
     path = {
-        name: checked(table.PATH[name], [word], name) for name, word in request.match_info.items()
+        name: value_of(table.PATH[name], [word], name) for name, word in request.match_info.items()
     }
     query: dict[str, Any] = {
         name: schema["default"] for name, schema in operation.query.items() if "default" in schema
@@ -250,9 +253,9 @@ def _ask(operation: Operation, request: web.Request, body: bytes) -> Ask:
         schema = operation.query.get(name)
         if schema is None:
             known = ", ".join(operation.query) or "none"
-            faults.append(Fault(name, f"is no parameter of this request; there are: {known}"))
+            faults.append(Fault(name, f"is not a parameter of this request, which takes: {known}"))
         else:
-            query[name] = checked(schema, request.query.getall(name), name)
+            query[name] = value_of(schema, request.query.getall(name), name)
     content: Any = None
     try:
         content = _body(operation, request, body)
@@ -261,7 +264,7 @@ def _ask(operation: Operation, request: web.Request, body: bytes) -> Ask:
     if faults:
         raise problems.invalid(faults)
     accepts_bytes = BYTES in operation.gives and BYTES in request.headers.get("Accept", "")
-    return Ask(path, query, content, accepts_bytes)
+    return AdminRequest(path, query, content, accepts_bytes)
 
 
 def _body(operation: Operation, request: web.Request, body: bytes) -> Any:
@@ -271,7 +274,7 @@ def _body(operation: Operation, request: web.Request, body: bytes) -> Any:
     # Without that header the HTTP library would call it octets.
     kind = request.content_type if "Content-Type" in request.headers else "of no type"
     if not body and kind != BYTES:
-        raise Problem(400, "no-body", "there is no body", hint, field="body")
+        raise Problem(400, "no-body", "the request has no body", hint, field="body")
     if kind not in operation.takes:
         raise Problem(415, "wrong-media-type", f"the body is {kind}", hint, field="Content-Type")
     if request.content_type != JSON:
@@ -284,7 +287,7 @@ def _body(operation: Operation, request: web.Request, body: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _respond(answer: Answer) -> web.Response:
@@ -316,7 +319,7 @@ def _of_http(error: web.HTTPException, request: web.Request) -> Problem:
     if error.status == 404:
         return Problem(404, "no-such-path", f"there is nothing at {request.path}", hint)
     if error.status == 405:
-        detail = f"{request.path} does not know {request.method}"
+        detail = f"{request.path} does not support {request.method}"
         return Problem(405, "no-such-method", detail, hint)
     if error.status == 413:
         return Problem(413, "body-too-large", error.text or "the body is too large", "Send less.",

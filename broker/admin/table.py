@@ -1,7 +1,6 @@
-"""Everything the admin API can do, in one table.
+"""All operations of the admin API, and its path parameters, in one table.
 
-This file is the only home of which resources there are and what a path parameter may be.
-`server.py` routes and checks by these rows, `openapi.py` makes the document of them.
+`server.py` routes and checks requests by these rows, `openapi.py` builds the document from them.
 """
 
 from __future__ import annotations

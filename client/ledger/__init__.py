@@ -2,9 +2,9 @@
 
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
-from client.ledger.reader import LedgerReader
+from client.ledger.read.reader import LedgerReader
 from client.ledger.standalone import connect
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.writer import LedgerWriter
 from client.wire.bookkeeper.entry import DigestType, Entry
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The ledger client: create, open, recover, delete and list replicated ledgers.
 
-This file is the only home of the public API and of what a ledger's password gives access to.
+Covers the public API and what a ledger's password gives access to.
 
     async with LedgerClient(store, rng=rng, clock=clock) as ledgers:
         writer = await ledgers.create(ensemble_size=3, write_quorum=3, ack_quorum=2)
@@ -25,10 +25,10 @@ from typing import Final
 
 from client.errors import LedgerError, LedgerExists, MetadataError, UnauthorizedAccess
 from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
-from client.ledger.batch_ability import BatchAbility
-from client.ledger.bookie_choice import BookieChoice
-from client.ledger.bookie_directory import BookieDirectory
-from client.ledger.bookies import Bookies, BookieSet
+from client.ledger.bookies.bookie_choice import BookieChoice
+from client.ledger.bookies.bookie_directory import BookieDirectory
+from client.ledger.bookies.bookies import Bookies, BookieSet
+from client.ledger.bookies.health_switch import HealthSwitch
 from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
 from client.ledger.core.bookie_health import BookieHealth
@@ -38,15 +38,15 @@ from client.ledger.core.racks import RackPlacement
 from client.ledger.core.recovery import close_recovered, mark_in_recovery
 from client.ledger.core.schedule import schedule_of
 from client.ledger.core.sizing import fitting
-from client.ledger.health_switch import HealthSwitch
-from client.ledger.hole_marks import HoleMarks
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes
-from client.ledger.reader import LedgerReader
+from client.ledger.read.batch_ability import BatchAbility
+from client.ledger.read.reader import LedgerReader
+from client.ledger.read.tail import TailView
 from client.ledger.recovery_run import RecoveryRun
 from client.ledger.stats import LedgerStats
-from client.ledger.tail import TailView
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.hole_marks import HoleMarks
+from client.ledger.write.writer import LedgerWriter
 from client.metadata import bookkeeper
 from client.metadata.store import MetadataStore
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key

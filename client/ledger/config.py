@@ -29,8 +29,9 @@ class LedgerClientConfig:
     )
     request_timeout_ms: int = setting(
         5_000,
-        "How long one bookie may take to answer. Too low: slow disks look dead and ensembles"
-        " change; too high: a hung bookie holds up writes for that long.",
+        "How long one bookie may take to answer a request, counted from its last answer to one"
+        " sent before, if that is later. Too low: slow disks look dead and ensembles change; too"
+        " high: a hung bookie holds up writes for that long.",
         at_least=1,
     )
     add_quorum_timeout_ms: int = setting(
@@ -75,17 +76,28 @@ class LedgerClientConfig:
     )
     bookie_in_flight_bytes_max: int = setting(
         128 * 1024 * 1024,
-        "Payload bytes under way on one connection to a bookie. Above it requests fail as if the"
-        " bookie had refused them: a bookie that slow is replaced. Bounds memory.",
+        "Payload bytes under way on one connection to a bookie. Above it adds wait, in order, and"
+        " their request timeout does not run. Not below writer_in_flight_bytes_max, so that only"
+        " several writers together make each other wait.",
         at_least=1,
     )
     bookie_in_flight_requests_max: int = setting(
-        50_000, "Like bookie_in_flight_bytes_max, for many small requests.", at_least=1
+        50_000,
+        "Like bookie_in_flight_bytes_max, for many small requests. Requests other than adds fail"
+        " above it, and are asked of another bookie.",
+        at_least=1,
     )
     writer_in_flight_bytes_max: int = setting(
         16 * 1024 * 1024,
-        "Payload bytes one writer has under way before `append` waits. Too low: the pipeline"
-        " runs dry; too high: memory.",
+        "Payload bytes of one writer that may be unconfirmed before further entries wait. Too low:"
+        " the pipeline runs dry; too high: memory, and what comes next waits for all of it.",
+        at_least=1,
+    )
+    writer_unanswered_bytes_max: int = setting(
+        64 * 1024 * 1024,
+        "The same with the entries that are confirmed but that some bookie of theirs has still to"
+        " answer. Too low: one bookie that hangs soon stops its writers, until it has failed; too"
+        " high: memory for as long.",
         at_least=1,
     )
     slow_bookie_memory_ms: int = setting(
@@ -186,7 +198,13 @@ class LedgerClientConfig:
                 f"reconnect_delay_min_ms ({self.reconnect_delay_min_ms}) is larger than"
                 f" reconnect_delay_max_ms ({self.reconnect_delay_max_ms})"
             )
-
+        for name in ("writer_unanswered_bytes_max", "bookie_in_flight_bytes_max"):
+            limit = getattr(self, name)
+            if limit < self.writer_in_flight_bytes_max:
+                raise ConfigError(
+                    f"{name} ({limit}) is smaller than writer_in_flight_bytes_max"
+                    f" ({self.writer_in_flight_bytes_max}): raise it, or lower that one"
+                )
         if self.wire_version == "v2" and self.explicit_lac_interval_ms:
             raise ConfigError("explicit_lac_interval_ms needs version 3 of the wire protocol")
 

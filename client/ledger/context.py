@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from client.ledger.batch_ability import BatchAbility
-from client.ledger.bookie_choice import BookieChoice
-from client.ledger.bookies import BookieSet
+from client.ledger.bookies.bookie_choice import BookieChoice
+from client.ledger.bookies.bookies import BookieSet
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.bookie_health import BookieHealth
-from client.ledger.hole_marks import HoleMarks
 from client.ledger.ledger_nodes import LedgerNodes
+from client.ledger.read.batch_ability import BatchAbility
 from client.ledger.stats import LedgerStats
+from client.ledger.write.hole_marks import HoleMarks
 
 
 class LedgerContext(NamedTuple):

@@ -1,10 +1,9 @@
 """New ledger ids, unique in the cluster, shared with every other BookKeeper client.
 
-This file is the only home of id generation. Ids below 2^31 - 1 are the sequence numbers of
-ephemeral nodes `idgen/ID-`. When that counter has run out, or somebody found that out before us
-(`idgen-long` exists), ids have 63 bits: the number of a directory `idgen-long/HOB-` above, the
-sequence number of an ephemeral node in it below; the newest directory counts, and a full one is
-followed by the next.
+Covers id generation. Ids below 2^31 - 1 are the sequence numbers of ephemeral nodes `idgen/ID-`.
+When that counter has run out, or somebody found that out before us (`idgen-long` exists), ids have
+63 bits: the number of a directory `idgen-long/HOB-` above, the sequence number of an ephemeral
+node in it below; the newest directory counts, and a full one is followed by the next.
 
 Sources: Apache BookKeeper `ZkLedgerIdGenerator`, `LongZkLedgerIdGenerator`.
 """

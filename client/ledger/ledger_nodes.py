@@ -1,9 +1,8 @@
 """Ledger znodes: create, read, change by compare-and-set, delete, list.
 
-This file is the only home of how a client survives an uncertain metadata store. Whoever loses an
-answer reads back and looks: a creator recognises its node by the random cToken in it (rule
-CREATE-TOKEN), an updater decides again on what it finds, and finds nothing left to do when its own
-write had arrived.
+Covers how a client survives an uncertain metadata store. Whoever loses an answer reads back and
+looks: a creator recognises its node by the random cToken in it (rule CREATE-TOKEN), an updater
+decides again on what it finds, and finds nothing left to do when its own write had arrived.
 
 Sources: Apache BookKeeper `AbstractZkLedgerManager`, `MetadataUpdateLoop`.
 """

@@ -1,7 +1,7 @@
 """The metrics of a ledger client: names, meaning, and where each number is kept.
 
-This file is the only home of that wiring; the numbers are in `stats.py`. Brokers and nodes of auto
-recovery show them alike. Bookies are as many series as were ever asked by this process.
+The numbers are in `stats.py`. Brokers and nodes of auto recovery show them alike. Bookies are as
+many series as were ever asked by this process.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from client.exposition import Exposition, Kind, Row, Samples
 from client.ledger.stats import LedgerStats
+from client.node.exposition import Exposition, Kind, Row, Samples
 
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _L: Final = "quire_ledger_"
@@ -25,6 +25,7 @@ _COUNTERS: Final = {
     "writer_failures": "Writers that ended other than by closing their ledger.",
     "confirmed_entries": "Entries that reached their ack quorum, in order.",
     "ensemble_changes": "Bookies replaced in ledgers being written.",
+    "busy_pauses": "Pauses before adds that bookies shed for want of room were sent again.",
     "explicit_lacs": "Times that bookies were told the last add confirmed without an entry.",
     "lac_reads": "Times that bookies were asked for the last add confirmed.",
     "read_entries": "Entries read.",

@@ -1,7 +1,7 @@
 """Carries the effects of one ledger recovery out: requests to bookies, replacements, the result.
 
-This file is the only home of running `core/recovery.py`. Reads fence and adds are recovery adds
-with high priority, so they also reach bookies that are fenced or nearly full.
+Covers running `core/recovery.py`. Reads fence and adds are recovery adds with high priority, so
+they also reach bookies that are fenced or nearly full.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from functools import partial
 
 from client.errors import LedgerError
 from client.ids import BookieId, EntryId
-from client.ledger.bookie_link import OnAnswer
+from client.ledger.bookies.bookie_link import OnAnswer
 from client.ledger.context import LedgerContext
 from client.ledger.core.adds import ChangeEnsemble, SendAdd, UnderReplicated
 from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.ledger.core.pending_add import AddEntry
 from client.ledger.core.recovery import (
     FenceRead,
     Recovered,
@@ -26,7 +27,7 @@ from client.ledger.core.recovery import (
     RecoveryFailed,
     RecoveryRead,
 )
-from client.ledger.range_read import open_entry
+from client.ledger.read.range_read import open_entry
 from client.wire.bookkeeper.entry import EntryCodec
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
@@ -55,7 +56,7 @@ class RecoveryRun:
         self._bookies = context.bookies
         self._write_quorum = snapshot.write_quorum
         window = context.config.recovery_window_entries
-        self._recovery = Recovery(snapshot, self._seal, window=window)
+        self._recovery = Recovery(snapshot, window=window)
         self._loop = asyncio.get_running_loop()
         self._end: asyncio.Future[Recovered] = self._loop.create_future()
         self._queue: deque[RecoveryEffect] = deque()
@@ -80,6 +81,12 @@ class RecoveryRun:
             entry_rest=tuple(rest),
         )
 
+    def _sealed(self, entry: AddEntry) -> AddRequest:
+        """Make the request of an entry that is sent for the first time."""
+        request = self._seal(entry.entry_id, entry.lac, entry.length, entry.payload)
+        entry.on_sealed(request)
+        return request
+
     def _perform(self, effects: RecoveryEffects) -> None:
         """Carry effects out in order; an effect's own effects come after those before it."""
         self._queue.extend(effects)
@@ -96,11 +103,12 @@ class RecoveryRun:
                 self._read(bookie, LAST_ENTRY, partial(self._on_fence_answer, member))
             case RecoveryRead(entry_id, _, bookie):
                 self._read(bookie, entry_id, self._on_read_answer)
-            case SendAdd(request, size, indices):
+            case SendAdd(entry, indices):
+                request = entry.request or self._sealed(entry)
                 for index in indices:
                     name = self._recovery.ensemble[index]
                     on_answer = partial(self._on_add_answer, index, name)
-                    self._bookies.bookie(name).request(request, on_answer, size)
+                    self._bookies.bookie(name).request(request, on_answer, entry.size)
             case ChangeEnsemble(failed):
                 ensemble = list(self._recovery.ensemble)
                 chosen = self._context.choice.replacements(

@@ -3,8 +3,8 @@
     async with connect("127.0.0.1:2181") as ledgers:
         writer = await ledgers.create()
 
-This file is the only home of bringing the real metadata store, clock and randomness together
-with a ledger client. Programs that have a metadata store of their own make a `LedgerClient`.
+Covers bringing the real metadata store, clock and randomness together with a ledger client.
+Programs that have a metadata store of their own make a `LedgerClient`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a ledger client counts: for dashboards, never for decisions.
 
-This file is the only home of these numbers. Times are from handing a request to a connection
-until its answer, whatever the answer says; an error here is a request without an answer.
+Times are from handing a request to a connection until its answer, whatever the answer says; an
+error here is a request without an answer.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class LedgerStats:
         """Of those sent: confirmed or failed."""
         self.confirmed_entries = 0
         self.ensemble_changes = 0
+        self.busy_pauses = 0
         self.explicit_lacs = 0
         self.lac_reads = 0
         self.read_seconds = Histogram()

@@ -1,8 +1,8 @@
 """Marks that say "this ledger lacks copies": how a writer tells auto recovery, and what it reads.
 
-This file is the only home of such a mark's bytes and of the ways to set, read and remove one. A
-mark is a node of the under-replication tree that Apache BookKeeper's auto recovery shares; it
-names the bookies whose copies are missing. Their state tells what is meant:
+Covers such a mark's bytes and the ways to set, read and remove one. A mark is a node of the
+under-replication tree that Apache BookKeeper's auto recovery shares; it names the bookies whose
+copies are missing. Their state tells what is meant:
 
 - a bookie that is gone: everything it held must be copied to somebody else;
 - a bookie that is registered: it missed single entries, anywhere in the fragments it is a member

@@ -1,8 +1,8 @@
 """The roots of both trees in ZooKeeper: made once per cluster, by whoever comes first.
 
-This file is the only home of BookKeeper's `LAYOUT` text and of how a fresh ZooKeeper becomes a
-cluster, BookKeeper's (what `bookkeeper shell initnewcluster` writes) and Quire's. Everything
-below these roots is created on demand by whoever needs it.
+Covers BookKeeper's `LAYOUT` text and how a fresh ZooKeeper becomes a cluster, BookKeeper's (what
+`bookkeeper shell initnewcluster` writes) and Quire's. Everything below these roots is created on
+demand by whoever needs it.
 
 Both functions are idempotent: they complete a half-made tree, change nothing in a complete one,
 and may be called again after a ConnectionLoss.

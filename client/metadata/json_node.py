@@ -1,8 +1,8 @@
 """Reading a JSON object out of a metadata node, whose bytes anybody may have written.
 
-This file is the only home of what is refused whatever the node is about: what is no JSON object,
-nesting without end, numbers that are not whole or do not fit 64 bits. Every function raises
-ValueError; callers say in their own words which node is damaged.
+Covers what is refused whatever the node is about: what is no JSON object, nesting without end,
+numbers that are not whole or do not fit 64 bits. Every function raises ValueError; callers say in
+their own words which node is damaged.
 """
 
 from __future__ import annotations

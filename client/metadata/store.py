@@ -1,8 +1,8 @@
 """The metadata store interface: a tree of small versioned nodes with sessions.
 
-This file is the only home of what the rest of Quire may expect from ZooKeeper. Two
-implementations stand behind it: `memory.py` (sessions can be expired by a test or by the
-simulator) and `zookeeper.py` (the only importer of kazoo). One contract suite runs on both.
+Covers what the rest of Quire may expect from ZooKeeper. Two implementations stand behind it:
+`memory.py` (sessions can be expired by a test or by the simulator) and `zookeeper.py` (the only
+importer of kazoo). One contract suite runs on both.
 
 Semantics, all from ZooKeeper:
 

@@ -1,9 +1,7 @@
-"""Where the brokers are, and why nobody answers there.
+"""Parse bootstrap addresses, and find out why nobody answers there.
 
-This file is the only home of bootstrap addresses: their form (`host:port,host:port`), their
-default, and the one-sentence diagnosis when a connection cannot be made. aiokafka only says
-that it could not bootstrap; people need to know whether the name, the port or the program
-behind the port is wrong.
+aiokafka only says that it could not bootstrap; people need to know whether the name, the port or
+the program behind the port is wrong.
 """
 
 from __future__ import annotations

@@ -10,9 +10,8 @@
     ├── CommitFailed        the group has moved on; the records will be delivered again
     └── RequestFailed       any other refusal, in the broker's words
 
-This file is the only home of the translation from aiokafka's exceptions (`translate`) and of
-the rule for topic names that saves asking for an impossible one. An application never needs to
-know which library works underneath.
+`translate` makes these of aiokafka's exceptions, so an application never needs to know which
+library works underneath; `check_topic_name` saves asking brokers for an impossible topic.
 """
 
 from __future__ import annotations

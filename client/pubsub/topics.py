@@ -1,8 +1,7 @@
 """Create, list, describe and delete topics.
 
-This file is the only home of topic administration for applications, over aiokafka's client and
-its request types. (Its admin client asks one random broker, dead or alive, and creates a topic
-by asking for it.) What it promises:
+It uses aiokafka's client and request types. (Its admin client asks one random broker, dead or
+alive, and creates a topic by asking for it.) What it promises:
 
 - results are plain values, errors name the topic, offsets stand beside the metadata;
 - when `create` or `delete` returns, every live broker knows about it, so that a program that

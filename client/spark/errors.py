@@ -1,14 +1,14 @@
-"""What can go wrong while Spark reads topics, one sentence each.
+"""What can go wrong while Spark reads or writes topics, one sentence each.
 
     SparkSourceError
     ├── BrokersUnreachable   nobody answered before the deadline
     ├── RequestRefused       a broker refused for a reason that waiting does not change
     ├── TopicMissing         a topic or partition that was asked for does not exist
-    ├── TopicReplaced        the topic was deleted and made again: another log under the same name
-    └── DataLost             records between two known offsets are not there any more
+    ├── TopicReplaced        the topic was deleted and created again: another log of the same name
+    └── DataLost             records between two known offsets are gone
 
-This file is the only home of these classes. Messages name the topic, the partition, the offsets
-and the option to change; Spark shows them to people as they are.
+Messages name the topic, the partition, the offsets and the option to change; Spark shows them to
+people as they are.
 """
 
 from __future__ import annotations

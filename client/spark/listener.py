@@ -1,10 +1,9 @@
-"""How far behind a query is, and its offsets for tools that watch consumer groups.
+"""Report the lag of a query, and store its offsets where Kafka's tools see them.
 
-This file is the only home of what Spark's progress reports tell about topics. Spark keeps the
-offsets of a query in its checkpoint, where no Kafka tool sees them. `QuireListener` reads the end
-of every batch from the progress report of the batch and stores it as offsets of a consumer
-group, the last batch of a run included; the source's own option `commitGroupId` does the same
-with the next batch only, and never for the last one.
+Spark keeps the offsets of a query in its checkpoint, where no Kafka tool sees them. `QuireListener`
+reads the end of every batch from Spark's progress report and stores it as offsets of a consumer
+group, the last batch of a run included; the source's own option `commitGroupId` stores a batch only
+when the next one is planned, and so never the last one.
 
     from client.spark.listener import QuireListener
 
@@ -26,8 +25,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from client.errors import QuireError
-from client.spark.kafka_cluster import KafkaCluster
-from client.spark.offsets import ABOUT, SourceOffset, parse_offset
+from client.spark.brokers.kafka_cluster import KafkaCluster
+from client.spark.plan.source_offset import ABOUT, SourceOffset, parse_offset
 from client.spark.splits import TopicPartition
 
 log = logging.getLogger(__name__)

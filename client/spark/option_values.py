@@ -1,8 +1,7 @@
-"""One option's text as a value, and what is said when it is none.
+"""Turn the text of one option into a value, or say what is wrong with it.
 
-This file is the only home of the forms that values take: whole numbers, sizes (`64m`), durations
-(`15m`), JSON by topic and partition. Every function raises ConfigError that begins with the
-option's name.
+Values are whole numbers, sizes (`64m`), durations (`15m`), and JSON by topic and partition. Every
+function raises a ConfigError that begins with the option's name.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def positive(
         return default
     text = values[name]
     if not re.fullmatch(r"\d+", text) or int(text) < at_least:
-        raise ConfigError(f"option {name}: {text!r} is no whole number of {at_least} or more")
+        raise ConfigError(f"option {name}: {text!r} is not a whole number of {at_least} or more")
     return int(text)
 
 
@@ -54,7 +53,9 @@ def size_bytes(values: Mapping[str, str], name: str) -> int | None:
         return None
     match = re.fullmatch(r"(\d+)\s*([bkmgt]?)(?:i?b)?", values[name].lower())
     if match is None or int(match[1]) == 0:
-        raise ConfigError(f"option {name}: {values[name]!r} is no size; write bytes, or like 64m")
+        raise ConfigError(
+            f"option {name}: {values[name]!r} is not a size; write bytes, or like 64m"
+        )
     return int(match[1]) * _SIZE_UNITS[match[2]]
 
 
@@ -64,7 +65,7 @@ def duration_ms(values: Mapping[str, str], name: str, default: int) -> int:
         return default
     match = re.fullmatch(r"(\d+)\s*(ms|s|min|m|h|d|)", values[name].lower())
     if match is None:
-        raise ConfigError(f"option {name}: {values[name]!r} is no duration; write it like 15m")
+        raise ConfigError(f"option {name}: {values[name]!r} is not a duration; write it like 15m")
     return int(match[1]) * _DURATION_UNITS[match[2]]
 
 
@@ -86,7 +87,7 @@ def bounds_json(values: Mapping[str, str], name: str, default: str) -> Bounds:
             is_number = isinstance(number, int) and not isinstance(number, bool)
             if not partition.isdecimal() or not is_number or number < -2:
                 raise ConfigError(
-                    f"option {name}: {json.dumps(number)} of {topic}-{partition} is no offset"
+                    f"option {name}: {json.dumps(number)} of {topic}-{partition} is not an offset"
                 )
             bounds[topic][int(partition)] = number
     return bounds
@@ -108,7 +109,7 @@ def _json(name: str, text: str, example: str) -> dict[str, Any]:
     try:
         tree = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"option {name}: {text!r} is no JSON; write {example}") from error
+        raise ConfigError(f"option {name}: {text!r} is not JSON; write {example}") from error
     if not isinstance(tree, dict) or not tree:
         raise ConfigError(f"option {name}: {text!r} names no topic; write {example}")
     return tree

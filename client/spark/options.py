@@ -1,9 +1,8 @@
-"""Every option of the data source, parsed once.
+"""Parse and check the options of a reader.
 
-This file is the only home of option names, their defaults and what is wrong with a value. Names
-are those of Spark's Kafka source wherever it has the option; Spark hands them over without regard
-to case. `READER_OPTIONS` is the table that the README shows and that unknown names are held to: a
-misspelt option is an error, not a default.
+Names are those of Spark's Kafka source wherever it has the option; Spark passes them on without
+regard to case. `READER_OPTIONS` is the table that the README shows and that unknown names are
+checked against: a misspelt option is an error, not a default.
 """
 
 from __future__ import annotations
@@ -230,7 +229,7 @@ def check_supported(name: str) -> None:
     if lower.startswith(_SECURITY):
         raise ConfigError(
             f"option {name}: TLS and SASL are not supported by the data source, which connects in"
-            " plain text; leave it out, and use a network that only those may reach who may read"
+            " plain text; leave it out, on a network that only permitted readers can reach"
         )
     if lower == "transform":
         raise ConfigError(
@@ -277,7 +276,7 @@ def _refuse(values: Mapping[str, str], names: Iterable[str], *, streaming: bool)
     for name in names:
         if name in values:
             kind = "stream" if streaming else "batch"
-            raise ConfigError(f"option {name} means nothing for a {kind} query: leave it out")
+            raise ConfigError(f"option {name} has no meaning for a {kind} query: leave it out")
 
 
 def _bootstrap(values: Mapping[str, str]) -> str:
@@ -309,7 +308,9 @@ def _topics(
     try:
         re.compile(value)
     except re.error as error:
-        raise ConfigError(f"option subscribePattern: {value!r} is no pattern: {error}") from error
+        raise ConfigError(
+            f"option subscribePattern: {value!r} is not a valid pattern: {error}"
+        ) from error
     return (), value, {}
 
 

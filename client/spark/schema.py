@@ -1,8 +1,8 @@
 """The columns of a topic, as Spark and as Arrow see them: those of Spark's own Kafka source.
 
-This file is the only home of column names and types. Spark checks that the first batch of each
-task has exactly the schema that it computes itself from ours, nullability and field names of
-lists included; so the Arrow schema here is Spark's own computation.
+Spark checks that the first batch of each task has exactly the schema that it computes itself from
+ours, nullability and field names of lists included; so the Arrow schema here is Spark's own
+computation.
 
     key binary | value binary | topic string | partition int | offset long
     | timestamp timestamp (microseconds, UTC) | timestampType int

@@ -1,8 +1,7 @@
-"""The data source `quire`: from Spark's options to readers and writers.
+"""The data source `quire`: from Spark's options to its readers and writers.
 
-This file is the only home of what Spark asks a data source. Spark makes it in a process of its
-own for each `load()` or `save()`, and once more for every lookup; so nothing here connects to
-anything, and Arrow is imported by the readers and writers only.
+Spark creates it in a process of its own for each `load()` or `save()`, and once more for every
+lookup. So nothing here connects to anything, and Arrow is imported only by readers and writers.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ class QuireSource(DataSource):
         return spark_schema(parse_columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from client.spark.batch_reader import QuireBatchReader
+        from client.spark.read.batch_reader import QuireBatchReader
 
         return QuireBatchReader(self._parsed(schema, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from client.spark.stream_reader import QuireStreamReader
+        from client.spark.read.stream_reader import QuireStreamReader
 
         return QuireStreamReader(self._parsed(schema, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from client.spark.writer import make_writer
+        from client.spark.write.writer import make_writer
 
         return make_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from client.spark.stream_writer import make_stream_writer
+        from client.spark.write.stream_writer import make_stream_writer
 
         return make_stream_writer(self.options, schema)
 

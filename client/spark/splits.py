@@ -1,8 +1,8 @@
-"""What one Spark task reads: a range of offsets of one partition, through a broker or not.
+"""The values that travel from the driver to the tasks: which offsets a task reads, and from where.
 
-This file is the only home of the values that travel from the driver to the tasks. Spark pickles
-them once per task, and the reader that plans is another object than the one that reads: whatever
-a task must know is in its split. All offsets are half-open ranges: `start` is read, `end` is not.
+Spark pickles them once per task, and the reader that plans is another object than the one that
+reads: whatever a task must know is in its splits. All ranges of offsets are half open: `start` is
+read, `end` is not.
 """
 
 from __future__ import annotations
@@ -96,3 +96,10 @@ class LedgerSplit(InputPartition):
 
 
 Split = BrokerSplit | LedgerSplit
+
+
+@dataclass(frozen=True)
+class TaskSplits(InputPartition):
+    """What one Spark task reads: usually one split, or many tiny ones."""
+
+    parts: tuple[Split, ...]

@@ -1,9 +1,9 @@
 """A bounds-checked reader over a memoryview.
 
-This file is the only home of length checks while decoding by hand. Every length and count that
-a peer sends is compared with the bytes that are really there before anything is allocated or
-looped over, so a few hostile bytes can never cost more than a few bytes' work. Strings are
-decoded; byte fields stay views of the frame and are never copied.
+Covers length checks while decoding by hand. Every length and count that a peer sends is compared
+with the bytes that are really there before anything is allocated or looped over, so a few hostile
+bytes can never cost more than a few bytes' work. Strings are decoded; byte fields stay views of
+the frame and are never copied.
 
 Two families of lengths exist in the Kafka protocol: classic (int16 for strings, int32 for bytes
 and arrays, -1 for null) and compact (unsigned varint of length + 1, 0 for null).

@@ -1,11 +1,11 @@
 """Splitting a byte stream into frames: a 4-byte big-endian length, then that many bytes.
 
-This file is the only home of framing; Kafka and BookKeeper share it, on servers and clients.
-The length is checked as soon as its four bytes are there, before anything is kept for it, so a
-peer can make us hold at most one frame of the agreed size. A frame that lies within one received
-chunk is handed out as a view of that chunk, without a copy; a frame spread over several chunks is
-joined once. What is held costs what was received: small pieces are copied together, so that a
-frame that comes in crumbs is not a list of crumbs, and a crumb does not keep its chunk alive.
+Covers framing; Kafka and BookKeeper share it, on servers and clients. The length is checked as
+soon as its four bytes are there, before anything is kept for it, so a peer can make us hold at
+most one frame of the agreed size. A frame that lies within one received chunk is handed out as a
+view of that chunk, without a copy; a frame spread over several chunks is joined once. What is held
+costs what was received: small pieces are copied together, so that a frame that comes in crumbs is
+not a list of crumbs, and a crumb does not keep its chunk alive.
 
 Whoever receives frames of megabytes can say where their bytes go before they are read from the
 socket, which saves two copies of all of them: `intake.py`, or `FrameReceiver` where buffers are

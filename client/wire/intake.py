@@ -1,14 +1,15 @@
 """Where the bytes go that servers receive, and bookies' answers, before they are frames.
 
-This file is the only home of that choice. Small frames come many at a time: they are read into one
-window that all connections share, and a copy of what came is split (`frames.py`). A large frame
-gets a place of its own as soon as its length is known, and the rest of it is read into that: not
-one of those bytes is copied, where splitting would join them, which is a second copy of a stream
-of large frames. Behind a large frame only a glance is read, enough for the next length.
+Small frames come many at a time: they are read into one window that all connections share, and a
+copy of what came is split (`frames.py`). A large frame gets a place of its own as soon as its
+length is known, and the rest of it is read into that: not one of those bytes is copied, where
+splitting would join them, which is a second copy of a stream of large frames. Behind a large frame
+only a glance is read, enough for the next length.
 
 A place is memory for bytes that did not come yet, so it has to be earned: by an eighth of the
 frame, or by a frame half as large on the same connection just before. Frames beyond
-`PLACE_BYTES_MAX` have none. Servers count places with what they hold (`held.py`).
+`PLACE_BYTES_MAX` have none. Servers count places with what they hold
+(`client/node/connection_limits.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Large receive buffers that are used again, instead of fresh memory for each large answer.
 
-This file is the only home of when a buffer may be written to again: when nobody has a view of it
-any more. A bytearray knows that by itself, for it refuses to be resized as long as it is viewed;
-so no reader has to give anything back, and one that keeps a view only keeps that buffer.
+Covers when a buffer may be written to again: when nobody has a view of it any more. A bytearray
+knows that by itself, for it refuses to be resized as long as it is viewed; so no reader has to
+give anything back, and one that keeps a view only keeps that buffer.
 
 Fresh memory is dear because its pages are: the kernel clears each one at its first touch, which
 costs more than copying into a page that is there.

@@ -1,14 +1,14 @@
 """Memory as a server has it that has run for a day: full of pages of files, nothing free.
 
-This file is the only home of that preparation. What a system writes goes through the page cache,
-and where its pages come from decides what that costs: on a virtual machine whose free memory is
-given back to the host (free page reporting), the first touch of a free page waits for the host to
-bring and to clear another. A write into such pages took 2.3 s of CPU per GB, and 0.2 s into pages
-that had been a file's before. So whoever had its turn behind a system that left much free memory
-was ten times slower. Before each load free memory is filled with pages of a file that is a hole:
-they cost no disk, and the kernel takes them for whatever needs memory next. Once a turn is not
-enough where the kernel lets go of what was not read for a while (DAMON): within two minutes 8 GB
-were free again beside a system that wrote slowly, and a quarter of that beside a fast one.
+What a system writes goes through the page cache, and where its pages come from decides what that
+costs: on a virtual machine whose free memory is given back to the host (free page reporting), the
+first touch of a free page waits for the host to bring and to clear another. A write into such
+pages took 2.3 s of CPU per GB, and 0.2 s into pages that had been a file's before. So whoever had
+its turn behind a system that left much free memory was ten times slower. Before each load free
+memory is filled with pages of a file that is a hole: they cost no disk, and the kernel takes them
+for whatever needs memory next. Once a turn is not enough where the kernel lets go of what was not
+read for a while (DAMON): within two minutes 8 GB were free again beside a system that wrote
+slowly, and a quarter of that beside a fast one.
 
 Tried instead: free memory in pieces of 1 MiB, which no host wants (one page of each held in a
 pipe). None was given back, but the page cache had no large pages any more, which cost a bookie a

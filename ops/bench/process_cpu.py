@@ -1,7 +1,6 @@
 """CPU time, memory and disk writes of running processes, read from /proc.
 
-This file is the only home of that for the benchmarks. A tree's time includes that of children
-which have ended and were waited for.
+A tree's time includes that of children which have ended and were waited for.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from client.ids import Offset
-from client.spark.decode import BATCH_ROWS, Wanted, decode
+from client.spark.decode.decode import BATCH_ROWS, Wanted, decode
 from client.spark.schema import COLUMNS, PLAIN_COLUMNS
 from client.wire.kafka.record_builder import Record, build_batch
 from client.wire.kafka.records import Codec, headers

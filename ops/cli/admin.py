@@ -1,7 +1,7 @@
 """How commands reach the admin API: the options that say where it is, and who asks.
 
-This file is the only home of those options, and of the completion of names that a shell asks for.
-Every command that uses the options takes `access`.
+Covers the completion of names that a shell asks for. Every command that uses the options takes
+`access`.
 """
 
 from __future__ import annotations

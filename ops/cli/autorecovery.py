@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from client.autorecovery.tree import ReplicationTree
 from client.ids import BookieId
-from client.ledger.autorecovery.tree import ReplicationTree
 from client.ledger.under_replication import read_mark
 from client.metadata import paths
 from client.metadata.store import MetadataStore

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import click
 
+from client.autorecovery.config import AutoRecoveryConfig
+from client.autorecovery.decommission import Decommission
+from client.autorecovery.fragment_replicator import FragmentReplicator
+from client.autorecovery.tree import ReplicationTree
 from client.errors import QuireError
 from client.ids import BookieId
-from client.ledger.autorecovery.config import AutoRecoveryConfig
-from client.ledger.autorecovery.departure import Departure
-from client.ledger.autorecovery.mending import Mender
-from client.ledger.autorecovery.tree import ReplicationTree
 from client.metadata import paths
 from ops.cli.console import count, json_option, print_json, run, say
 from ops.cli.store import open_ledgers, open_store, zookeeper_option
@@ -23,8 +23,8 @@ _POLL_S = 2.0
 
 
 class _Work(NamedTuple):
-    departure: Departure
-    mender: Mender
+    departure: Decommission
+    replicator: FragmentReplicator
 
 
 @asynccontextmanager
@@ -32,8 +32,10 @@ async def _departure(hosts: str, bookie_id: str) -> AsyncIterator[_Work]:
     root = paths.LEDGERS_ROOT
     async with open_store(hosts) as store, open_ledgers(store) as client:
         tree = ReplicationTree(store, _ME, root)
-        departure = Departure(store, tree, client, BookieId(bookie_id), root)
-        yield _Work(departure, Mender(client, batch_entries=AutoRecoveryConfig().batch_entries))
+        departure = Decommission(store, tree, client, BookieId(bookie_id), root)
+        yield _Work(
+            departure, FragmentReplicator(client, batch_entries=AutoRecoveryConfig().batch_entries)
+        )
 
 
 @click.command()
@@ -82,8 +84,8 @@ def recover(bookie_id: str, as_json: bool, hosts: str) -> None:
     """
 
     async def work() -> None:
-        async with _departure(hosts, bookie_id) as (departure, mender):
-            repaired, lacking = await departure.recover(mender)
+        async with _departure(hosts, bookie_id) as (departure, replicator):
+            repaired, lacking = await departure.recover(replicator)
         if as_json:
             print_json({"bookie": bookie_id, "repaired": list(repaired), "lacking": list(lacking)})
         say(f"{count(len(repaired), 'ledger')} at full replication again.")

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from bookie.core.log_format import is_copy
-from bookie.disk import at_rest
+from bookie.admin.inspect import FileReport, Inspection, LedgerReport, Report
 from bookie.errors import CorruptIndex
-from bookie.index import Index
-from bookie.inspect import FileReport, Inspection, LedgerReport, Report
-from bookie.level_db import LevelDb
+from bookie.storage.core.log_format import is_copy
+from bookie.storage.disk import at_rest
+from bookie.storage.index.index import Index
+from bookie.storage.index.level_db import LevelDb
 from client.errors import QuireError
 from client.ids import NO_ENTRY
 from ops.cli.console import (

@@ -1,6 +1,6 @@
 """How the commands talk: results on stdout, everything else on stderr, one sentence per error.
 
-This file is the only home of the command line's manners:
+Covers the command line's manners:
 
 - Results go to stdout, as a table or, with `--json`, as JSON; tables use the terminal's width,
   and a pipe gets plain columns without truncation.

@@ -14,7 +14,7 @@ from client.errors import QuireError
 from ops.cli.console import EXIT_FAILED, fail, json_option, print_json, run
 from ops.demo import sources
 from ops.demo.cluster import OwnCluster
-from ops.demo.spark_display import SparkDisplay
+from ops.demo.spark_display import SparkDisplay, SparkReport
 
 
 @click.command()
@@ -38,10 +38,11 @@ def spark(source: Path | None, as_json: bool) -> None:
     Example:
       quire demo spark
     """
-    missing = [name for name in ("pyarrow", "numpy") if importlib.util.find_spec(name) is None]
+    needed = ("pyspark", "pyarrow", "numpy")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         fail(f"Spark needs {' and '.join(missing)}: run `pip install 'quire[spark]'`.")
-    from ops.demo.spark_story import SparkReport, SparkStory
+    from ops.demo.spark_story import SparkStory
 
     folder = source or sources.standard_library()
     files = sources.read_files(folder)

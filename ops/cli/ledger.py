@@ -14,7 +14,7 @@ import click
 
 from client.errors import LedgerError, NoSuchLedger, QuireError
 from client.ids import NO_ENTRY, BookieId, EntryId, LedgerId
-from client.ledger.bookie_directory import BookieDirectory
+from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.metadata import paths

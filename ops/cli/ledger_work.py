@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from broker.core.entry_format import batch_headers, is_internal, open_internal
-from broker.errors import LogCorrupt
-from client.errors import NoSuchLedger, QuireError
+from client.errors import LogCorrupt, NoSuchLedger, QuireError
 from client.ids import LedgerId
 from client.ledger.client import LedgerClient
+from client.log.entry_format import batch_headers, is_internal, open_internal
 from client.metadata.store import MetadataStore
 from client.wire.bookkeeper.entry import Entry
 from client.wire.bookkeeper.messages import Buffer

@@ -1,8 +1,8 @@
 """Lines in, records out: how text becomes records for `quire produce`, and back for `consume`.
 
-This file is the only home of the line format. A record's value is a line without its line feed;
-with a key separator, the key is what stands before the first one. Bytes pass unchanged: no
-encoding is assumed, a carriage return belongs to the value.
+Covers the line format. A record's value is a line without its line feed; with a key separator, the
+key is what stands before the first one. Bytes pass unchanged: no encoding is assumed, a carriage
+return belongs to the value.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """How commands reach a cluster through its ZooKeeper servers: the option, and the sentence when
-nobody answers. This file is the only home of both."""
+nobody answers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The judge of the demonstration: counts what was lost, duplicated, reordered or changed.
 
-This file is the only home of what those words mean. It does no I/O: it is told what was
-published, where each record was acknowledged, and everything each member of the group received,
-and it gives a `Verdict`. A record is identified by its file and its line number, which travel
-in the record's key and header, so equal lines are told apart.
+Covers what those words mean. It does no I/O: it is told what was published, where each record was
+acknowledged, and everything each member of the group received, and it gives a `Verdict`. A record
+is identified by its file and its line number, which travel in the record's key and header, so
+equal lines are told apart.
 
 - lost: acknowledged, but never received by the group
 - duplicated: found at more than one offset of the log

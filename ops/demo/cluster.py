@@ -59,7 +59,7 @@ class OwnCluster:
         with self._log_path.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", str(LEASH), str(os.getpid())),
-                *(sys.executable, "-m", "ops.cli.main", "up", "--json", *self._arguments()),
+                *(sys.executable, "-P", "-m", "ops.cli.main", "up", "--json", *self._arguments()),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,

@@ -1,6 +1,6 @@
 """What a member of the group writes down, and the judge reads: every record, in order.
 
-This file is the only home of the journal's layout. All integers are big endian:
+Covers the journal's layout. All integers are big endian:
 
     assigned   u8 = 0                                       the member got partitions
     record     u8 = 1, u32 partition, u64 offset, u32 line, u16 key size, u32 value size,

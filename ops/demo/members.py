@@ -91,6 +91,7 @@ class _Member:
         with self._log_path.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # a folder `ops` of the user's project must not be taken for ours
                 "-m",
                 "ops.demo.member",
                 *arguments,

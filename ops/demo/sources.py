@@ -1,9 +1,8 @@
 """What the demonstration publishes: the source files of the running Python's standard library.
 
-This file is the only home of how a file becomes lines and lines become the file again. A line
-ends with its line feed (the last one may lack it), so joining the lines of a file in order
-gives back its bytes, whatever its encoding, blank lines or carriage returns. An empty file has no
-lines and is left out.
+Covers how a file becomes lines and lines become the file again. A line ends with its line feed
+(the last one may lack it), so joining the lines of a file in order gives back its bytes, whatever
+its encoding, blank lines or carriage returns. An empty file has no lines and is left out.
 """
 
 from __future__ import annotations

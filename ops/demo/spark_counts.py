@@ -1,8 +1,8 @@
 """The streaming query of the Spark demonstration: source lines in, running counts out.
 
-This file is the only home of Spark in the demonstration. The query is what an application would
-write: a topic as a stream, functions of Spark SQL, an aggregation, and a function that is given
-the counts that changed in each batch.
+Covers Spark in the demonstration. The query is what an application would write: a topic as a
+stream, functions of Spark SQL, an aggregation, and a function that is given the counts that
+changed in each batch.
 """
 
 from __future__ import annotations

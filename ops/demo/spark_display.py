@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, NamedTuple, TextIO
 
 from rich.live import Live
 from rich.table import Table
@@ -11,14 +11,32 @@ from rich.table import Table
 from ops.demo.teller import Teller
 from ops.demo.words import Standing
 
-if TYPE_CHECKING:
-    from ops.demo.spark_story import SparkReport
-
 ROWS: Final = 12
 """Imports, and names, that are shown."""
 
 _PLAIN_ROWS: Final = 4
 _PLAIN_INTERVAL_S: Final = 3.0
+
+
+class SparkReport(NamedTuple):
+    """What was counted, and whether it is right."""
+
+    files: int
+    lines: int
+    distinct: int
+    """Different imports and names."""
+    batches: int
+    """Microbatches that counted them."""
+    publish_s: float
+    count_s: float
+    """From the first line that was published to the last one that was counted."""
+    differences: tuple[str, ...]
+    """Counts that differ from the plain ones."""
+
+    @property
+    def good(self) -> bool:
+        """Whether every count is right."""
+        return not self.differences
 
 
 class SparkDisplay(Teller):

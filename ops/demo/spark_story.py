@@ -1,7 +1,7 @@
 """The Spark demonstration, step by step: publish source lines, count them live, compare.
 
-This file is the only home of the order of events. Lines are published while the query runs; the
-table shows what Spark has counted so far. At the end every count is compared with a plain one.
+Lines are published while the query runs; the table shows what Spark has counted so far. At the end
+every count is compared with a plain one.
 """
 
 from __future__ import annotations
@@ -9,39 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from client.pubsub import Publisher, TopicAdmin
 from ops.demo import sources, words
 from ops.demo.spark_counts import LiveCounts, SparkFailed
-from ops.demo.spark_display import ROWS, SparkDisplay
+from ops.demo.spark_display import ROWS, SparkDisplay, SparkReport
 
 TOPIC: Final = "standard-library"
 PARTITION_COUNT: Final = 4
 
 _TICK_S: Final = 0.25
 _STANDSTILL_TIMEOUT_S: Final = 120.0
-
-
-class SparkReport(NamedTuple):
-    """What was counted, and whether it is right."""
-
-    files: int
-    lines: int
-    distinct: int
-    """Different imports and names."""
-    batches: int
-    """Microbatches that counted them."""
-    publish_s: float
-    count_s: float
-    """From the first line that was published to the last one that was counted."""
-    differences: tuple[str, ...]
-    """Counts that differ from the plain ones."""
-
-    @property
-    def good(self) -> bool:
-        """Whether every count is right."""
-        return not self.differences
 
 
 class SparkStory:

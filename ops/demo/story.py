@@ -1,7 +1,7 @@
 """The demonstration, step by step: publish, subscribe, kill, finish, judge.
 
-This file is the only home of the order of events. The cluster is given to it; what is counted
-and judged lives in `check.py`, how it looks in `display.py`.
+Covers the order of events. The cluster is given to it; what is counted and judged lives in
+`check.py`, how it looks in `display.py`.
 
 The kill comes in the middle of the publishing and is SIGKILL: neither the bookie nor the broker
 can say goodbye. The broker is the one that leads most partitions of the topic.

@@ -1,8 +1,8 @@
 """What the Spark demonstration counts in a source line: the module it imports, and its names.
 
-This file is the only home of these two patterns and of the plain count that Spark's is compared
-with. The patterns mean the same to Python and to Java: ASCII only, nothing that depends on a
-locale. A line counts as itself too, so that both sides agree on how many there were.
+Covers the plain count that Spark's is compared with. The patterns mean the same to Python and to
+Java: ASCII only, nothing that depends on a locale. A line counts as itself too, so that both sides
+agree on how many there were.
 """
 
 from __future__ import annotations

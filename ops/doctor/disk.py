@@ -6,23 +6,30 @@ proves nothing; over a network it may prove little.
 
 from __future__ import annotations
 
-import os
+import re
+import shutil
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from bookie.storage.disk import sync_data
 from ops.doctor.findings import Finding, fine, trouble, warning
 
 VOLATILE: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-REMOTE: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse.glusterfs"})
+REMOTE: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afpfs", "fuse.sshfs", "fuse.glusterfs"}
+)
+MOUNTS: Final = Path("/proc/mounts")
 SYNC_COUNT: Final = 20
 _BLOCK: Final = bytes(4096)
 _SLOW_S: Final = 0.020
 _TOO_SLOW_S: Final = 0.200
 _GIB: Final = 1 << 30
+_MOUNT_TIMEOUT_S: Final = 5.0
 
 
 def check_space(
@@ -44,7 +51,7 @@ def check_space(
 
 
 def check_file_system(path: Path, mounts: str) -> Finding:
-    """`mounts` is the text of /proc/mounts; the longest mount point above `path` counts."""
+    """`mounts` is what `read_mounts` returned; the longest mount point above `path` counts."""
     point, kind = max(_above(path, mounts), key=lambda row: len(row[0]), default=("", ""))
     if kind in VOLATILE:
         return trouble(
@@ -59,6 +66,26 @@ def check_file_system(path: Path, mounts: str) -> Finding:
             "Use a local disk: bookies replicate by themselves, and acknowledge after fdatasync.",
         )
     return fine("file-system", f"{path} is on {kind or 'an unknown file system'}")
+
+
+def read_mounts() -> str:
+    """Return what is mounted where, as /proc/mounts says it: DEVICE POINT KIND on each line.
+
+    Without /proc (macOS) it is made of what `mount` prints; without either it is empty.
+    """
+    if MOUNTS.exists():
+        return MOUNTS.read_text()
+    program = shutil.which("mount")
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run(  # noqa: S603  (the system's own, without arguments)
+            [program], capture_output=True, text=True, timeout=_MOUNT_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    rows = re.findall(r"^(.+) on (.+) \(([\w.]+)[,)]", done.stdout, re.MULTILINE)
+    return "".join(" ".join(field.replace(" ", "\\040") for field in row) + "\n" for row in rows)
 
 
 def _above(path: Path, mounts: str) -> Iterator[tuple[str, str]]:
@@ -90,6 +117,6 @@ def measure_syncs(folder: Path, count: int = SYNC_COUNT) -> list[float]:
             began_s = time.perf_counter()
             file.write(_BLOCK)
             file.flush()
-            os.fdatasync(file.fileno())
+            sync_data(file.fileno())
             took.append(time.perf_counter() - began_s)
     return took

@@ -25,9 +25,9 @@ from client.errors import MetadataError, QuireError
 from client.metadata.zookeeper import ZooKeeperStore
 from ops import ports
 from ops.admin_api import AdminApi
-from ops.doctor import cluster, disk, machine, metadata
+from ops.doctor import cluster, disk, machine, metadata, spark
 from ops.doctor.findings import Finding, trouble, warning
-from ops.java import find_java
+from ops.java import Java, find_java, zookeeper_class_path
 from ops.probes import kafka_answers
 
 _NODE_TIMEOUT_S: Final = 3.0
@@ -36,7 +36,8 @@ _STORE_TIMEOUT_MS: Final = 5_000
 
 def examine_machine(broker: BrokerConfig | None, bookie: BookieConfig | None) -> Iterator[Finding]:
     """Check this machine for the nodes with these settings."""
-    yield machine.check_java(find_java)
+    yield machine.check_java(_find_java_and_jars)
+    yield from spark.check_spark(spark.look())
     yield machine.check_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     if broker is not None:
         yield _port(broker.port, "the broker")
@@ -51,6 +52,13 @@ def examine_machine(broker: BrokerConfig | None, bookie: BookieConfig | None) ->
         yield machine.check_session("bookie", bookie.session_timeout_ms)
         for directory in bookie.data_dirs():
             yield from _directory(directory.absolute(), bookie)
+
+
+def _find_java_and_jars() -> Java:
+    """Return the Java that would run a ZooKeeper server. Raises JavaMissing."""
+    java = find_java()
+    zookeeper_class_path()
+    return java
 
 
 def _port(port: int, purpose: str) -> Finding:
@@ -86,7 +94,7 @@ def _directory(path: Path, config: BookieConfig) -> Iterator[Finding]:
         full_at=config.disk_usage_threshold,
         warn_at=config.disk_usage_warn_threshold,
     )
-    yield disk.check_file_system(there, Path("/proc/mounts").read_text())
+    yield disk.check_file_system(there, disk.read_mounts())
     try:
         yield disk.check_syncs(path, disk.measure_syncs(there))
     except OSError as error:

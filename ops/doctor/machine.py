@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from broker.config import BrokerConfig
-from broker.endpoints import registered_host
+from broker.front.endpoints import registered_host
 from ops.doctor.findings import Finding, fine, trouble, warning
 from ops.java import Java, JavaMissing
 

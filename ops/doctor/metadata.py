@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bookie.config import BookieConfig
-from bookie.cookie import FILE_NAME, Cookie, decode_cookie
+from bookie.membership.cookie import FILE_NAME, Cookie, decode_cookie
 from client.errors import ConfigError, MetadataCorrupt, MetadataError, NoNode
 from client.ids import BookieId
 from client.metadata import paths

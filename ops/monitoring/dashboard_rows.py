@@ -1,9 +1,9 @@
 """What is on the four dashboards: brokers, bookies, groups, ledgers.
 
-This file is the only home of which numbers operators see, and in which order: first whether all is
-well, then what moves, then where time goes, then what is inside. `python -m
-ops.monitoring.dashboard_rows` writes `grafana/dashboards/*.json`; a test compares them, and another
-asks every query of a real Prometheus on a running cluster.
+Covers which numbers operators see, and in which order: first whether all is well, then what moves,
+then where time goes, then what is inside. `python -m ops.monitoring.dashboard_rows` writes
+`grafana/dashboards/*.json`; a test compares them, and another asks every query of a real
+Prometheus on a running cluster.
 """
 
 from __future__ import annotations
@@ -82,16 +82,18 @@ BROKERS: Final = Dashboard(
                    " respond."),
             shares("Where the time of fetch goes (mean)", (_stages("fetch"), "{{stage}}"),
                    unit="s", text="`wait` is the client's own wish to wait for new records."),
-            lines("Produce", (quantile(0.5, _REQUEST, "", f'api="produce",{_I}'), "half"),
-                  (quantile(0.99, _REQUEST, "", f'api="produce",{_I}'), "99 %"),
+            lines("Produce", (quantile(0.5, _REQUEST, "", f'api="produce",{_I}'), "p50"),
+                  (quantile(0.99, _REQUEST, "", f'api="produce",{_I}'), "p99"),
                   (quantile(0.999, _REQUEST, "", f'api="produce",{_I}'), "99.9 %"), unit="s"),
-            lines("99 % of requests, by API", (quantile(0.99, _REQUEST, "api", _I), "{{api}}"),
+            lines("p99 by API", (quantile(0.99, _REQUEST, "api", _I), "{{api}}"),
                   unit="s"),
             lines("Takeovers: mean time until led", (mean("quire_broker_takeover_seconds", "",
                   _I), "seconds"), unit="s"),
-            lines("Event loop: 99 % late by", (quantile(0.99, "quire_loop_lag_seconds", "instance",
+            lines("Background tasks that failed", (rate("quire_task_failures_total", "task", _I),
+                  "{{task}}"), unit="cps"),
+            lines("Event loop lag, p99", (quantile(0.99, "quire_loop_lag_seconds", "instance",
                   f"{_BROKER},{_I}"), "{{instance}}"), unit="s"),
-            lines("ZooKeeper: 99 % of requests", (quantile(0.99, "quire_metadata_request_seconds",
+            lines("ZooKeeper requests, p99", (quantile(0.99, "quire_metadata_request_seconds",
                   "instance", f"{_BROKER},{_I}"), "{{instance}}"), unit="s",
                   text="Takeovers, new ledgers and ensemble changes wait for it; records do not."),
         ]),
@@ -119,7 +121,8 @@ BROKERS: Final = Dashboard(
                   "unread answers"), unit="bytes"),
             lines("Unanswered and unconfirmed", (f"sum(quire_broker_in_flight_bytes{{{_I}}})",
                   "request bytes unanswered"), (f"sum(quire_broker_unconfirmed_bytes{{{_I}}})",
-                  "record bytes unconfirmed"), unit="bytes"),
+                  "record bytes unconfirmed"), (f"sum(quire_broker_held_produce_bytes{{{_I}}})",
+                  "request bytes that wait for a leader"), unit="bytes"),
             lines("Segments", (rate("quire_broker_segments_rolled_total", "", _I), "rolled"),
                   (rate("quire_broker_segments_trimmed_total", "", _I), "trimmed"), unit="cps"),
             lines("CPU", (f"sum by (instance) (rate(process_cpu_seconds_total{{{_BROKER},{_I}}}"
@@ -158,14 +161,14 @@ BOOKIES: Final = Dashboard(
                   "{{instance}}"), unit="Bps"),
         ]),
         Row("Where time goes", [
-            lines("99 % of adds", (quantile(0.99, "quire_bookie_add_seconds", "instance", _I),
+            lines("p99 of adds", (quantile(0.99, "quire_bookie_add_seconds", "instance", _I),
                   "{{instance}}"), unit="s"),
             shares("A group commit (mean)", (mean("quire_bookie_group_wait_seconds", "", _I),
                    "waits for the group before"), (mean("quire_bookie_sync_seconds", "", _I),
                    "write and sync"), unit="s", text="The two parts add up to the group."),
-            lines("99 % of syncs", (quantile(0.99, "quire_bookie_fsync_seconds",
+            lines("p99 of syncs", (quantile(0.99, "quire_bookie_fsync_seconds",
                   "instance, directory", _I), "{{instance}} {{directory}}"), unit="s"),
-            lines("99 % of reads", (quantile(0.99, "quire_bookie_read_seconds", "instance", _I),
+            lines("p99 of reads", (quantile(0.99, "quire_bookie_read_seconds", "instance", _I),
                   "{{instance}}"), unit="s"),
             lines("Entries per group commit (mean)", (mean("quire_bookie_group_entries",
                   "instance", _I), "{{instance}}")),
@@ -194,6 +197,8 @@ BOOKIES: Final = Dashboard(
                   _I), "groups given up by {{instance}}"), unit="cps"),
         ]),
         Row("Inside", [
+            lines("Long polls", (f"sum by (instance) (quire_bookie_long_polls{{{_I}}})",
+                  "{{instance}}")),
             lines("Held by clients", (f"sum(quire_bookie_unfinished_bytes{{{_I}}})",
                   "unfinished requests"), (f"sum(quire_bookie_unread_bytes{{{_I}}})",
                   "unread answers"), unit="bytes"),
@@ -212,7 +217,9 @@ BOOKIES: Final = Dashboard(
                   "entry cache of {{instance}}"), unit="bytes"),
             lines("Fences", (rate("quire_bookie_fences_total", "instance", _I), "{{instance}}"),
                   unit="cps", text="Somebody takes ledgers over, or repairs open ones."),
-            lines("Event loop: 99 % late by", (quantile(0.99, "quire_loop_lag_seconds", "instance",
+            lines("Background tasks that failed", (rate("quire_task_failures_total", "task", _I),
+                  "{{task}}"), unit="cps"),
+            lines("Event loop lag, p99", (quantile(0.99, "quire_loop_lag_seconds", "instance",
                   f'job="quire-bookie",{_I}'), "{{instance}}"), unit="s"),
         ]),
     ],
@@ -257,7 +264,7 @@ GROUPS: Final = Dashboard(
             lines("Group requests", (rate(f"{_REQUEST}_count", "api",
                   'api=~"join_group|sync_group|heartbeat|leave_group|offset_commit|offset_fetch"'),
                   "{{api}}"), unit="reqps"),
-            lines("99 % of group requests", (quantile(0.99, _REQUEST, "api",
+            lines("p99 of group requests", (quantile(0.99, _REQUEST, "api",
                   'api=~"join_group|sync_group|heartbeat|leave_group|offset_commit|offset_fetch"'),
                   "{{api}}"), unit="s", text="Joins wait for all members."),
         ]),
@@ -287,9 +294,9 @@ LEDGERS: Final = Dashboard(
                   f"sum by (instance) (quire_ledger_unconfirmed_entries{{{_I}}})",
                   "{{instance}}"), text="Sent and not confirmed: how far LAC is behind."),
             lines("Append to ack quorum", (quantile(0.5, "quire_ledger_append_seconds", "", _I),
-                  "half"), (quantile(0.99, "quire_ledger_append_seconds", "", _I), "99 %"),
+                  "p50"), (quantile(0.99, "quire_ledger_append_seconds", "", _I), "p99"),
                   unit="s"),
-            lines("99 % of adds, by bookie", (quantile(0.99, "quire_ledger_bookie_seconds",
+            lines("p99 of adds, by bookie", (quantile(0.99, "quire_ledger_bookie_seconds",
                   "bookie", f'op="add",{_I}'), "{{bookie}}"), unit="s",
                   text="As its writers see it: network included."),
             lines("Ledgers being written", (f"sum by (instance) (quire_ledger_writers{{{_I}}})",
@@ -303,6 +310,8 @@ LEDGERS: Final = Dashboard(
                   "{{instance}}"), unit="cps"),
             lines("Errors, by bookie", (rate("quire_ledger_bookie_errors_total", "bookie", _I),
                   "{{bookie}}"), unit="cps"),
+            lines("Pauses for bookies that shed adds", (rate("quire_ledger_busy_pauses_total",
+                  "instance", _I), "{{instance}}"), unit="cps"),
             lines("Writers and recoveries that failed", (rate("quire_ledger_writer_failures_total",
                   "", _I), "writers"), (rate("quire_ledger_recovery_failures_total", "", _I),
                   "recoveries"), (rate("quire_ledger_quarantines_total", "", _I),
@@ -314,7 +323,7 @@ LEDGERS: Final = Dashboard(
         Row("Reading", [
             lines("Entries read", (rate("quire_ledger_read_entries_total", "instance", _I),
                   "{{instance}}"), unit="cps"),
-            lines("99 % of reads", (quantile(0.99, "quire_ledger_read_seconds", "instance", _I),
+            lines("p99 of reads", (quantile(0.99, "quire_ledger_read_seconds", "instance", _I),
                   "{{instance}}"), unit="s"),
             lines("Further replicas asked", (rate("quire_ledger_speculative_reads_total", "", _I),
                   "because one took long"), (rate("quire_ledger_read_retries_total", "", _I),

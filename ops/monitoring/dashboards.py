@@ -1,7 +1,7 @@
 """Grafana dashboards made from short descriptions of their panels.
 
-This file is the only home of Grafana's JSON. What is on the dashboards stands in
-`dashboard_rows.py`. `$__rate_interval` follows the zoom.
+Covers Grafana's JSON. What is on the dashboards stands in `dashboard_rows.py`. `$__rate_interval`
+follows the zoom.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Every event that the programs log, as found in their source.
 
-This file is the only home of reading log calls: the table in `EVENTS.md` is held to what it finds,
-and so is the form that `client/logs.py` relies on. `python -m ops.monitoring.events` says what the
-table lacks.
+Covers reading log calls: the table in `EVENTS.md` is held to what it finds, and so is the form
+that `client/node/logs.py` relies on. `python -m ops.monitoring.events` says what the table lacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The page of all metrics, made from the tables in the code.
 
-This file is the only home of `METRICS.md`: `python -m ops.monitoring.metrics_page` writes it, and a
-test compares it with what this makes.
+Covers `METRICS.md`: `python -m ops.monitoring.metrics_page` writes it, and a test compares it with
+what this makes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from bookie import bookkeeper_metrics
 from bookie import metrics as bookie_metrics
+from bookie.admin import bookkeeper_metrics
 from broker import metric_table
-from client import process_metrics
-from client.exposition import Kind, Row
+from client.autorecovery import metrics as recovery_metrics
 from client.ledger import metrics as ledger_metrics
-from client.ledger.autorecovery import metrics as recovery_metrics
+from client.node import process_metrics
+from client.node.exposition import Kind, Row
 
 DOCUMENT: Final = Path(__file__).with_name("METRICS.md")
 

@@ -4,8 +4,8 @@
     s           another order of topics and groups
     p, space    pause: the picture stays as it is
 
-This file is the only home of the terminal: raw keys, the alternate screen, its size. While
-no broker answers the last picture stays, with a line that says so.
+Covers the terminal: raw keys, the alternate screen, its size. While no broker answers the last
+picture stays, with a line that says so.
 """
 
 from __future__ import annotations

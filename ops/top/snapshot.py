@@ -1,7 +1,7 @@
 """What `quire top` shows of a cluster at one moment, as any broker's admin API tells it.
 
-This file is the only home of what is asked and of the shape that `--json` prints. Brokers say
-their own rates; those of topics come from two looks. Whatever cannot be asked is None, never 0.
+Covers what is asked and the shape that `--json` prints. Brokers say their own rates; those of
+topics come from two looks. Whatever cannot be asked is None, never 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a snapshot looks in a terminal.
 
-This file is the only home of `quire top`'s picture: what stands where, in which order, and how much
-fits. Every state is a word; colours only repeat it, so nothing is lost without them.
+Covers `quire top`'s picture: what stands where, in which order, and how much fits. Every state is
+a word; colours only repeat it, so nothing is lost without them.
 """
 
 from __future__ import annotations

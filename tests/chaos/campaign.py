@@ -90,7 +90,7 @@ class Campaign:
     def keep_alive(self) -> None:
         """Start what ended by itself, as a service manager would."""
         for member in self._cluster.members:
-            if member.node.is_wanted and not member.node.is_running:
+            if member.node.is_preferred and not member.node.is_running:
                 self.restarts[member.node.name] += 1
                 member.node.start()
 

@@ -25,7 +25,7 @@ class Node:
         self.name = name
         self.serves = serves
         self.is_paused = False
-        self.is_wanted = False
+        self.is_preferred = False
         """Whether it should run: one that ended by itself is started again."""
         self._command = [*command]
         self._log_path = log_path
@@ -44,7 +44,7 @@ class Node:
 
     def start(self) -> None:
         """Start, if it does not run."""
-        self.is_wanted = True
+        self.is_preferred = True
         if self.is_running:
             return
         with self._log_path.open("ab") as log:
@@ -60,7 +60,7 @@ class Node:
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""
-        self.is_wanted = False
+        self.is_preferred = False
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -68,7 +68,7 @@ class Node:
 
     def stop(self) -> float:
         """SIGTERM, as an operator would; return how many seconds it took."""
-        self.is_wanted = False
+        self.is_preferred = False
         began_s = time.monotonic()
         if self._process is not None and self.is_running:
             self._process.terminate()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import Producer
 
 from tests.chaos.readback import Readback, Timing
 from tests.fakes.live_brokers import LiveBrokers, in_thread
-
-pytestmark = pytest.mark.slow
 
 TOPIC, PARTITIONS, COUNT = "t", 4, 1_000
 

@@ -11,18 +11,19 @@ import asyncio
 import random
 from typing import Any
 
-from bookie.core.backlog import Backlog
-from bookie.core.checkpoint import FILE_NAME as CHECKPOINT
-from bookie.core.checkpoint import Checkpoint, decode_checkpoint
-from bookie.core.log_format import file_number
-from bookie.handlers import Handlers
-from bookie.index import Index
 from bookie.metrics import BookieMetrics
-from bookie.replay import init_log, replay
-from bookie.rewriter import Rewriter, RewriterLimits
-from bookie.shelf import Directory, Shelf
-from bookie.shelves import Shelves
-from bookie.storage import Storage, StorageLimits
+from bookie.server.handlers import Handlers
+from bookie.storage.compactor import Compactor, CompactorLimits
+from bookie.storage.core.backlog import Backlog
+from bookie.storage.core.checkpoint import FILE_NAME as CHECKPOINT
+from bookie.storage.core.checkpoint import Checkpoint, decode_checkpoint
+from bookie.storage.core.log_format import file_number
+from bookie.storage.index.checkpoints import CheckpointLimits
+from bookie.storage.index.index import Index
+from bookie.storage.ledger_directories import LedgerDirectories
+from bookie.storage.ledger_directory import Directory, LedgerDirectory
+from bookie.storage.replay import init_log, replay
+from bookie.storage.storage import Storage, StorageLimits
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 from client.wire.bookkeeper.messages import (
@@ -44,9 +45,7 @@ DELETION_MEMORY_MS = 1000
 PENDING_BYTES_MAX = 1 << 20
 LIMITS = StorageLimits(
     cache_bytes_max=0,
-    checkpoint_bytes=1 << 20,
-    checkpoint_records=1 << 20,
-    checkpoint_interval_s=60.0,
+    checkpoint=CheckpointLimits(1 << 20, 1 << 20, 60.0),
     index_gather_s=0.0,
     disk_full_retry_s=0.0,
 )
@@ -133,19 +132,21 @@ class BookieBox:
             metrics=self.metrics,
             on_failed=self.failures.append,
         )
-        self.rewriter = Rewriter(
+        self.compactor = Compactor(
             self.disk,
             self.index,
             self.storage.indexer,
-            RewriterLimits(self.log_file_bytes_max, 1 << 40, 0, DELETION_MEMORY_MS),
+            CompactorLimits(self.log_file_bytes_max, 1 << 40, 0, DELETION_MEMORY_MS),
             salt=replayed.checkpoint.salt,
             next_copy=replayed.next_copy,
             metrics=self.metrics,
         )
         directory = Directory("/data", self.disk, self._open_index)
-        self.shelves = Shelves([Shelf(directory, self.storage, self.rewriter)], self.backlog)
+        self.ledger_directories = LedgerDirectories(
+            [LedgerDirectory(directory, self.storage, self.compactor)], self.backlog
+        )
         self.handlers = Handlers(
-            self.shelves,
+            self.ledger_directories,
             batch_bytes_max=1 << 20,
             loop=loop,
             clock=FixedClock(),
@@ -198,7 +199,7 @@ class BookieBox:
     async def reclaim(self, threshold: float = 0.0, now_ms: int = NOW_MS) -> None:
         """Give back and rewrite log files."""
         async with asyncio.timeout(5):
-            await self.rewriter.run(threshold, now_ms)
+            await self.compactor.run(threshold, now_ms)
 
     @property
     def log_numbers(self) -> list[int]:

@@ -13,10 +13,10 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from bookie.core.availability import encode_availability
+from bookie.storage.core.availability import encode_availability
 from client.errors import BookieTimeout, BookieUnavailable, LedgerError
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.bookie_link import OnAnswer, error_of
+from client.ledger.bookies.bookie_link import OnAnswer, error_of
 from client.ledger.core.racks import DEFAULT_RACK
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
@@ -79,7 +79,7 @@ class StoredLedger:
 
 
 class FakeBookie:
-    """One bookie. Implements `client.ledger.bookies.Bookie`."""
+    """One bookie. Implements `client.ledger.bookies.bookies.Bookie`."""
 
     def __init__(self, name: BookieId) -> None:
         self.name = name
@@ -291,7 +291,7 @@ class FakeBookie:
 
 
 class FakeBookies:
-    """A set of fake bookies. Implements `client.ledger.bookies.BookieSet`."""
+    """A set of fake bookies. Implements `client.ledger.bookies.bookies.BookieSet`."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._bookies = {BookieId(name): FakeBookie(BookieId(name)) for name in names}

@@ -14,27 +14,27 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.cluster import Cluster
+from broker.cluster.cluster import Cluster
+from broker.cluster.core.topic_config import TopicConfig
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
+from broker.cluster.lease import SessionLease
+from broker.cluster.owner_node import Owner
+from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
-from broker.core.append_queue import Append
-from broker.core.log_limits import LogLimits
-from broker.core.segments import SegmentList, decode_segments
-from broker.core.topic_config import TopicConfig
-from broker.core.topology import BrokerInfo, TopicInfo
 from broker.errors import BrokerError
-from broker.lease import SessionLease
-from broker.log_services import LogServices
-from broker.opening import Opening
-from broker.owner_node import Owner
-from broker.ownership import Ownership
-from broker.partition import Partition
-from broker.partitions import Partitions
-from broker.read_ahead import ReadAhead
-from broker.registration import Registration
-from broker.tail_cache import TailCache
+from broker.leadership.ownership import Ownership
+from broker.leadership.partitions import Partitions
+from broker.partition.core.append_queue import Append
+from broker.partition.core.log_limits import LogLimits
+from broker.partition.log_services import LogServices
+from broker.partition.opening import Opening
+from broker.partition.partition import Partition
+from broker.partition.read_ahead import ReadAhead
+from broker.partition.tail_cache import TailCache
 from client.ids import BrokerId, LedgerId, Offset, ProducerId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
+from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.memory import MemoryCluster, MemoryStore
@@ -199,10 +199,7 @@ class Broker:
             limits=world.limits,
         )
         self.cluster = Cluster(
-            self.store,
-            BrokerConfig(node_id=self.id),
-            clock=world.clock,
-            rng=random.Random(int(self.id)),
+            self.store, BrokerConfig(node_id=self.id), rng=random.Random(int(self.id))
         )
         await self.cluster.start()
         self.partitions = Partitions(self.cluster)
@@ -249,8 +246,8 @@ class Broker:
         if hasattr(self.ledgers, "kill"):
             self.ledgers.kill()
         self.ownership._closing = True
-        for seat in self.ownership._seats.values():
-            seat.task.cancel()
+        for owned in self.ownership._owned.values():
+            owned.task.cancel()
         if self.ownership._lease_task is not None:
             self.ownership._lease_task.cancel()
 
@@ -260,7 +257,7 @@ class Broker:
             partition.resign("test ended")
             await partition.close(1.0)
         self.ownership._closing = True
-        tasks = [seat.task for seat in self.ownership._seats.values()]
+        tasks = [owned.task for owned in self.ownership._owned.values()]
         if self.ownership._lease_task is not None:
             tasks.append(self.ownership._lease_task)
         for task in tasks:
@@ -312,7 +309,9 @@ async def read_all(
     offset = partition.log_start_offset if start is None else Offset(start)
     found: list[tuple[int, str]] = []
     while offset < partition.high_watermark:
-        fetched = await partition.read(offset, size_max, at_least_one=True, read_committed=False)
+        fetched = await partition.reader.read(
+            offset, size_max, at_least_one=True, read_committed=False
+        )
         assert fetched.next_offset > offset
         data = b"".join(bytes(part) for part in fetched.buffers)
         assert len(data) == fetched.size
@@ -340,7 +339,7 @@ async def settle(rounds: int = 100) -> None:
 
 def forget_cache(partition: Partition) -> None:
     """Make the next reads go to the ledgers."""
-    partition._tail.clear()
+    partition.reader._tail.clear()
 
 
 def with_config(topic: TopicInfo, **config: str) -> TopicInfo:

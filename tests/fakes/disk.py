@@ -12,10 +12,10 @@ import errno
 from collections.abc import Callable
 from typing import TypeVar
 
-from bookie.core.append_log import LogWrite
-from bookie.core.log_format import file_name
-from bookie.disk import Usage
 from bookie.errors import DiskFailed, DiskFull
+from bookie.storage.core.append_log import LogWrite
+from bookie.storage.core.log_format import file_name
+from bookie.storage.disk import Usage
 from client.wire.bookkeeper.messages import Buffer
 from tests.simulation.volume import SimFile, Volume
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class CrashDisk:
-    """`bookie.disk.Disk` over a volume that outlives it."""
+    """`bookie.storage.disk.Disk` over a volume that outlives it."""
 
     def __init__(self, volume: Volume) -> None:
         self.volume = volume

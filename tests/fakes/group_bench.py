@@ -18,12 +18,10 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
-from broker.cluster import Cluster
+from broker.cluster.cluster import Cluster
+from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
-from broker.core.group_routing import OFFSETS_TOPIC
-from broker.core.topology import BrokerInfo
-from broker.groups import Groups
-from broker.handlers import (
+from broker.front.handlers import (
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -36,7 +34,11 @@ from broker.handlers import (
     offset_fetch,
     sync_group,
 )
-from broker.services import Call, Peer, Services
+from broker.front.services import Call, Peer, Services
+from broker.groups.core.group_routing import OFFSETS_TOPIC
+from broker.groups.groups import Groups
+from broker.topics.topic_changes import TopicChanges
+from broker.topics.topics import Topics
 from client.ids import BookieId, BrokerId
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster
@@ -111,17 +113,23 @@ class GroupBench:
         self.store = self.tree.session()
         for number in range(3):
             await self.store.create(paths.cookie(BookieId(f"b{number}")), make_parents=True)
-        self.cluster = Cluster(self.store, self.config, clock=VirtualClock(), rng=rng(1))
+        random = rng(1)
+        self.cluster = Cluster(self.store, self.config, rng=random)
+        changes = TopicChanges(self.store, VirtualClock(), random)
+        self.topics = Topics(self.cluster, changes, self.config)
         await self.cluster.start()
         await self.register(ME)
-        self.groups = Groups(self.cluster, self.config, clock=VirtualClock(), rng=rng(2))
+        self.groups = Groups(
+            self.cluster, self.topics, self.config, clock=VirtualClock(), rng=rng(2)
+        )
         self.groups.start()
         self.cluster.add_listener(self._on_change)
         self.services = Services(
             config=self.config,
             cluster=self.cluster,
-            successions=None,
-            topic_answers=None,
+            topics=self.topics,
+            leader_changes=None,
+            topic_metadata_cache=None,
             partitions=None,
             groups=self.groups,
             producer_ids=None,
@@ -132,7 +140,7 @@ class GroupBench:
             rng=rng(3),
             served={},
         )  # type: ignore[arg-type]
-        await self.cluster.create_topic("t", 3)
+        await self.topics.create("t", 3)
         return self
 
     async def register(self, broker_id: int, port: int = 9092) -> None:

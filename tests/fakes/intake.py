@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from client.wire.bookkeeper.connection import Call, ServerConnection
-from client.wire.intake import FrameIntake
+from client.wire.bookkeeper.connection import Call, decode_call
+from client.wire.bookkeeper.messages import FRAME_BYTES_MAX
+from client.wire.intake import FrameIntake, make_window
 
 T = TypeVar("T")
+
+
+class ServerConnection:
+    """Requests arriving at a bookie, in both wire versions on one port."""
+
+    def __init__(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.intake = FrameIntake(frame_bytes_max, make_window())
+
+    def received(self, count: int) -> list[Call]:
+        """Take notice of `count` bytes in the intake's room; return the requests they completed."""
+        return [decode_call(frame) for frame in self.intake.received(count)]
 
 
 def pour(into: FrameIntake, stream: bytes, most: int = 1 << 30) -> list[memoryview]:

@@ -1,7 +1,7 @@
 """Brokers that the Spark source asks: topics in memory, answers in the wire's own bytes.
 
-`FakeBrokers` has the methods of `client.spark.kafka_cluster.KafkaCluster`. Logs hold whole record
-batches; Fetch requests are parsed and answered by the broker's side of the wire code.
+`FakeBrokers` has the methods of `client.spark.brokers.kafka_cluster.KafkaCluster`. Logs hold whole
+record batches; Fetch requests are parsed and answered by the broker's side of the wire code.
 """
 
 import itertools
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from client.spark.kafka_cluster import EARLIEST, LATEST, PartitionLeader, TopicFacts
-from client.spark.kafka_link import LinkBroken
+from client.spark.brokers.kafka_cluster import EARLIEST, LATEST, PartitionLeader, TopicFacts
+from client.spark.brokers.kafka_link import LinkBroken
 from client.spark.splits import TopicPartition
 from client.wire.kafka.fetch import PartitionData, build_response, parse_request
 from client.wire.kafka.fetch_client import VERSION

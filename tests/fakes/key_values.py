@@ -1,7 +1,7 @@
 """Key-value stores in memory, for the index: what was written newest is lost with the power.
 
 `Contents` is what survives a process; `MemoryKeyValues` is one process's view of it. The contract
-suite in `tests/unit/bookie/test_index.py` runs on this and on LevelDB.
+suite in `tests/unit/bookie/storage/index/test_index.py` runs on this and on LevelDB.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class _Batch:
 
 
 class MemoryKeyValues:
-    """`bookie.index.KeyValues` on a dictionary. `step` is called before whatever may be cut."""
+    """`KeyValues` of `bookie.storage.index.index` on a dictionary.
+
+    `step` is called before whatever may be cut.
+    """
 
     def __init__(
         self, contents: Contents, *, wipe: bool, step: Callable[[], None] = lambda: None

@@ -13,7 +13,7 @@ from client.ledger.config import LedgerClientConfig
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.under_replication import read_mark
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.writer import LedgerWriter
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.memory import MemoryCluster, MemoryStore

@@ -120,6 +120,8 @@ class FakeLedgerClient:
         self.writers: list[FakeWriter] = []
         self.hold_arrivals = False
         self.hold_answers = False
+        self.room_bytes = 1 << 62
+        """How much a writer may have under way before it has no room."""
         self.dead = False
         """A killed process: nothing of it is sent, nothing reaches it."""
 
@@ -236,6 +238,7 @@ class FakeWriter:
         """Stored; the answer is on its way."""
         self._calls: dict[EntryId, Callable[[EntryId, LedgerError | None], None]] = {}
         self.fail_add: LedgerError | None = None
+        self._room_calls: list[Callable[[], None]] = []
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -244,6 +247,13 @@ class FakeWriter:
     @property
     def is_ended(self) -> bool:
         return self.error is not None
+
+    @property
+    def has_room(self) -> bool:
+        return self.in_flight_bytes < self.client.room_bytes
+
+    def on_room(self, call: Callable[[], None]) -> None:
+        self._room_calls.append(call)
 
     def add(
         self,
@@ -333,6 +343,13 @@ class FakeWriter:
         on_done = self._calls.pop(entry_id, None)
         if on_done is not None:
             on_done(entry_id, None)
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        if self.has_room or self.error is not None:
+            calls, self._room_calls = self._room_calls, []
+            for call in calls:
+                asyncio.get_running_loop().call_soon(call)
 
     def _fail(self, error: LedgerError) -> None:
         if self.error is None:
@@ -342,6 +359,7 @@ class FakeWriter:
         calls, self._calls = self._calls, {}
         for entry_id, on_done in calls.items():
             asyncio.get_running_loop().call_soon(on_done, entry_id, error)
+        self._tell_room()
 
 
 class FakeReader:

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from broker.app import Broker
 from broker.config import BrokerConfig
-from broker.coordinator import Coordinator, Phase
-from broker.core.group_types import GroupDescription
 from broker.errors import BrokerError
+from broker.groups.coordinator import Coordinator, Phase
+from broker.groups.core.group_types import GroupDescription
 from client.ids import BookieId, BrokerId
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster
@@ -97,7 +97,7 @@ class LiveBrokers:
     def group(self, group_id: str) -> GroupDescription | None:
         """Describe a group as its coordinator sees it."""
         found = self.coordinator(group_id)
-        return None if found is None else found[1].describe(group_id)
+        return None if found is None else found[1].last_view.describe(group_id)
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
         """Wait for something to come true."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from broker.partition import Partition
+from broker.partition.partition import Partition
 from client.ids import Offset
 from tests.fakes.brokers import Broker, World
 from tests.fakes.virtual_time import run
@@ -34,7 +34,7 @@ async def fetch(
     partition: Partition, offset: int, size_max: int = 1 << 20, **options: bool
 ) -> bytes:
     """Read from an offset on and join the bytes."""
-    found = await partition.read(
+    found = await partition.reader.read(
         Offset(offset),
         size_max,
         at_least_one=options.get("at_least_one", True),

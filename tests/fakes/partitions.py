@@ -10,9 +10,8 @@ import asyncio
 import uuid
 from collections.abc import Callable
 
-from broker.core.append_queue import Append
-from broker.core.topic_config import TopicConfig
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topic_config import TopicConfig
+from broker.cluster.core.topology import TopicInfo
 from broker.errors import (
     BrokerError,
     LeadershipLost,
@@ -20,7 +19,8 @@ from broker.errors import (
     NotLeader,
     OffsetOutOfRange,
 )
-from broker.tail_cache import Fetched
+from broker.partition.core.append_queue import Append
+from broker.partition.tail_cache import Fetched
 from client.ids import LeaderEpoch, Offset
 from client.wire.kafka.records import STAMP_BYTES, parse_header, stamp
 
@@ -60,6 +60,7 @@ class FakePartition:
         self.index = log.index
         self.leader_epoch = LeaderEpoch(log.epoch)
         self.manual = manual
+        self.reader = self
         self.is_open = True
         self.in_doubt = False
         self.batch_bytes_max = 1 << 20

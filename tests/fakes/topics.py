@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.core.topic_config import TopicConfig
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topic_config import TopicConfig
+from broker.cluster.core.topology import TopicInfo
 
 
 def topic_info(partition_count: int) -> TopicInfo:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from client.errors import LedgerError
 from client.ids import BookieId
-from client.wire.bookkeeper.connection import Call, ServerConnection, encode_answer
+from client.wire.bookkeeper.connection import Call, encode_answer
 from client.wire.bookkeeper.messages import (
     AddRequest,
     AddResponse,
@@ -19,16 +20,20 @@ from client.wire.bookkeeper.messages import (
     Status,
 )
 from tests.fakes.bookies import FakeBookie, Fate
-from tests.fakes.intake import serve
+from tests.fakes.intake import ServerConnection, serve
 
 
 class WireBookie:
-    """Serves a `FakeBookie` on loopback. Fates other than DELIVER mean: never answered."""
+    """Serves a `FakeBookie` on loopback.
+
+    HOLD_REQUEST means: answered by `answer_held`; all other fates than DELIVER: never answered.
+    """
 
     def __init__(self) -> None:
         self.bookie = FakeBookie(BookieId("unnamed"))
         self.connections: list[_Connection] = []
         self.calls: list[Call] = []
+        self.held: deque[tuple[_Connection, Call]] = deque()
         self._server: asyncio.Server | None = None
         self.port = 0
 
@@ -41,6 +46,12 @@ class WireBookie:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
+
+    def answer_held(self, count: int | None = None) -> None:
+        """Serve so many of the requests that were held, oldest first; all by default."""
+        for _ in range(len(self.held) if count is None else count):
+            connection, call = self.held.popleft()
+            connection.serve(call)
 
     async def stop(self) -> None:
         """Close the port and cut every connection."""
@@ -66,9 +77,15 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for call in serve(self._wire, data):
             self._owner.calls.append(call)
-            if self._owner.bookie.fate_of(call.request) is Fate.DELIVER:
-                answer = self._owner.bookie.apply(call.request)
-                self.transport.writelines(encode_answer(call, _response(call.request, answer)))
+            fate = self._owner.bookie.fate_of(call.request)
+            if fate is Fate.DELIVER:
+                self.serve(call)
+            elif fate is Fate.HOLD_REQUEST:
+                self._owner.held.append((self, call))
+
+    def serve(self, call: Call) -> None:
+        answer = self._owner.bookie.apply(call.request)
+        self.transport.writelines(encode_answer(call, _response(call.request, answer)))
 
 
 def _response(request: Request, answer: Response | LedgerError) -> Response:

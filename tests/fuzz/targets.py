@@ -16,36 +16,39 @@ from typing import Any, Final, NamedTuple
 
 from kio.serial import entity_writer
 
-from bookie.cookie import Cookie, decode_cookie
-from bookie.core.append_log import LogPosition
-from bookie.core.availability import encode_availability
-from bookie.core.checkpoint import Checkpoint, decode_checkpoint
-from bookie.core.log_format import unpack_file_header, unpack_record
-from bookie.core.log_scan import LogScan
-from bookie.registration import service_info
-from broker.admin.operation import JSON
+from bookie.membership.cookie import Cookie, decode_cookie
+from bookie.membership.registration import service_info
+from bookie.storage.core.append_log import LogPosition
+from bookie.storage.core.availability import encode_availability
+from bookie.storage.core.checkpoint import Checkpoint, decode_checkpoint
+from bookie.storage.core.log_format import unpack_file_header, unpack_record
+from bookie.storage.core.log_scan import LogScan
+from broker.admin.request import JSON
 from broker.admin.schema import Faults, read, read_text
 from broker.admin.table import COMPONENTS, OPERATIONS, PATH
-from broker.core.batch_checks import BatchLimits, check_batch
-from broker.core.consumer_protocol import assigned_partitions, subscribed_topics
-from broker.core.entry_format import batch_headers, first_offset
-from broker.core.offset_records import decode as decode_offset_record
-from broker.core.producer_state import ProducerState
-from broker.core.segments import SegmentList, decode_segments
-from broker.core.snapshot import open_snapshot, seal_snapshot
-from broker.core.topic_config import TopicConfig
-from broker.core.topology import BrokerInfo, TopicInfo
-from broker.handlers.registry import handlers
-from broker.owner_node import decode_owner
-from broker.producer_ids import _decode as _decode_producer_ids
+from broker.cluster.core.topic_config import TopicConfig
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
+from broker.cluster.owner_node import decode_owner
+from broker.front.handlers.registry import handlers
+from broker.groups.core.consumer_protocol import assigned_partitions, subscribed_topics
+from broker.groups.core.offset_records import decode as decode_offset_record
+from broker.partition.core.batch_checks import BatchLimits, check_batch
+from broker.partition.core.producer_state import ProducerState
+from broker.topics.producer_ids import _decode as _decode_producer_ids
 from client.errors import ConfigError, MetadataCorrupt, QuireError
 from client.ids import BookieId, BrokerId, EntryId, LeaderEpoch, LedgerId, Offset
-from client.ledger.bookie_directory import parse_service_info
+from client.ledger.bookies.bookie_directory import parse_service_info
 from client.ledger.core import metadata_codec
-from client.spark.decode import Wanted, decode
-from client.spark.log_entry import has_transactions, next_offset, snapshot_points
+from client.log.entry_format import (
+    batch_headers,
+    first_offset,
+    has_transactions,
+    next_offset,
+)
+from client.log.segments import SegmentList, decode_segments
+from client.log.snapshot import open_snapshot, seal_snapshot, snapshot_points
+from client.spark.decode.decode import Wanted, decode
 from client.spark.schema import COLUMNS
-from client.spark.segment_list import parse_segments
 from client.wire.bookkeeper import protobuf, v2, v3
 from client.wire.bookkeeper.availability import Holdings
 from client.wire.bookkeeper.connection import decode_call
@@ -204,7 +207,7 @@ def _offset_record(data: bytes) -> object:
     return decode_offset_record(data[1 : 1 + cut], data[1 + cut :] or None)
 
 
-_SNAPSHOT: Final = seal_snapshot(Offset(9), LeaderEpoch(2), 5, (), ProducerState())
+_SNAPSHOT: Final = seal_snapshot(Offset(9), LeaderEpoch(2), 5, (), ProducerState().encode())
 _CHECKPOINT: Final = Checkpoint(7, LogPosition(1, 64), 1, ()).encode()
 _COOKIE: Final = Cookie(BookieId("b:3181"), ("/data",), "an instance").encode()
 _METADATA: Final = b"BookieMetadataFormatVersion\t3\n\x3b" + vectors.METADATA
@@ -280,8 +283,9 @@ TARGETS: Final = [
     Target("group-assignment", assigned_partitions, [b"\0\0\0\0\0\1\0\1t\0\0\0\1\0\0\0\0"]),
     Target("offset-record", _offset_record, [b"\x0d\0\1\0\1g\0\1t\0\0\0\0", b"\5\0\2\0\1g"]),
     Target("snapshot", _snapshot, [_SNAPSHOT]),
-    Target("segment-list", decode_segments, [_SEGMENTS, SegmentList().encode(), b"{}", b"[[[["]),
-    Target("segment-list-of-readers", parse_segments, [_SEGMENTS, SegmentList().encode(), b"["]),
+    Target(
+        "segment-list", decode_segments, [_SEGMENTS, SegmentList().encode(), b"{}", b"[", b"[[[["]
+    ),
     Target("producer-ids", _decode_producer_ids, [b'{"version": 1, "next": 1000}']),
     Target("owner", decode_owner, [b'{"broker": 1, "incarnation": "x"}']),
     Target(
@@ -321,7 +325,7 @@ TARGETS: Final = [
     Target("kafka-answers", _response, _responses(), bytes_per_byte_max=2000),
     Target("spark-rows", _rows, _batches(), bytes_max=8 * INFLATED_BYTES_MAX),
     Target(
-        "spark-entry",
+        "entry-of-a-partition",
         lambda data: (next_offset(data), snapshot_points(data), has_transactions(data)),
         [*_batches(), _SNAPSHOT],
     ),

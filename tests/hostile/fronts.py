@@ -10,15 +10,16 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-from bookie.core.traffic import TrafficLimits
-from bookie.server import BookieServer, ServerLimits
+from bookie.server.core.request_limiter import RequestLimits
+from bookie.server.server import BookieServer, ServerLimits
+from client.node.connection_limits import ConnectionLimits
 from client.wire.bookkeeper import v2
 from client.wire.bookkeeper.messages import Status
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.bookie_box import BookieBox, add, read
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
-from tests.unit.broker.handlers.requests import batch, create_topic, fetch_fields, produce
+from tests.unit.broker.front.handlers.requests import batch, create_topic, fetch_fields, produce
 
 FRAME_BYTES_MAX = 1 << 20
 """The largest frame that either takes."""
@@ -48,8 +49,8 @@ class Front(NamedTuple):
     def let_time_pass(self, seconds: float) -> None:
         """Look after the connections as if so much time had gone by."""
         for held in (self.server.unfinished, self.server.unread):
-            for piece in held._pieces.values():
-                piece.since_s -= seconds
+            for holding in held._holdings.values():
+                holding.since_s -= seconds
         for connection in self.server._connections:
             connection._last_heard_s -= seconds
         self.server._sweeper.cancel()
@@ -151,16 +152,18 @@ async def _broker(settings: dict[str, int]) -> AsyncIterator[Front]:
 async def _bookie(settings: dict[str, int]) -> AsyncIterator[Front]:
     box = BookieBox()
     limits = ServerLimits(
+        connections=ConnectionLimits(
+            connections_max=settings["connections_max"],
+            connections_per_host_max=settings["connections_per_host_max"],
+            connection_idle_s=settings["connection_idle_ms"] / 1000,
+            frame_timeout_s=settings["frame_timeout_ms"] / 1000,
+            unfinished_bytes_max=settings["unfinished_bytes_max"],
+            unread_bytes_max=settings["unread_bytes_max"],
+            unsent_bytes_max=1024,
+        ),
         frame_bytes_max=FRAME_BYTES_MAX,
-        connections_max=settings["connections_max"],
-        connections_per_host_max=settings["connections_per_host_max"],
-        connection_idle_s=settings["connection_idle_ms"] / 1000,
-        frame_timeout_s=settings["frame_timeout_ms"] / 1000,
-        unfinished_bytes_max=settings["unfinished_bytes_max"],
-        unread_bytes_max=settings["unread_bytes_max"],
         requests_in_flight_max=1000,
-        unsent_bytes_max=1024,
-        traffic=TrafficLimits(adds_max=1000, reads_max=1000),
+        request_limiter=RequestLimits(1000, 1000, 1000, 1000),
     )
     loop = asyncio.get_running_loop()
     server = BookieServer(box.handlers, box.backlog, limits, loop=loop, metrics=box.metrics)

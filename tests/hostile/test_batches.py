@@ -13,17 +13,17 @@ import pytest
 from crc32c import crc32c
 
 from broker.app import Broker
-from broker.core.batch_checks import BatchLimits, check_batch
 from broker.errors import InvalidRecord
+from broker.partition.core.batch_checks import BatchLimits, check_batch
 from client.errors import RemoteProtocolError
-from client.spark.decode import DamagedBatch, Wanted, decode
+from client.spark.decode.decode import DamagedBatch, Wanted, decode
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.compression import cautious_bytes_max, compress, decompress
 from client.wire.kafka.record_builder import Record, build_batch, records
 from client.wire.kafka.records import BatchHeader, Codec, pack_batch, parse_header
 from tests.fakes.admin import AdminCloud
 from tests.fakes.wire_client import WireClient
-from tests.unit.broker.handlers.requests import NOW_MS, batch, create_topic, produce
+from tests.unit.broker.front.handlers.requests import NOW_MS, batch, create_topic, produce
 
 CORRUPT_MESSAGE, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION, INVALID_RECORD = 2, 32, 76, 87
 MESSAGE_TOO_LARGE = 10
@@ -186,7 +186,7 @@ async def test_a_stored_bomb_harms_nobody_who_looks(cloud: AdminCloud, codec: Co
     broker, partition = await _with_topic(cloud, {"max.message.bytes": "2000000"})
     client = await WireClient.connect(broker.port)
     assert (await produce(client, data)).error_code == 0
-    found = await cost_of(lambda: partition.offset_for_timestamp(NOW_MS))
+    found = await cost_of(lambda: partition.reader.offset_for_timestamp(NOW_MS))
     assert found == (0, NOW_MS)
     path = "/admin/v1/topics/t/partitions/0/records"
     answer = await cost_of(lambda: cloud.ask("GET", path))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from client.node.connection_limits import PROGRESS_BYTES, ConnectionQuotas, HeldBytes
 from client.wire.frames import FrameSplitter
-from client.wire.held import PROGRESS_BYTES, Admission, Held
 from tests.hostile.fronts import FRAME_BYTES_MAX, HELD_BYTES_MAX, KINDS, front
 
 CLAIM_BYTES_MAX = 64 * 1024
@@ -194,37 +194,37 @@ class TestCounts:
     """The rules behind it, without sockets."""
 
     def test_each_host_has_a_limit_of_its_own(self) -> None:
-        admission = Admission(3, 2)
-        assert [admission.enter("a") for _ in range(2)] == [None, None]
-        assert "per_host" in (admission.enter("a") or "")
-        assert admission.enter("b") is None
-        assert "connections_max" in (admission.enter("c") or "")
-        admission.leave("a")
-        assert admission.enter("c") is None
-        assert admission.total == 3
+        quotas = ConnectionQuotas(3, 2)
+        assert [quotas.add("a") for _ in range(2)] == [None, None]
+        assert "per_host" in (quotas.add("a") or "")
+        assert quotas.add("b") is None
+        assert "connections_max" in (quotas.add("c") or "")
+        quotas.remove("a")
+        assert quotas.add("c") is None
+        assert quotas.total == 3
 
     def test_a_large_frame_on_a_slow_link_ends(self) -> None:
-        held: Held[str] = Held(1 << 30, 30.0)
+        held: HeldBytes[str] = HeldBytes(1 << 30, 30.0)
         for minute in range(60):
             held.note("slow", minute * PROGRESS_BYTES + 1, minute * 29.0)
             assert held.overdue(minute * 29.0) == []
         assert held.overdue(59 * 29.0 + 30.0) == ["slow"]
 
     def test_a_stream_of_frames_is_never_overdue(self) -> None:
-        held: Held[str] = Held(1 << 30, 30.0)
+        held: HeldBytes[str] = HeldBytes(1 << 30, 30.0)
         for second in range(100):
             held.note("busy", 100, float(second), is_new=True)
             assert held.overdue(float(second)) == []
 
     def test_who_was_not_read_is_not_to_blame(self) -> None:
-        held: Held[str] = Held(1 << 30, 30.0)
+        held: HeldBytes[str] = HeldBytes(1 << 30, 30.0)
         held.note("paused", 100, 0.0)
         held.resume("paused", 100.0)
         assert held.overdue(129.0) == []
         assert held.overdue(130.0) == ["paused"]
 
     def test_the_oldest_of_the_large_ones_goes_first(self) -> None:
-        held: Held[str] = Held(1000, 30.0)
+        held: HeldBytes[str] = HeldBytes(1000, 30.0)
         for number, (name, size) in enumerate([("crumb", 1), ("old", 600), ("new", 500)]):
             held.note(name, size, float(number))
         assert held.excess() == "old"

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from broker.admin import schema
-from client.http_door import Doors
+from client.node.http_connections import HttpConnections
 from tests.fakes.admin import AdminCloud
 from tests.fakes.broker import until
 
@@ -86,8 +86,8 @@ class TestDoors:
     """Connections that have no request, or never finish one."""
 
     @pytest.fixture
-    async def port(self) -> AsyncIterator[tuple[int, Doors]]:
-        doors = Doors(connections_max=5, patience_s=0.4)
+    async def port(self) -> AsyncIterator[tuple[int, HttpConnections]]:
+        doors = HttpConnections(connections_max=5, patience_s=0.4)
 
         async def echo(request: web.Request) -> web.Response:
             return web.Response(body=await doors.body(request))
@@ -107,7 +107,7 @@ class TestDoors:
 
     @pytest.mark.parametrize("said", [b"", b"POST /ec", HEAD, HEAD + b"X: y\r\n"])
     async def test_without_a_whole_head_a_connection_ends(
-        self, port: tuple[int, Doors], said: bytes
+        self, port: tuple[int, HttpConnections], said: bytes
     ) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port[0])
         writer.write(said)
@@ -118,21 +118,23 @@ class TestDoors:
         writer.close()
         await until(lambda: not port[1]._doors, 20.0)
 
-    async def test_a_body_that_does_not_end_is_given_up(self, port: tuple[int, Doors]) -> None:
+    async def test_a_body_that_does_not_end_is_given_up(
+        self, port: tuple[int, HttpConnections]
+    ) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port[0])
         writer.write(HEAD + b"\r\nhalf")
         async with asyncio.timeout(20):
             assert b"408" in await reader.readline()
         writer.close()
 
-    async def test_a_slow_answer_is_no_silence(self, port: tuple[int, Doors]) -> None:
+    async def test_a_slow_answer_is_no_silence(self, port: tuple[int, HttpConnections]) -> None:
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{port[0]}/slow") as answer,
         ):
             assert await answer.text() == "done"
 
-    async def test_so_many_connections_and_no_more(self, port: tuple[int, Doors]) -> None:
+    async def test_so_many_connections_and_no_more(self, port: tuple[int, HttpConnections]) -> None:
         number, doors = port
         streams = [await asyncio.open_connection("127.0.0.1", number) for _ in range(6)]
         await until(lambda: doors.refused_count == 1, 20.0)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from client import logs
+from client.node import logs
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
-from tests.unit.broker.handlers.requests import breathe, create_topic
+from tests.unit.broker.front.handlers.requests import breathe, create_topic
 
 INVALID_TOPIC, UNKNOWN_TOPIC, INVALID_REQUEST, UNSUPPORTED_VERSION = 17, 3, 42, 35
 

@@ -98,6 +98,7 @@ class LocalCluster:
         zookeeper: str | None = None,
         flags: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
         program: Sequence[str] = (sys.executable, "-m", "ops.cli.main", "up"),
     ) -> None:
         self.folder = folder
@@ -106,6 +107,7 @@ class LocalCluster:
         self.about: dict[str, Any] = {}
         self._process: subprocess.Popen[str] | None = None
         self._environ = {**os.environ, **(environ or {})}
+        self._cwd = cwd
         kafka, bookie, admin, own_zookeeper = pick_free_runs(brokers, bookies, 100 + bookies, 1)
         ports = {"--kafka-port": kafka, "--bookie-port": bookie, "--admin-port": admin}
         if zookeeper is None:
@@ -155,7 +157,7 @@ class LocalCluster:
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), *self._command],
-                cwd=ROOT,
+                cwd=self._cwd,
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bookie.disk import at_rest
-from bookie.inspect import Inspection, Report
+from bookie.admin.inspect import Inspection, Report
+from bookie.storage.disk import at_rest
 from client.ids import LedgerId
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
@@ -19,7 +19,9 @@ from tests.fakes.bookie_box import add, fence, payload_of, read
 from tests.integration.cluster import wait_until
 from tests.integration.lone_bookie import LEDGER, BookieProcess, Load
 
-KILLS = int(os.environ.get("QUIRE_CRASH_KILLS", "10"))
+pytestmark = pytest.mark.smoke
+
+KILLS = int(os.environ.get("QUIRE_CRASH_KILLS", "5"))
 """How often the bookie dies; `make crash-loop` says a hundred times."""
 ADDS_BETWEEN = 500
 SAMPLE = 300

@@ -18,9 +18,11 @@ from client.pubsub import TopicAdmin
 from tests.integration.cluster import LocalCluster
 from tests.integration.numbered import ProducerProcess, check, read_log
 
+pytestmark = pytest.mark.smoke
+
 TOPIC = "crash"
 PARTITION_COUNT = 4
-ROUND_RECORDS = 3_000
+ROUND_RECORDS = 1_500
 """How many acknowledgements each producer gets between two crashes, at least."""
 
 

@@ -24,6 +24,8 @@ from ops.child import LEASH
 from tests.integration.cluster import ROOT, LocalCluster
 from tests.integration.numbered import ProducerProcess, check, read_log
 
+pytestmark = pytest.mark.smoke
+
 TOPIC = "degraded"
 PARTITION_COUNT = 4
 ROUND_RECORDS = 1_000

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from client.ledger import connect
-from client.open_files import connections_that_fit
+from client.node.open_files import connections_that_fit
 from client.wire.bookkeeper import v2
 from client.wire.bookkeeper.messages import Status
 from client.wire.kafka.apis import ApiKey
@@ -26,7 +26,7 @@ from client.wire.kafka.record_builder import Record, build_batch
 from tests.fakes.bookie_box import add, read
 from tests.fakes.wire_client import WireClient
 from tests.integration.cluster import LocalCluster
-from tests.unit.broker.handlers.requests import produce
+from tests.unit.broker.front.handlers.requests import produce
 
 CROWD = 1_000
 CALLS = 150

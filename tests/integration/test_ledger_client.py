@@ -34,6 +34,8 @@ from client.wire.bookkeeper.messages import (
 from tests.fakes.clock import FakeClock
 from tests.fakes.ledger_cluster import Outcomes, until
 
+pytestmark = pytest.mark.smoke
+
 
 class Storage:
     """Real bookies in this process, sharing in-memory metadata."""

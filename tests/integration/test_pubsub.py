@@ -16,6 +16,8 @@ from client.pubsub.errors import BrokerUnreachable, TopicExists, TopicNotFound
 from ops.ports import pick_free
 from tests.integration.cluster import ROOT, LocalCluster
 
+pytestmark = pytest.mark.smoke
+
 README = Path(str(client.pubsub.__file__)).with_name("README.md")
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.integration.cluster import ROOT, LocalCluster
 
+pytestmark = pytest.mark.smoke
+
 Runner = Callable[[str, str], str]
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from client.autorecovery.census import ask
 from client.errors import NoSuchLedger
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger import connect
-from client.ledger.autorecovery.census import ask
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.metadata import paths

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from client.metadata.memory import MemoryCluster
 from client.metadata.store import MetadataStore, Versioned
 from client.metadata.zookeeper import ZooKeeperStore
 from tests.integration.cluster import RealZooKeeper
+
+pytestmark = pytest.mark.smoke
 
 Connect = Callable[[], Awaitable[MetadataStore]]
 

@@ -19,8 +19,6 @@ from kafka.admin import KafkaAdminClient
 
 from tests.fakes.live_brokers import LiveBrokers, in_thread
 
-pytestmark = pytest.mark.slow
-
 COUNT = 400
 
 
@@ -120,7 +118,7 @@ class TestAiokafka:
             await consumer.commit({partition: AioOffset(1, "what I thought")})
             coordinator = brokers.coordinator("g")
             assert coordinator is not None
-            committed = coordinator[1].committed("g").get("t", 0)
+            committed = coordinator[1].view().committed("g").get("t", 0)
             assert committed is not None
             assert (committed.offset, committed.metadata) == (1, "what I thought")
 
@@ -144,7 +142,7 @@ class TestAiokafka:
             new = brokers.coordinator("g")
             assert new is not None
             assert new[0] is not old[0]
-            offsets = [committed.offset for _, committed in new[1].committed("g")]
+            offsets = [committed.offset for _, committed in new[1].view().committed("g")]
             assert offsets == [100] * 4
         assert Counter(record.value for record in before + after) == everything()
 

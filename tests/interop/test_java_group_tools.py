@@ -6,13 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from tests.fakes.live_brokers import LiveBrokers, in_thread
 from tests.integration.clients.test_java_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS, _run
 from tests.interop.test_group_consumers import aio_consumer, produce
-
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 FORMATTERS = "org.apache.kafka.tools.consumer"
 

@@ -208,7 +208,7 @@ class TestAiokafka:
         assert sorted(received) == sorted(values())
 
     async def test_a_group_shares_the_partitions(self, cloud: FakeCloud, broker: Broker) -> None:
-        await broker.cluster.create_topic("t", 3)
+        await broker.topics.create("t", 3)
         members = [
             AIOKafkaConsumer(
                 "t", bootstrap_servers=cloud.bootstrap, group_id="g",
@@ -249,8 +249,8 @@ async def test_clients_follow_a_handed_over_partition(cloud: FakeCloud) -> None:
     """Two brokers; the one that leads goes away in peace in the middle of the stream."""
     await cloud.start_broker(1)
     await cloud.start_broker(2)
-    topic = await cloud.brokers[1].cluster.create_topic("t", 1)
-    leader = cloud.brokers[1].cluster.wanted_owner(topic, 0)
+    topic = await cloud.brokers[1].topics.create("t", 1)
+    leader = cloud.brokers[1].cluster.preferred_leader(topic, 0)
     assert leader is not None
     producer = AIOKafkaProducer(
         bootstrap_servers=cloud.bootstrap, enable_idempotence=True, retry_backoff_ms=20

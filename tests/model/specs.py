@@ -1,4 +1,4 @@
-"""The only home of how models are checked: their bounds, what must hold, what each rule is for.
+"""How models are checked: their bounds, what must hold, what each rule is for.
 
 A mutant switches one rule of a model off. TLC must then find one of the named violations; a rule
 without which nothing breaks is either not needed or not modelled.

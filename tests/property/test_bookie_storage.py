@@ -62,9 +62,10 @@ class Run:
 
     def __init__(self, seed: int, log_file_bytes_max: int, cache_bytes_max: int) -> None:
         self.rng = random.Random(seed)
+        checkpoint_bytes = self.rng.choice([200, 2000, 1 << 20])
         limits = LIMITS._replace(
             cache_bytes_max=cache_bytes_max,
-            checkpoint_bytes=self.rng.choice([200, 2000, 1 << 20]),
+            checkpoint=LIMITS.checkpoint._replace(checkpoint_bytes=checkpoint_bytes),
         )
         self.box = BookieBox(seed, limits=limits, log_file_bytes_max=log_file_bytes_max)
         self.model = Model()
@@ -241,7 +242,6 @@ def test_random_histories(seed: int, steps: int, log_file_bytes_max: int, cache:
     asyncio.run(one_history(seed, steps, log_file_bytes_max, cache))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 async def test_long_histories(seed: int) -> None:
     await one_history(seed, 300, [300, 3000][seed % 2], [0, 1000][seed % 3 == 0])

@@ -18,8 +18,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.core.group_shard import GroupShard
-from broker.core.group_types import (
+from broker.errors import (
+    BrokerError,
+    CoordinatorNotAvailable,
+    GroupError,
+    MemberIdRequired,
+    NotCoordinator,
+)
+from broker.groups.core.group_shard import GroupShard
+from broker.groups.core.group_types import (
     Append,
     Commit,
     Event,
@@ -38,14 +45,7 @@ from broker.core.group_types import (
     SyncReply,
     Token,
 )
-from broker.core.offset_records import GroupEntry, OffsetEntry, decode
-from broker.errors import (
-    BrokerError,
-    CoordinatorNotAvailable,
-    GroupError,
-    MemberIdRequired,
-    NotCoordinator,
-)
+from broker.groups.core.offset_records import GroupEntry, OffsetEntry, decode
 
 GROUP = "g"
 PARTITIONS = range(4)
@@ -113,7 +113,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
                 self.answer(effect.token, effect.result)
             else:
                 assert isinstance(effect, Event)
-        self.shard.check()
+        self.shard.view.check()
 
     def is_durable(self, record: LogRecord) -> None:
         self.log.append(record)
@@ -286,7 +286,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
             who = Commit(GROUP, client.member_id, client.instance_id, client.generation)
         offsets = [OffsetToCommit("t", 0, self.last_offset, -1, "")]
         try:
-            effects = self.shard.commit(who, offsets, token, self.now)
+            effects = self.shard.offsets.commit(who, offsets, token, self.now)
         except GroupError:
             del self.commits[token]
             return
@@ -354,10 +354,10 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
         other = GroupShard(CONFIG, self.new_member_id)
         for record in self.log:
             other.replay(record)
-        mine, theirs = self.shard._groups.get(GROUP), other._groups.get(GROUP)
+        mine, theirs = self.shard._table.get(GROUP), other._table.get(GROUP)
         stored = None if mine is None else mine.stored
         assert stored == (None if theirs is None else theirs.stored)
-        assert list(self.shard.committed(GROUP)) == list(other.committed(GROUP))
+        assert list(self.shard.view.committed(GROUP)) == list(other.view.committed(GROUP))
         if mine is not None and mine.state is GroupState.STABLE and not mine.is_storing():
             assert stored is not None
             live = {one.member_id: one.assignment for one in mine.members}
@@ -366,7 +366,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def commits_are_not_undone(self) -> None:
-        committed = self.shard.committed(GROUP).get("t", 0)
+        committed = self.shard.view.committed(GROUP).get("t", 0)
         if self.acked_offset is not None:
             assert committed is not None
             assert committed.offset >= self.acked_offset
@@ -375,7 +375,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_forgotten(self) -> None:
-        group = self.shard._groups.get(GROUP)
+        group = self.shard._table.get(GROUP)
         parked: set[Token] = set()
         if group is not None:
             for member in group.members:

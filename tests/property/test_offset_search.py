@@ -7,15 +7,15 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.active_segment import ActiveSegment
-from broker.core.entry_format import is_internal
-from broker.core.log_limits import LogLimits
-from broker.core.offset_index import IndexPoint, SparseIndex
-from broker.core.producer_state import ProducerState
-from broker.core.snapshot import seal_snapshot
-from broker.ledger_views import LedgerView
-from broker.read_ahead import ReadAhead
+from broker.partition.core.active_segment import ActiveSegment
+from broker.partition.core.log_limits import LogLimits
+from broker.partition.core.offset_index import SparseIndex
+from broker.partition.core.producer_state import ProducerState
+from broker.partition.ledger_views import LedgerView
+from broker.partition.read_ahead import ReadAhead
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
+from client.log.entry_format import is_internal
+from client.log.snapshot import IndexPoint, seal_snapshot
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.record_builder import Record, build_batch
 
@@ -60,7 +60,7 @@ def write(
 
     def snapshot() -> None:
         end, newest = active.end_offset, active.max_timestamp_ms
-        data = seal_snapshot(end, EPOCH, newest, active.points, ProducerState())
+        data = seal_snapshot(end, EPOCH, newest, active.points, ProducerState().encode())
         entries.append(data)
         active.on_snapshot(len(data))
 

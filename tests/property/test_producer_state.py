@@ -7,8 +7,8 @@ import dataclasses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.producer_state import SEQUENCE_MODULUS, ProducerState
 from broker.errors import InvalidProducerEpoch, OutOfOrderSequence
+from broker.partition.core.producer_state import SEQUENCE_MODULUS, ProducerState
 from client.ids import Offset, ProducerId
 from client.wire.kafka.record_builder import Record, build_batch
 from client.wire.kafka.records import BatchHeader, parse_header

@@ -11,9 +11,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.spark.batch_run import read_run
-from client.spark.decode import DamagedBatch, Wanted, decode, decode_runs
-from client.spark.record_fields import PADDING
+from client.spark.decode.batch_run import read_run
+from client.spark.decode.decode import DamagedBatch, Wanted, decode, decode_runs
+from client.spark.decode.record_fields import PADDING
 from client.spark.schema import COLUMNS, arrow_schema
 from client.spark.splits import AbortedTransaction
 from client.wire.kafka import record_builder

@@ -8,8 +8,8 @@ from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.spark.encode import encode, varints
-from client.spark.partitioner import choose, murmur2
+from client.spark.write.encode import encode, varints
+from client.spark.write.partitioner import choose, murmur2
 from client.wire.kafka.record_builder import Record, records
 from client.wire.kafka.records import Codec, crc_of, parse_header
 

@@ -23,15 +23,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bookie import cookie
 from bookie.__main__ import open_directory
 from bookie.config import BookieConfig
-from bookie.core.backlog import Backlog
 from bookie.errors import StorageError
-from bookie.handlers import Handlers
-from bookie.limits import shelf_limits
+from bookie.limits import ledger_directory_limits
+from bookie.membership import cookie
 from bookie.metrics import BookieMetrics
-from bookie.shelves import open_shelves
+from bookie.server.handlers import Handlers
+from bookie.storage.core.backlog import Backlog
+from bookie.storage.ledger_directories import open_ledger_directories
 from client.errors import ConfigError, QuireError
 from client.ids import BookieId
 from client.metadata.bookkeeper import init_bookkeeper
@@ -95,22 +95,26 @@ async def machine(folder: Path, cluster: MemoryCluster) -> AsyncIterator[Machine
         )
         metrics = BookieMetrics()
         backlog = Backlog(1 << 20)
-        shelves = await open_shelves(
+        ledger_directories = await open_ledger_directories(
             [directory],
-            shelf_limits(config),
+            ledger_directory_limits(config),
             backlog=backlog,
             loop=loop,
             metrics=metrics,
             on_failed=lambda path, error: logging.getLogger("bookie").error("%s: %s", path, error),
         )
-        shelves.publish(metrics)
+        ledger_directories.publish(metrics)
         handlers = Handlers(
-            shelves, batch_bytes_max=1 << 16, loop=loop, clock=FixedClock(), metrics=metrics
+            ledger_directories,
+            batch_bytes_max=1 << 16,
+            loop=loop,
+            clock=FixedClock(),
+            metrics=metrics,
         )
         try:
             yield Machine(handlers, metrics)
         finally:
-            await shelves.close()
+            await ledger_directories.close()
     finally:
         directory.disk.close()
 

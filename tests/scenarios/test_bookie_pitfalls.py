@@ -9,13 +9,13 @@ import asyncio
 
 import pytest
 
-from bookie.core.checkpoint import FILE_NAME, decode_checkpoint
-from bookie.core.log_format import file_name
+from bookie.storage.core.checkpoint import FILE_NAME, decode_checkpoint
+from bookie.storage.core.log_format import file_name
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import LIMITS, BookieBox, add, fence, payload_of, read, settle
 from tests.fakes.disk import CrashDisk
-from tests.fakes.shelf_rack import ShelfRack
+from tests.fakes.ledger_directories import ShelfRack
 
 
 async def test_4701_one_ledger_has_one_object_for_fence_and_add() -> None:
@@ -23,16 +23,18 @@ async def test_4701_one_ledger_has_one_object_for_fence_and_add() -> None:
     for order in ([add(7, 0), fence(7), add(7, 1)], [fence(7), add(7, 0), add(7, 1)]):
         box = BookieBox()
         answers = [box.send(request) for request in order]
-        known = box.storage._ledgers.get(LedgerId(7))
+        known = box.storage.ledgers.get(LedgerId(7))
         await settle()
-        assert box.storage._ledgers.get(LedgerId(7)) is known
+        assert box.storage.ledgers.get(LedgerId(7)) is known
         after = [answer.result().status for answer in answers][order.index(fence(7)) + 1 :]
         assert set(after) == {Status.FENCED}
 
 
 async def test_4843_a_checkpoint_with_nothing_but_a_fence_keeps_the_fence() -> None:
     """There, an empty write cache moved the mark past a fence that was never flushed."""
-    box = BookieBox(limits=LIMITS._replace(checkpoint_interval_s=0.0))
+    box = BookieBox(
+        limits=LIMITS._replace(checkpoint=LIMITS.checkpoint._replace(checkpoint_interval_s=0.0))
+    )
     assert await box.status(add(7, 0)) is Status.OK
     await settle()
     before = box.checkpoint.start
@@ -54,8 +56,8 @@ async def test_3329_4844_each_directory_has_a_mark_of_its_own() -> None:
         for entry in range(5):
             assert await rack.status(add(ledger, entry, b"%d" % entry)) is Status.OK
     await settle()
-    one, other = rack.shelves.shelves
-    marks = [shelf.storage.indexer.checkpoint.start for shelf in (one, other)]
+    one, other = rack.ledger_directories.directories
+    marks = [ledger_directory.storage.indexer.checkpoint.start for ledger_directory in (one, other)]
     await one.storage.close()
     assert decode_checkpoint(rack.bays[0].disk.load(FILE_NAME) or b"").start > marks[0]
     assert decode_checkpoint(rack.bays[1].disk.load(FILE_NAME) or b"").start == marks[1]
@@ -72,7 +74,10 @@ async def test_3329_4844_each_directory_has_a_mark_of_its_own() -> None:
 
 async def test_4105_4740_checkpoints_never_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """There, two of them overlapped, and the older one came last."""
-    box = BookieBox(limits=LIMITS._replace(checkpoint_bytes=300), log_file_bytes_max=2000)
+    box = BookieBox(
+        limits=LIMITS._replace(checkpoint=LIMITS.checkpoint._replace(checkpoint_bytes=300)),
+        log_file_bytes_max=2000,
+    )
     saved = []
     save = CrashDisk.save
 

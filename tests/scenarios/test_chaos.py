@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topology import TopicInfo
 from broker.errors import BrokerError
 from client.errors import (
     ConnectionLoss,
@@ -164,7 +164,7 @@ class Storm:
         for broker in self.leaders():
             partition = broker.partitions.find(self.topic.name, 0)
             if partition is not None:
-                partition._changes.roll_soon()
+                partition._perform(partition._leader.roll_soon(partition._now()))
 
     async def trim(self) -> None:
         for broker in self.leaders():
@@ -223,7 +223,7 @@ class Storm:
             start, end = partition.log_start_offset, partition.high_watermark
             offset = Offset(self.rng.randint(start, end))
             try:
-                fetched = await partition.read(
+                fetched = await partition.reader.read(
                     offset, self.rng.choice([10, 2000]), at_least_one=True, read_committed=False
                 )
             except BrokerError:

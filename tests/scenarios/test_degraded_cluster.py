@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topology import TopicInfo
 from broker.errors import NotLeader
-from broker.full_strength import FullStrength
-from broker.partition import Partition
+from broker.leadership.under_replicated_roller import UnderReplicatedRoller
+from broker.partition.partition import Partition
 from client.ids import LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from tests.fakes.brokers import Broker, ClientBackend, World, batch, done, read_all, until
@@ -87,7 +87,7 @@ def test_a_bookie_and_then_the_broker_die_for_good() -> None:
         assert await values(partition) == ["a", "b", "c", "d"]
         shrunk = await metadata_of(second, ledger_of(world, topic))
         assert (shrunk.ensemble_size, shrunk.write_quorum, shrunk.ack_quorum) == (2, 2, 2)
-        assert partition.is_under_replicated
+        assert partition.replication.is_under_replicated
 
     play(scenario)
 
@@ -96,13 +96,17 @@ def test_back_to_full_strength_when_a_bookie_joins() -> None:
     async def scenario(world: World, topic: TopicInfo) -> None:
         lose(world, "b3:1")
         broker = await world.broker(1)
-        strength = FullStrength(broker.partitions, broker.ledgers, nothing_marked)
+        strength = UnderReplicatedRoller(broker.partitions, broker.ledgers, nothing_marked)
         strength.start()
         partition = await broker.leads(topic)
         await append(partition, "a")
         shrunk = ledger_of(world, topic)
         give_back(world, "b4:1")
-        await until(lambda: ledger_of(world, topic) != shrunk and not partition.is_under_replicated)
+        await until(
+            lambda: (
+                ledger_of(world, topic) != shrunk and not partition.replication.is_under_replicated
+            )
+        )
         await append(partition, "b")
         full = await metadata_of(broker, ledger_of(world, topic))
         assert (full.ensemble_size, full.write_quorum, full.ack_quorum) == (3, 3, 2)
@@ -120,16 +124,16 @@ def test_a_bookie_that_only_restarts_costs_no_roll() -> None:
 
     async def scenario(world: World, topic: TopicInfo) -> None:
         broker = await world.broker(1)
-        strength = FullStrength(broker.partitions, broker.ledgers, nothing_marked)
+        strength = UnderReplicatedRoller(broker.partitions, broker.ledgers, nothing_marked)
         strength.start()
         partition = await broker.leads(topic)
         lose(world, "b1:1")
         await append(partition, "a", "b")
-        assert partition.is_under_replicated
+        assert partition.replication.is_under_replicated
         await asyncio.sleep(5)
         world.backend.bookies["b1:1"].is_down = False
         give_back(world, "b1:1")
-        while partition.is_under_replicated:
+        while partition.replication.is_under_replicated:
             await append(partition, "c")
             await asyncio.sleep(0.5)
         await asyncio.sleep(120)
@@ -144,7 +148,7 @@ def test_a_ledger_with_a_lost_member_is_continued_in_another_one() -> None:
 
     async def scenario(world: World, topic: TopicInfo) -> None:
         broker = await world.broker(1)
-        strength = FullStrength(broker.partitions, broker.ledgers, nothing_marked)
+        strength = UnderReplicatedRoller(broker.partitions, broker.ledgers, nothing_marked)
         strength.start()
         busy = await broker.leads(topic)
         idle_topic = await world.topic("idle", min_insync_replicas="2")

@@ -11,13 +11,13 @@ import random
 
 import pytest
 
+from client.autorecovery.config import AutoRecoveryConfig
+from client.autorecovery.service import AutoRecovery
 from client.errors import LedgerFenced
 from client.ids import BookieId
-from client.ledger.autorecovery.config import AutoRecoveryConfig
-from client.ledger.autorecovery.service import AutoRecovery
 from client.ledger.client import LedgerClient
 from client.ledger.under_replication import remove_mark
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.writer import LedgerWriter
 from client.metadata import paths
 from client.wire.bookkeeper.messages import AddRequest, Request
 from tests.fakes.bookies import Fate

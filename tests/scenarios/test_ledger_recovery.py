@@ -17,7 +17,7 @@ from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerState
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.writer import LedgerWriter
 from client.metadata.memory import MemoryStore
 from client.wire.bookkeeper.messages import LAST_ENTRY, AddRequest, ReadRequest, Request
 from tests.fakes.bookies import FakeBookie, Fate

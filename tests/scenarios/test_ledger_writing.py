@@ -15,7 +15,7 @@ from client.errors import BookieTimeout, LedgerFenced, WriteFailed
 from client.ids import EntryId
 from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerState
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.writer import LedgerWriter
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryStore, Operation
 from client.wire.bookkeeper.messages import AddRequest, Request

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker import opening, ownership
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topology import TopicInfo
+from broker.cluster.owner_node import Owner, OwnerNode, decode_owner
 from broker.errors import (
     BrokerError,
     LeaderNotAvailable,
@@ -16,8 +16,9 @@ from broker.errors import (
     NotLeader,
     UnknownTopicOrPartition,
 )
-from broker.maintenance import Maintenance
-from broker.owner_node import Owner, OwnerNode, decode_owner
+from broker.leadership import ownership
+from broker.leadership.maintenance import Maintenance
+from broker.partition import opening
 from client.errors import LedgerFenced, NotEnoughBookies, RecoveryInconclusive
 from client.ids import BrokerId, Offset
 from client.metadata import paths
@@ -58,7 +59,7 @@ async def leader_of(world: World, topic: TopicInfo, index: int = 0) -> Broker:
     while True:
         live = [broker for broker in world.brokers if not broker.dead]
         agreed = all(list(one.cluster.brokers) == [each.id for each in live] for one in live)
-        wanted = live[0].cluster.wanted_owner(topic, index)
+        wanted = live[0].cluster.preferred_leader(topic, index)
         for broker in live:
             led = broker.partitions.find(topic.name, index) is not None
             if agreed and led and broker.id == wanted:
@@ -87,7 +88,7 @@ def test_brokers_share_the_partitions_as_planned(backend: type) -> None:
         second = await world.broker(2)
         await until(lambda: len(first.partitions) == len(second.partitions) == 4)
         for index in range(8):
-            wanted = first.cluster.wanted_owner(topic, index)
+            wanted = first.cluster.preferred_leader(topic, index)
             leader = first if wanted == 1 else second
             partition = leader.partitions.leader("t", index)
             assert await done(partition.append(batch(f"p{index}"))) == 0
@@ -411,7 +412,7 @@ def test_shutdown_does_not_wait_for_a_takeover_for_ever() -> None:
         started_s = asyncio.get_running_loop().time()
         await broker.ownership.close()
         assert asyncio.get_running_loop().time() - started_s <= 10
-        assert broker.ownership._seats == {}
+        assert broker.ownership._owned == {}
 
     in_world(scenario)
 
@@ -422,12 +423,12 @@ def test_a_partition_that_is_wanted_again_while_it_is_let_go() -> None:
         broker = await world.broker(1)
         partition = await broker.leads(topic)
         gate = world.backend.service.stop_at("close")
-        wanted = broker.cluster.wanted_owner
-        broker.cluster.wanted_owner = lambda topic, index: None  # type: ignore[method-assign]
+        wanted = broker.cluster.preferred_leader
+        broker.cluster.preferred_leader = lambda topic, index: None  # type: ignore[method-assign]
         broker.ownership._follow_plan()
         await settle()
         assert not partition.is_open
-        broker.cluster.wanted_owner = wanted  # type: ignore[method-assign]
+        broker.cluster.preferred_leader = wanted  # type: ignore[method-assign]
         broker.ownership._follow_plan()
         gate.set()
         again = await broker.leads(topic)
@@ -461,7 +462,7 @@ def test_a_live_owner_is_waited_for() -> None:
         first.ownership._follow_plan = lambda: None  # type: ignore[method-assign]
         first.cluster._listeners.clear()
         wanting = other(world, first)
-        wanting.cluster.wanted_owner = lambda topic, index: BrokerId(2)  # type: ignore[method-assign]
+        wanting.cluster.preferred_leader = lambda topic, index: BrokerId(2)  # type: ignore[method-assign]
         wanting.ownership._follow_plan()
         await asyncio.sleep(60)
         assert foreign.partitions.find("t", 0) is None
@@ -480,7 +481,7 @@ def test_a_leader_whose_owner_node_was_broken_notices_without_a_single_append() 
         leader = await world.broker(1)
         partition = await leader.leads(topic)
         await done(partition.append(batch("a")))
-        leader.cluster.wanted_owner = lambda topic, index: leader.id  # type: ignore[method-assign]
+        leader.cluster.preferred_leader = lambda topic, index: leader.id  # type: ignore[method-assign]
         # One that is not registered: nobody waits for it.
         node = OwnerNode(world.admin, topic, 0, Owner(BrokerId(9), "gone"))
         assert await node.claim(lambda: None, lambda owner: False)
@@ -512,7 +513,7 @@ def test_an_expired_session_ends_leadership_and_is_recovered_from(backend: type)
             world.cluster.expire(broker.store)
         await until(lambda: not partition.is_open)
         with pytest.raises(NotLeader):
-            partition.read_cached(Offset(0), 9, at_least_one=True, read_committed=False)
+            partition.reader.read_cached(Offset(0), 9, at_least_one=True, read_committed=False)
         again = await broker.leads(topic)
         assert again is not partition
         assert again.leader_epoch == 1
@@ -533,7 +534,7 @@ def test_a_suspended_session_answers_no_reads_until_it_is_back() -> None:
         await asyncio.sleep(8)
         assert broker.store.state is SessionState.SUSPENDED
         with pytest.raises(NotLeader):
-            partition.read_cached(Offset(0), 9, at_least_one=True, read_committed=False)
+            partition.reader.read_cached(Offset(0), 9, at_least_one=True, read_committed=False)
         assert await done(partition.append(batch("b"))) == 1, "fencing protects appends, not time"
         world.cluster.resume(broker.store)
         await asyncio.sleep(2)
@@ -583,7 +584,7 @@ def test_two_brokers_that_both_want_a_partition_do_no_harm_and_one_gets_through(
         brokers = [await world.broker(1), await world.broker(2)]
         for broker in brokers:
             me = broker.id
-            broker.cluster.wanted_owner = (  # type: ignore[method-assign]
+            broker.cluster.preferred_leader = (  # type: ignore[method-assign]
                 lambda topic, index, me=me: me
             )
             broker.ownership._is_alive = lambda owner: False  # type: ignore[method-assign]
@@ -604,10 +605,10 @@ def test_two_brokers_that_both_want_a_partition_do_no_harm_and_one_gets_through(
                         continue
                     sequence += 1
                     if sequence % 7 == 0:
-                        broker.ownership._seats[(topic.topic_id, 0)]._wake.set()
+                        broker.ownership._owned[(topic.topic_id, 0)]._wake.set()
                         loser = brokers[sequence % 2]
                         if loser.partitions.find("t", 0) is None:
-                            loser.ownership._seats[(topic.topic_id, 0)]._wake.set()
+                            loser.ownership._owned[(topic.topic_id, 0)]._wake.set()
         assert acknowledged == list(range(60))
         await until(lambda: any(broker.partitions.find("t", 0) for broker in brokers))
         leaders = [broker.partitions.find("t", 0) for broker in brokers]
@@ -641,7 +642,7 @@ def test_a_deleted_topic_is_let_go() -> None:
         await until(lambda: not partition.is_open)
         await settle()
         assert len(broker.partitions) == 0
-        assert broker.ownership._seats == {}
+        assert broker.ownership._owned == {}
         again = await world.topic("t")
         assert (await broker.leads(again)).topic.topic_id == again.topic_id
 

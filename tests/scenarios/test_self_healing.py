@@ -8,15 +8,15 @@ from collections.abc import Iterable
 
 import pytest
 
+from client.autorecovery.config import AutoRecoveryConfig
+from client.autorecovery.decommission import Decommission
+from client.autorecovery.fragment_replicator import FragmentReplicator
+from client.autorecovery.service import AutoRecovery
+from client.autorecovery.tree import ReplicationTree
 from client.errors import IncorrectParameter, LedgerFenced
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.autorecovery.config import AutoRecoveryConfig
-from client.ledger.autorecovery.departure import Departure
-from client.ledger.autorecovery.mending import Mender
-from client.ledger.autorecovery.service import AutoRecovery
-from client.ledger.autorecovery.tree import ReplicationTree
 from client.ledger.under_replication import mark_under_replicated, read_mark
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.writer import LedgerWriter
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryStore
 from client.wire.bookkeeper.messages import AddRequest, ListEntriesRequest, Request
@@ -541,7 +541,7 @@ def test_decommissioning_waits_for_every_copy_and_forgets_the_bookie() -> None:
         opened = (await hospital.ledger(0, close=False)).ledger_id
         lost = BookieId(sorted(hospital.members(ledgers[0]))[0])
         client = await hospital.cluster.client()
-        departure = Departure(hospital.store, node.tree, client, lost, ROOT)
+        departure = Decommission(hospital.store, node.tree, client, lost, ROOT)
         with pytest.raises(IncorrectParameter):
             await departure.decommission(1.0, print)
         await hospital.lose(lost)
@@ -564,7 +564,7 @@ def test_decommissioning_refuses_to_wait_while_nobody_works() -> None:
         await node.tree.disable()
         await hospital.lose("a:1")
         client = await hospital.cluster.client()
-        departure = Departure(hospital.store, node.tree, client, BookieId("a:1"), ROOT)
+        departure = Decommission(hospital.store, node.tree, client, BookieId("a:1"), ROOT)
         with pytest.raises(IncorrectParameter):
             await departure.decommission(1.0, print)
         assert "a:1" in await node.tree.bookies_ever()
@@ -582,12 +582,12 @@ def test_recovering_a_bookie_copies_its_ledgers_without_auto_recovery() -> None:
         lost = BookieId(sorted(hospital.members(opened))[0])
         theirs = [each for each in [*ledgers, opened] if lost in hospital.members(each)]
         client = await hospital.cluster.client()
-        departure = Departure(hospital.store, tree, client, lost, ROOT)
-        mender = Mender(client, batch_entries=10)
+        departure = Decommission(hospital.store, tree, client, lost, ROOT)
+        replicator = FragmentReplicator(client, batch_entries=10)
         with pytest.raises(IncorrectParameter):
-            await departure.recover(mender)
+            await departure.recover(replicator)
         await hospital.lose(lost)
-        assert await departure.recover(mender) == (tuple(theirs), ())
+        assert await departure.recover(replicator) == (tuple(theirs), ())
         assert all(lost not in hospital.members(each) for each in theirs)
         hospital.damage_nothing([*ledgers, opened])
 

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from bookie.core.traffic import TrafficLimits
-from bookie.server import BookieServer, ServerLimits
+from bookie.server.core.request_limiter import RequestLimits
+from bookie.server.server import BookieServer, ServerLimits
+from client.node.connection_limits import ConnectionLimits
 from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.messages import Request, Status
 from tests.fakes.bookie_box import BookieBox, add, payload_of, read
@@ -100,16 +101,18 @@ async def flooded(version: int) -> None:
     box = BookieBox(pending_bytes_max=PENDING_BYTES_MAX, log_file_bytes_max=1 << 30)
     box.disk.hold = True
     limits = ServerLimits(
+        connections=ConnectionLimits(
+            connections_max=100,
+            connections_per_host_max=100,
+            connection_idle_s=600.0,
+            frame_timeout_s=30.0,
+            unfinished_bytes_max=1 << 24,
+            unread_bytes_max=1 << 24,
+            unsent_bytes_max=1 << 16,
+        ),
         frame_bytes_max=100_000,
-        connections_max=100,
-        connections_per_host_max=100,
-        connection_idle_s=600.0,
-        frame_timeout_s=30.0,
-        unfinished_bytes_max=1 << 24,
-        unread_bytes_max=1 << 24,
         requests_in_flight_max=10_000,
-        unsent_bytes_max=1 << 16,
-        traffic=TrafficLimits(100_000, 1000),
+        request_limiter=RequestLimits(100_000, 1000, 1000, 1000),
     )
     loop = asyncio.get_running_loop()
     server = BookieServer(box.handlers, box.backlog, limits, loop=loop, metrics=box.metrics)

@@ -11,15 +11,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.core.takeover import RECOVER_LEDGERS
-from broker.errors import (
-    LeadershipLost,
-    LogCorrupt,
-    NotLeader,
-    OffsetOutOfRange,
-    OutOfOrderSequence,
-)
-from client.errors import NotEnoughBookies, Outcome, RecoveryInconclusive
+from broker.errors import LeadershipLost, NotLeader, OffsetOutOfRange, OutOfOrderSequence
+from broker.partition.core.takeover import RECOVER_LEDGERS
+from client.errors import LogCorrupt, NotEnoughBookies, Outcome, RecoveryInconclusive
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.metadata import paths
 from client.metadata.memory import Fault, Operation
@@ -71,8 +65,8 @@ def test_the_new_leader_has_everything_that_was_acknowledged(backend: type) -> N
         assert await read_all(new) == expected
         assert await done(new.append(batch("x"))) == 40
         assert (await read_all(new))[-1] == (40, "x")
-        assert new.epoch_end(LeaderEpoch(0)) == (0, 40)
-        assert new.epoch_end(LeaderEpoch(1)) == (1, 41)
+        assert new.reader.epoch_end(LeaderEpoch(0)) == (0, 40)
+        assert new.reader.epoch_end(LeaderEpoch(1)) == (1, 41)
 
     two_brokers(scenario, backend, snapshot_interval_bytes=500)
 
@@ -114,7 +108,7 @@ def test_a_zombie_cannot_roll_trim_or_answer_out_of_range(backend: type, attempt
             elif attempt == "trim":
                 await zombie.delete_records(Offset(-1))
             else:
-                await zombie.read(Offset(99), 9, at_least_one=True, read_committed=False)
+                await zombie.reader.read(Offset(99), 9, at_least_one=True, read_committed=False)
         await settle()
         assert not zombie.is_open
         assert world.segments(topic) == before
@@ -133,13 +127,13 @@ def test_a_zombie_that_is_cut_off_says_nothing_about_offsets() -> None:
         new = await second.open(topic)
         await done(new.append(batch("b")))
         with pytest.raises(NotLeader):
-            await zombie.read(Offset(2), 9, at_least_one=True, read_committed=False)
+            await zombie.reader.read(Offset(2), 9, at_least_one=True, read_committed=False)
         await asyncio.sleep(10)
         with pytest.raises(NotLeader, match="in doubt"):
-            zombie.read_cached(Offset(1), 9, at_least_one=True, read_committed=False)
+            zombie.reader.read_cached(Offset(1), 9, at_least_one=True, read_committed=False)
         await second.services.lease.ask(second.store)
         with pytest.raises(OffsetOutOfRange):
-            await new.read(Offset(3), 9, at_least_one=True, read_committed=False)
+            await new.reader.read(Offset(3), 9, at_least_one=True, read_committed=False)
 
     two_brokers(scenario)
 
@@ -568,7 +562,7 @@ def test_old_segments_are_searched_like_new_ones(backend: type) -> None:
         for epoch in range(3):
             for number in (0, 1, 17, 38):
                 target = 1000 * epoch + 10 * number
-                found = await leader.offset_for_timestamp(target)
+                found = await leader.reader.offset_for_timestamp(target)
                 assert found is not None
                 offset, stamp = found
                 assert stamp >= target
@@ -578,7 +572,7 @@ def test_old_segments_are_searched_like_new_ones(backend: type) -> None:
                     for n in range(40)
                     if 1000 * later + 10 * (n ^ 3) >= target
                 )
-        assert await leader.offset_of_max_timestamp() == (80 + (39 ^ 3), 2390)
+        assert await leader.reader.offset_of_max_timestamp() == (80 + (39 ^ 3), 2390)
         for offset in range(0, 120, 7):
             found_values = await read_all(leader, offset, size_max=200)
             assert [at for at, _ in found_values] == list(range(offset, 120))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
 from bookie.errors import StorageError
-from bookie.shelf import Directory
+from bookie.storage.ledger_directory import Directory
 from client.errors import ConfigError, MetadataError
 from tests.simulation.disk import DiskTimes, SimDisk
 from tests.simulation.faults import FREE_BYTES_MIN
@@ -133,8 +133,11 @@ class BookieHost:
     @property
     def has_failed_directory(self) -> bool:
         """Whether a directory failed: the others go on, and an operator must restart the bookie."""
-        shelves = None if self._bookie is None else self._bookie._shelves
-        return shelves is not None and any(shelf.storage.is_failed for shelf in shelves.shelves)
+        ledger_directories = None if self._bookie is None else self._bookie._ledger_directories
+        return ledger_directories is not None and any(
+            ledger_directory.storage.is_failed
+            for ledger_directory in ledger_directories.directories
+        )
 
     def wipe(self) -> None:
         """Put empty disks in."""

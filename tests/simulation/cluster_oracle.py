@@ -15,6 +15,7 @@
     T13 earliest and latest bound what is readable
     T14 only prefixes that somebody gave up are dropped
     T15 no success without an offset        T16 after healing everything goes on
+    T17 when all is quiet, a leader that is named takes what is produced
 
     Z1 acknowledgements of epochs do not interleave (C1 and C5 together, and Z6)
     Z2 a replaced leader's batches never succeed (T1 at the end) nor change the list (C2)
@@ -33,7 +34,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core.segments import SegmentList, decode_segments
+from client.log.segments import SegmentList, decode_segments
 from client.wire.kafka.record_builder import records
 from tests.model import rules
 from tests.simulation.oracle import BookieBook, LedgerBook, LedgerOracle, ledger_of

@@ -62,6 +62,10 @@ class ClusterSwarm:
     auto_recovery: bool
     broker_session_s: float
     tail_cache_bytes: int
+    room_bytes: int = 0
+    """What a partition may hold; half of that is for its writer, and for all on a connection to a
+    bookie. So small that clients wait for room all the time. 0: the defaults, which nobody meets.
+    """
 
     def describe(self) -> str:
         """Return the options, one per line."""
@@ -127,6 +131,30 @@ def draw(seed: int) -> ClusterSwarm:
         auto_recovery=auto_recovery,
         broker_session_s=session_s,
         tail_cache_bytes=rng.choice((0, 2000, 1 << 20)),
+        room_bytes=random.Random(f"cluster room {seed}").choice((0, 400, 1000, 4000)),
+    )
+
+
+def quiet(seed: int) -> ClusterSwarm:
+    """Draw options of a schedule in which nothing fails, and nothing takes its time."""
+    plan = draw(seed)
+    common = plan.common
+    store = replace(common.store, tail_p=0.0, lose_request_p=0.0, lose_reply_p=0.0, lose_read_p=0.0)
+    return replace(
+        plan,
+        common=replace(
+            common,
+            fault_every_s=0.0,
+            ambush_p=0.0,
+            request_timeout_s=2.0,
+            net=replace(common.net, tail_p=0.0),
+            store=store,
+            disk=swarm.DiskOptions(),
+            bookie=swarm.BookieOptions(),
+            client={},
+            fault_phase_s=1.0,
+            hostile=False,
+        ),
     )
 
 

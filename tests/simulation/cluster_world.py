@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from broker.app import Broker
 from broker.config import BrokerConfig
-from broker.core.log_limits import LogLimits
-from broker.ledger_access import LedgerAccess
+from broker.partition.core.log_limits import LogLimits
+from broker.partition.ledger_access import LedgerAccess
+from broker.partition.partition import Partition
+from client.autorecovery.config import AutoRecoveryConfig
+from client.autorecovery.service import AutoRecovery
 from client.config import setting
 from client.errors import MetadataError, QuireError
 from client.ids import BookieId, BrokerId
-from client.ledger.autorecovery.config import AutoRecoveryConfig
-from client.ledger.autorecovery.service import AutoRecovery
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.metadata import paths
@@ -50,10 +51,12 @@ class VariedConfig(BrokerConfig):
     """A broker's settings, with sizes that no setting of a broker tells."""
 
     snapshot_interval_bytes: int = setting(1 << 22, "See LogLimits.", at_least=1)
+    room_bytes: int = setting(0, "LogLimits.in_flight_bytes_max; 0: its default.", at_least=0)
 
     def log_limits(self) -> LogLimits:
         """Return the limits of partition logs: small ones, so that small logs meet them."""
         return LogLimits(
+            in_flight_bytes_max=self.room_bytes or self.log_in_flight_bytes_max,
             snapshot_interval_bytes=self.snapshot_interval_bytes,
             snapshot_interval_entries=min(64, max(3, self.snapshot_interval_bytes // 100)),
             shared_entry_bytes_max=min(1 << 16, 2 * self.snapshot_interval_bytes),
@@ -90,6 +93,8 @@ class ClusterWorld(Machines):
                 self.work.assign(host, role)
         self.clients = [*self.brokers, *kafka]
         timeout_ms = int(self.options.request_timeout_s * 1000)
+        names = ("writer_in_flight_bytes_max", "bookie_in_flight_bytes_max")
+        narrow = dict.fromkeys(names, plan.room_bytes // 2) if plan.room_bytes else {}
         self._ledger_config = LedgerClientConfig(
             request_timeout_ms=timeout_ms,
             connect_timeout_ms=timeout_ms,
@@ -99,12 +104,13 @@ class ClusterWorld(Machines):
             recovery_window_entries=self.options.recovery_window,
             quarantine_interval_ms=500,
             quarantine_ms=1000,
-            **self.options.client,
+            **{**self.options.client, **narrow},
         )
         ensemble_size, copies, acks = plan.quorums
         self.oracle.ack_quorum_min = acks
         self._broker_config = VariedConfig(
             snapshot_interval_bytes=plan.snapshot_interval_bytes,
+            room_bytes=plan.room_bytes,
             admin_port=-1,
             listen_host="0.0.0.0",
             port=PORT,
@@ -144,6 +150,36 @@ class ClusterWorld(Machines):
                 asked_s,
                 self.plan.broker_session_s,
             )
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether nothing fails, and nothing takes its time."""
+        common, store = self.plan.common, self.plan.common.store
+        return not (
+            common.fault_every_s
+            or common.ambush_p
+            or common.net.tail_p
+            or store.tail_p
+            or store.lose_request_p
+            or store.lose_reply_p
+            or store.lose_read_p
+        )
+
+    def check_named(self, host: str, leader: str, epoch: int) -> None:
+        """A broker named a leader; when all is quiet, that is one who has opened the partition."""
+        if epoch >= 0:
+            self.oracle.count("leaders named")
+        elif self._is_quiet:
+            self.oracle.fail("T17", f"{host} named {leader}, who has not opened the partition")
+
+    def check_refused(self, host: str, index: int) -> None:
+        """A broker does not lead a partition; when all is quiet, nor does its plan want it to."""
+        broker = self._running.get(host)
+        topic = None if broker is None else broker.cluster.topics.get(TOPIC)
+        if broker is None or topic is None or not self._is_quiet:
+            return
+        if broker.cluster.preferred_leader(topic, index) == broker.config.node_id:
+            self.oracle.fail("T17", f"{host} refused a batch for partition {index}: it is to lead")
 
     # ---------------------------------------------------------------- processes
 
@@ -219,7 +255,7 @@ class ClusterWorld(Machines):
         if broker is None or process is None or not process.alive or process.paused:
             return
         for partition in list(broker.partitions):
-            process.context.run(partition._changes.roll_soon)
+            process.context.run(_roll_soon, partition)
 
     async def _beside(self, host: Host, store: MetadataStore) -> None:
         """Auto recovery in a bookie's process, started again when a part of it fails."""
@@ -280,3 +316,8 @@ def run_schedule(seed: int, *, log: bool = False) -> Result:
     """Run one whole-cluster schedule and return what it came to."""
     plan = cluster_swarm.draw(seed)
     return machines.run(ClusterWorld(plan, log=log), plan)
+
+
+def _roll_soon(partition: Partition) -> None:
+    """Let a partition roll as a full segment does."""
+    partition._perform(partition._leader.roll_soon(partition._now()))

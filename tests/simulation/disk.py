@@ -1,4 +1,4 @@
-"""`bookie.disk.Disk` over a simulated volume: the same lanes, on virtual time, without threads.
+"""`bookie.storage.disk.Disk` over a simulated volume: the same lanes, on virtual time, no threads.
 
 Like the real one it writes and syncs groups on a lane of its own, one at a time, runs index jobs
 in order and cold reads in parallel; each job is one atomic step at a random moment. What the
@@ -13,15 +13,15 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
-from bookie.core.log_format import file_name
-from bookie.disk import Usage
 from bookie.errors import DiskFailed, DiskFull
+from bookie.storage.core.log_format import file_name
+from bookie.storage.disk import Usage
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from bookie.core.append_log import LogWrite
+    from bookie.storage.core.append_log import LogWrite
     from client.wire.bookkeeper.messages import Buffer
     from tests.simulation.swarm import DiskOptions
     from tests.simulation.volume import SimFile, Volume

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bookie.index import Index
+from bookie.storage.index.index import Index
 from tests.fakes.key_values import Contents, MemoryKeyValues
 
 if TYPE_CHECKING:

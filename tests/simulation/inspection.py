@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from client.errors import NoSuchEntry, NoSuchLedger, QuireError
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.bookie_directory import BookieDirectory
-from client.ledger.bookies import Bookies
+from client.ledger.bookies.bookie_directory import BookieDirectory
+from client.ledger.bookies.bookies import Bookies
 from client.ledger.config import LedgerClientConfig
 from client.metadata import paths
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
@@ -28,7 +28,7 @@ from client.wire.bookkeeper.messages import LAST_ENTRY, AddRequest, ReadRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from client.ledger.bookies import Bookie
+    from client.ledger.bookies.bookies import Bookie
     from client.metadata.store import MetadataStore
     from client.wire.bookkeeper.messages import Request
     from tests.simulation.machines import Machines

@@ -17,7 +17,7 @@ from tests.simulation.kafka_link import EARLIEST, LATEST, Fetched, KafkaLink, Le
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
     from tests.simulation.cluster_world import ClusterWorld
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 TOPIC = "t"
 OUT_OF_RANGE = 1
+_NOT_LEADER = 6
 _EXISTS = 36
 _PAUSE_S = 0.05
 _SILENCE_S = 2.0
@@ -43,8 +44,17 @@ class Sent(NamedTuple):
 class Guide:
     """Finds leaders, as the clients of one host know them."""
 
-    def __init__(self, brokers: list[str], rng: random.Random, *, knows_epochs: bool) -> None:
+    def __init__(
+        self,
+        brokers: list[str],
+        rng: random.Random,
+        check_named: Callable[[str, str, int], None],
+        *,
+        knows_epochs: bool,
+    ) -> None:
+        """`check_named`: told which broker named which leader with which epoch."""
         self._brokers = brokers
+        self._check_named = check_named
         self._rng = rng
         self.knows_epochs = knows_epochs
         """Whether it heeds leader epochs and tells brokers of them; old clients do not."""
@@ -64,6 +74,7 @@ class Guide:
             link.close()
         if found is None:
             return None
+        self._check_named(link.host, found.host, found.epoch)
         if self.knows_epochs and found.epoch < self._epochs.get(index, -1):
             return None
         self._epochs[index] = found.epoch
@@ -115,7 +126,7 @@ class KafkaClients:
         rng = self._world.fork_rng(f"guide {host.name} {host.starts}")
         knows_epochs = self._roles.get(host.name) != "reader" or rng.random() < 0.5
         brokers = [broker.name for broker in self._world.brokers]
-        return Guide(brokers, rng, knows_epochs=knows_epochs)
+        return Guide(brokers, rng, self._world.check_named, knows_epochs=knows_epochs)
 
     # ---------------------------------------------------------------- the administrator
 
@@ -342,6 +353,8 @@ class Stream:
                 in_flight += 1
             if in_flight:
                 code, base = await link.produced(_SILENCE_S)
+                if code == _NOT_LEADER:
+                    self._world.check_refused(link.host, self._index)
                 self._answered(code, base)
                 in_flight -= 1
             elif final:

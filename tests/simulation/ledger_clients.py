@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from client.ledger.reader import LedgerReader
-    from client.ledger.writer import LedgerWriter
+    from client.ledger.read.reader import LedgerReader
+    from client.ledger.write.writer import LedgerWriter
     from tests.simulation.ledger_world import LedgerWorld
 
 PASSWORD = b"sesame"

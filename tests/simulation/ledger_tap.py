@@ -1,7 +1,7 @@
 """Tells the oracle what brokers ask of the ledger client, and what they are told.
 
-It sits at the seam where a broker is given its ledgers (`broker.ledgers.Ledgers`): the broker
-and the ledger client below are the production code, and nothing passes differently for it.
+It sits at the seam where a broker is given its ledgers (`broker.partition.ledgers.Ledgers`): the
+broker and the ledger client below are the production code, and nothing passes differently for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from broker.ledgers import AddDone, Reader, Writer
+    from broker.partition.ledgers import AddDone, Reader, Writer
     from client.ids import BookieId, EntryId, LedgerId
     from client.ledger.core.ledger_metadata import LedgerMetadata
     from client.wire.bookkeeper.entry import Entry
@@ -68,6 +68,13 @@ class TappedWriter:
     def lost_members(self) -> Sequence[BookieId]:
         return self._writer.lost_members
 
+    @property
+    def has_room(self) -> bool:
+        return self._writer.has_room
+
+    def on_room(self, call: Callable[[], None]) -> None:
+        self._writer.on_room(call)
+
     def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:
         def done(entry_id: EntryId, error: Any) -> None:
             self._oracle.added(self.ledger_id, entry_id, error)
@@ -88,7 +95,7 @@ class TappedWriter:
 
 
 class TappedLedgers:
-    """Implements `broker.ledgers.Ledgers` around another one."""
+    """Implements `broker.partition.ledgers.Ledgers` around another one."""
 
     def __init__(self, ledgers: Any, oracle: LedgerOracle, by: str) -> None:
         self._ledgers = ledgers

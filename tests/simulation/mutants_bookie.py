@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from bookie import bookie, cookie, entry_reader, indexer, replay, rewriter, storage
-from bookie.cluster_ledgers import ClusterLedgers
-from bookie.core import log_format, log_scan, lost_group
-from bookie.core.entry_cache import EntryCache
-from bookie.core.group_commit import GroupCommit
-from bookie.core.log_format import Kind, ledger_of
-from bookie.entry_reader import EntryReader
+from bookie import bookie
 from bookie.errors import DiskFailed, StorageError
-from bookie.registration import Registration
-from bookie.replay import init_log
-from bookie.storage import Storage
+from bookie.membership import cookie
+from bookie.membership.cluster_ledgers import ClusterLedgers
+from bookie.membership.registration import Registration
+from bookie.storage import compactor, entry_reader, replay, storage
+from bookie.storage.core import log_format, log_scan, lost_group
+from bookie.storage.core.entry_cache import EntryCache
+from bookie.storage.core.group_commit import GroupCommit
+from bookie.storage.core.log_format import Kind, ledger_of
+from bookie.storage.entry_reader import EntryReader
+from bookie.storage.group_writer import GroupWriter
+from bookie.storage.index import checkpoints
+from bookie.storage.replay import init_log
+from bookie.storage.storage import Storage
 from client.errors import MetadataError, NoNode
 from client.ledger.core import metadata_codec
 from client.metadata import paths
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 def ack_before_sync(patch: Any) -> None:
     """A group is answered when its write begins."""
 
-    def start(self: Storage) -> None:
+    def start(self: GroupWriter) -> None:
         original(self)
         group = self.commit.in_flight
         if group is not None:
@@ -36,7 +40,7 @@ def ack_before_sync(patch: Any) -> None:
             for on_done in waiters:
                 on_done(Status.OK)
 
-    original = patch(Storage, "_start", start)
+    original = patch(GroupWriter, "_start", start)
 
 
 def ack_with_next_sync(patch: Any) -> None:
@@ -58,12 +62,12 @@ def sync_failure_ignored(patch: Any) -> None:
         def exception(self) -> None:
             return None
 
-    def written(self: Storage, write: Any, opened: float, started: float, done: Any) -> None:
+    def written(self: GroupWriter, write: Any, opened: float, started: float, done: Any) -> None:
         if isinstance(done.exception(), DiskFailed):
             done = _Fine()
         original(self, write, opened, started, done)
 
-    original = patch(Storage, "_written", written)
+    original = patch(GroupWriter, "_written", written)
 
 
 def fence_ignored(patch: Any) -> None:
@@ -107,7 +111,9 @@ def fence_without_key_lost(patch: Any) -> None:
 
 def fence_not_indexed(patch: Any) -> None:
     """The index forgets that a ledger is fenced, and a checkpoint passes the record."""
-    original = patch(indexer, "record_of", lambda ledger: original(ledger)._replace(fenced=False))
+    original = patch(
+        checkpoints, "record_of", lambda ledger: original(ledger)._replace(fenced=False)
+    )
 
 
 def torn_tail_accepted(patch: Any) -> None:
@@ -173,7 +179,7 @@ def checkpoint_without_flush(patch: Any) -> None:
 
     def save(disk: Any, index: Any, checkpoint: Any) -> None:
         del index
-        disk.save(indexer.FILE_NAME, checkpoint.encode())
+        disk.save(checkpoints.FILE_NAME, checkpoint.encode())
 
     def open_index(factory: Any, checkpoint: Any) -> Any:
         del checkpoint
@@ -182,7 +188,7 @@ def checkpoint_without_flush(patch: Any) -> None:
         except StorageError:
             return None
 
-    patch(indexer, "save_checkpoint", save)
+    patch(checkpoints, "save_checkpoint", save)
     patch(replay, "_open_index", open_index)
 
 
@@ -287,7 +293,7 @@ def gc_drops_living(patch: Any) -> None:
         given = [file.number for group in found.rewrite for file in group]
         return found._replace(give_back=(*found.give_back, *given), rewrite=())
 
-    original = patch(rewriter, "plan", plan)
+    original = patch(compactor, "plan", plan)
 
 
 WORLD = "ledger"

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
-from broker import opening, segment_changes
-from broker.coordinator import Coordinator, GroupShard, Phase
-from broker.core import producer_state, takeover
-from broker.core.append_queue import AppendQueue
-from broker.core.offsets import LogOffsets
-from broker.core.producer_state import ProducerState
-from broker.core.replay import LedgerReplay
-from broker.core.segments import SegmentList
-from broker.core.takeover import Takeover
-from broker.group_log import GroupLog
-from broker.opening import Opening
-from broker.owner_node import OwnerNode
-from broker.partition import Partition
-from broker.segment_changes import SegmentChanges
-from broker.segment_node import SegmentNode
-from broker.write_path import WritePath
-from client.errors import ConnectionLoss, NoNode, VersionConflict
+from broker.cluster.owner_node import OwnerNode
+from broker.groups.coordinator import Coordinator, GroupShard, Phase
+from broker.groups.group_log import GroupLog
+from broker.partition import leader_steps, ledger_creation, opening
+from broker.partition.core import producer_state, takeover
+from broker.partition.core.append_queue import AppendQueue
+from broker.partition.core.leader import PartitionLeader
+from broker.partition.core.leader_effects import LedgerClosed, ListChanged
+from broker.partition.core.log_state import LogState
+from broker.partition.core.offsets import LogOffsets
+from broker.partition.core.producer_state import ProducerState
+from broker.partition.core.replay import LedgerReplay
+from broker.partition.core.takeover import Takeover
+from broker.partition.leader_steps import LeaderSteps
+from broker.partition.opening import Opening
+from broker.partition.partition import Partition
+from broker.partition.segment_node import SegmentNode
+from client.errors import ConnectionLoss, MetadataError, NoNode, VersionConflict
+from client.log.segments import SegmentList
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,46 +135,41 @@ def window_of_one(patch: Any) -> None:
 def duplicate_answered_at_once(patch: Any) -> None:
     """A duplicate of a batch on its way is answered as stored."""
 
-    patch(WritePath, "_find_under_way", lambda self, base_offset: None)
+    patch(LogState, "_find_under_way", lambda self, base_offset: None)
 
 
 def no_drain_at_roll(patch: Any) -> None:
     """A roll switches to the next ledger before the previous one has confirmed everything."""
 
-    async def drained(self: WritePath) -> None:
-        del self
-
-    def release(self: AppendQueue) -> Any:
+    def release(self: AppendQueue) -> None:
         self._holding = False
-        released = list(self._held)
-        self._pending.extend(self._held)
+        self._waiting.extend(self._held)
         self._held.clear()
-        return released
 
-    patch(WritePath, "drained", drained)
+    patch(AppendQueue, "is_drained", property(lambda self: not self._waiting))
     patch(AppendQueue, "release", release)
 
 
 def previous_stays_open(patch: Any) -> None:
     """A roll does not close the previous ledger."""
 
-    async def seal(self: SegmentChanges, previous: Any, facts: Any) -> None:
-        del previous
-        self.segments = self.segments.sealed(facts)
-        await self._change(self.segments)
+    async def close(self: LeaderSteps, step: Any) -> Any:
+        if step.ledger_id == self.writer.ledger_id:
+            return await original(self, step)
+        return LedgerClosed()
 
-    patch(SegmentChanges, "_seal", seal)
+    original = patch(LeaderSteps, "_close", close)
 
 
 def lost_is_success(patch: Any) -> None:
     """What is unconfirmed when a leadership ends is answered as stored."""
 
-    def end(self: WritePath, error: Any) -> None:
-        for append in [*self._queue.drain(), *self._gathering.drain()]:
+    def end(self: PartitionLeader, reason: str) -> Any:
+        for append in self.log.drain():
             append.complete()
-        original(self, error)
+        return original(self, reason)
 
-    original = patch(WritePath, "end", end)
+    original = patch(PartitionLeader, "end", end)
 
 
 def unconfirmed_shown(patch: Any) -> None:
@@ -187,38 +185,47 @@ def unconfirmed_shown(patch: Any) -> None:
 
 def resign_never(patch: Any) -> None:
     """A failed add does not end the leadership."""
-    patch(Partition, "_on_failed", lambda self, error: None)
+
+    def added(self: Partition, entry_id: Any, error: Any) -> None:
+        if error is None:
+            original(self, entry_id, error)
+
+    original = patch(Partition, "_on_added", added)
+    patch(Partition, "_on_refused", lambda self, error: None)
 
 
 def delete_before_listing(patch: Any) -> None:
     """A trim deletes ledgers before the list lets them go."""
 
-    async def trim(self: SegmentChanges, count: int, log_start: Any) -> None:
-        for item in self.segments.segments[:count]:
-            await self._delete(item.ledger_id)
-        await original(self, count, log_start)
+    async def change(self: LeaderSteps, step: Any) -> Any:
+        with contextlib.suppress(MetadataError):
+            listed, _ = await self.node.read_back()
+            for item in listed.segments:
+                if step.segments.has(item.ledger_id):
+                    break
+                await self._delete(item.ledger_id)
+        return await original(self, step)
 
-    original = patch(SegmentChanges, "_trim", trim)
+    original = patch(LeaderSteps, "_change_list", change)
 
 
 def trim_too_far(patch: Any) -> None:
     """A trim drops the segment that holds the new log start, too."""
 
-    async def trim(self: SegmentChanges, count: int, log_start: Any) -> None:
-        further = min(count + 1, len(self.segments.segments) - 1)
-        await original(self, further, log_start)
+    def trimmed(self: SegmentList, count: int, log_start: Any) -> Any:
+        return original(self, min(count + 1, len(self.segments) - 1), log_start)
 
-    original = patch(SegmentChanges, "_trim", trim)
+    original = patch(SegmentList, "trimmed", trimmed)
 
 
 def no_first_snapshot(patch: Any) -> None:
     """A ledger begins without a snapshot."""
 
-    def write(self: WritePath) -> None:
+    def write(self: LogState) -> None:
         if self.active.entry_count:
             original(self)
 
-    original = patch(WritePath, "write_snapshot", write)
+    original = patch(LogState, "write_snapshot", write)
 
 
 def gap_ignored_at_end(patch: Any) -> None:
@@ -246,17 +253,12 @@ def deposed_unnoticed(patch: Any) -> None:
 def roll_unlisted(patch: Any) -> None:
     """A roll switches to its next ledger before it is listed."""
 
-    async def list_next(self: SegmentChanges) -> Any:
-        self._require_leading()
-        epoch = self.segments.leader_epoch
-        writer = await segment_changes.create_ledger(
-            self._services, self._topic, self._index, epoch
-        )
-        now_ms = self._services.clock.now_ms()
-        self.segments = self.segments.rolled(writer.ledger_id, now_ms)
-        return writer
+    async def change(self: LeaderSteps, step: Any) -> Any:
+        if step.segments.segments[-1].base_offset is None:
+            return ListChanged(step.expected_version)
+        return await original(self, step)
 
-    patch(SegmentChanges, "_list_next_ledger", list_next)
+    original = patch(LeaderSteps, "_change_list", change)
 
 
 def commit_answered_early(patch: Any) -> None:
@@ -284,17 +286,17 @@ def coordinator_not_loaded(patch: Any) -> None:
 def one_copy_is_enough(patch: Any) -> None:
     """Ledgers get an ack quorum of one, whatever the topic asks for."""
 
-    async def create(services: Any, topic: Any, index: int, epoch: Any) -> Any:
-        return await services.ledgers.create(
+    async def create(ledgers: Any, topic: Any, index: int, epoch: Any) -> Any:
+        return await ledgers.create(
             ensemble_size=topic.ensemble_size,
             write_quorum=topic.write_quorum,
             ack_quorum=1,
             write_quorum_min=1,
-            custom_metadata=opening.ledger_labels(topic, index, epoch),
+            custom_metadata=ledger_creation.ledger_labels(topic, index, epoch),
         )
 
     patch(opening, "create_ledger", create)
-    patch(segment_changes, "create_ledger", create)
+    patch(leader_steps, "create_ledger", create)
 
 
 WORLD = "cluster"

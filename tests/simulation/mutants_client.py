@@ -12,9 +12,7 @@ from client.errors import (
     VersionConflict,
 )
 from client.ids import EntryId
-from client.ledger import add_pipeline, add_reports, tail
 from client.ledger import client as ledger_client
-from client.ledger.add_pipeline import AddPipeline
 from client.ledger.core import ensemble_change, metadata_codec, recovery
 from client.ledger.core.adds import Adds, AddsState, Confirmed
 from client.ledger.core.last_confirmed import LacQuorum
@@ -22,7 +20,10 @@ from client.ledger.core.ledger_metadata import LedgerState, VersionedMetadata
 from client.ledger.core.recovery import Recovery
 from client.ledger.core.schedule import Schedule
 from client.ledger.ledger_nodes import LedgerNodes
+from client.ledger.read import tail
 from client.ledger.recovery_run import RecoveryRun
+from client.ledger.write import add_pipeline, add_reports
+from client.ledger.write.add_pipeline import AddPipeline
 from client.metadata import paths
 from client.wire.bookkeeper.messages import LAST_ENTRY, AddRequest, ReadRequest
 
@@ -252,9 +253,7 @@ def lac_not_frozen(patch: Any) -> None:
     """Recovery writes carry the LAC of the moment instead of the one it started from."""
 
     def new_adds(self: Recovery) -> Adds:
-        return Adds(
-            self.snapshot.last_fragment.ensemble, self._schedule, self._seal, lac=self._start
-        )
+        return Adds(self.snapshot.last_fragment.ensemble, self._schedule, lac=self._start)
 
     patch(Recovery, "_new_adds", new_adds)
 

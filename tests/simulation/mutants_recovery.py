@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from client.ledger.autorecovery.mending import Mender
+from client.autorecovery.fragment_replicator import FragmentReplicator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 def repair_copies_nothing(patch: Any) -> None:
     """A repair names new members without copying the entries to them."""
 
-    async def copy_all(self: Mender, *_: Any) -> int:
+    async def copy_all(self: FragmentReplicator, *_: Any) -> int:
         del self
         return 0
 
-    patch(Mender, "_copy_all", copy_all)
+    patch(FragmentReplicator, "_copy_all", copy_all)
 
 
 def repair_closes_at_lac(patch: Any) -> None:
     """A repair closes an open ledger at what a reader sees of it, and fences nobody."""
 
-    async def close(self: Mender, ledger_id: Any) -> None:
+    async def close(self: FragmentReplicator, ledger_id: Any) -> None:
         reader = await self._client.open(ledger_id, password=None)
         current = await self._context.nodes.read(ledger_id)
         await self._context.nodes.update(
@@ -32,7 +32,7 @@ def repair_closes_at_lac(patch: Any) -> None:
             lambda known: None if known.is_closed else known.closed(reader.last_entry, 0),
         )
 
-    patch(Mender, "close", close)
+    patch(FragmentReplicator, "close", close)
 
 
 WORLD = "cluster"

@@ -27,7 +27,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from bookie.core.log_format import (
+from bookie.storage.core.log_format import (
     RECORD_HEADER_BYTES,
     RECORD_MAGIC,
     Kind,

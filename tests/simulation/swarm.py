@@ -445,4 +445,6 @@ def _draw_client(rng: random.Random) -> dict[str, Any]:
     drawn = {name: rng.choice(values) for name, values in choices.items()}
     if drawn["wire_version"] == "v2":
         drawn["explicit_lac_interval_ms"] = 0
+    # A narrow connection fits what one writer may have under way, and no more.
+    drawn["writer_in_flight_bytes_max"] = min(drawn["bookie_in_flight_bytes_max"], 16 << 20)
     return drawn

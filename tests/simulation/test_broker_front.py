@@ -84,7 +84,7 @@ class World:
         self.net.bind(process)
         await self._until(lambda: len(self.acknowledged) >= COUNT // 3)
         cluster = self.brokers[1].cluster
-        leader = cluster.wanted_owner(cluster.topics["t"], 0)
+        leader = cluster.preferred_leader(cluster.topics["t"], 0)
         assert leader is not None
         killed = self.hosts[leader].process
         assert killed is not None

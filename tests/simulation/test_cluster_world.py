@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation import batch, cluster_swarm
+from tests.simulation import batch, cluster_swarm, machines
+from tests.simulation.cluster_world import ClusterWorld
 
 
 @pytest.mark.slow
@@ -21,6 +22,16 @@ def test_the_invariants_hold() -> None:
     assert total("takeovers") > 60
     assert total("rolls") > 10
     assert total("trims") > 5
+
+
+def test_when_all_is_quiet_leaders_that_are_named_take_what_is_produced() -> None:
+    named = 0
+    for seed in range(8):
+        plan = cluster_swarm.quiet(seed)
+        result = machines.run(ClusterWorld(plan, log=False), plan)
+        assert not result.violation, f"seed {seed}: {result.violation}"
+        named += result.counts["leaders named"]
+    assert named > 16
 
 
 def test_options_are_drawn_from_the_seed_alone() -> None:

@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from bookie.core.backlog import Backlog
-from bookie.core.log_format import file_number, is_copy
 from bookie.metrics import BookieMetrics
-from bookie.replay import init_log, replay
-from bookie.rewriter import Rewriter, RewriterLimits
-from bookie.storage import Storage, StorageLimits
+from bookie.storage.compactor import Compactor, CompactorLimits
+from bookie.storage.core.backlog import Backlog
+from bookie.storage.core.log_format import file_number, is_copy
+from bookie.storage.index.checkpoints import CheckpointLimits
+from bookie.storage.replay import init_log, replay
+from bookie.storage.storage import Storage, StorageLimits
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.entry import DigestType, EntryCodec
 from client.wire.bookkeeper.messages import AddRequest, Status
@@ -39,9 +40,7 @@ LOG_FILE_BYTES = 400
 NOW_MS = 1_700_000_000_000
 LIMITS = StorageLimits(
     cache_bytes_max=0,
-    checkpoint_bytes=600,
-    checkpoint_records=1000,
-    checkpoint_interval_s=1000.0,
+    checkpoint=CheckpointLimits(600, 1000, 1000.0),
     index_gather_s=0.0,
     disk_full_retry_s=0.01,
 )
@@ -121,11 +120,11 @@ class Machine:
             metrics=metrics,
             on_failed=self.failed.append,
         )
-        self.rewriter = Rewriter(
+        self.compactor = Compactor(
             disk,
             replayed.index,
             self.storage.indexer,
-            RewriterLimits(LOG_FILE_BYTES, 1 << 40, 0, deletion_memory_ms=1 << 40),
+            CompactorLimits(LOG_FILE_BYTES, 1 << 40, 0, deletion_memory_ms=1 << 40),
             salt=replayed.checkpoint.salt,
             next_copy=replayed.next_copy,
             metrics=metrics,
@@ -154,10 +153,10 @@ class Machine:
                 await self._add(ledger, round_)
         await self._fence(LEDGERS[0])
         await self._delete(LEDGERS[0])
-        await self.rewriter.run(1.1, NOW_MS)
+        await self.compactor.run(1.1, NOW_MS)
         for round_ in range(4, 6):
             await self._add(LEDGERS[1], round_)
-        await self.rewriter.run(1.1, NOW_MS)
+        await self.compactor.run(1.1, NOW_MS)
 
     async def check(self) -> None:
         """Read everything that was promised."""

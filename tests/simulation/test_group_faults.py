@@ -206,10 +206,10 @@ class World:
         )
 
     async def _create_topic(self) -> None:
-        cluster = self.running["broker1"].cluster
-        while TOPIC not in cluster.topics:
+        broker = self.running["broker1"]
+        while TOPIC not in broker.cluster.topics:
             with contextlib.suppress(MetadataError, BrokerError):
-                await cluster.create_topic(TOPIC, PARTITIONS)
+                await broker.topics.create(TOPIC, PARTITIONS)
 
     def _all_known(self) -> bool:
         views = [broker.cluster.brokers for broker in self.running.values()]

@@ -5,8 +5,13 @@ A budget may be raised here, in a commit that says why. The import directions ar
 """
 
 import ast
+import asyncio
+import functools
+import multiprocessing
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,16 +30,16 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 # ZooKeeper.
 SHELLS_ON_REAL_THINGS = {
     "bookie/__main__.py",
-    "bookie/disk.py",
-    "bookie/lane.py",
-    "bookie/level_db.py",
+    "bookie/storage/disk.py",
+    "bookie/storage/worker_thread.py",
+    "bookie/storage/index/level_db.py",
     "broker/__main__.py",
     "client/config.py",
     "client/config_kinds.py",
     "client/ledger/standalone.py",
     "client/metadata/zookeeper.py",
     "client/metadata/zookeeper_io.py",
-    "client/stop_signal.py",
+    "client/node/stop_signal.py",
 }
 OUTSIDE_THE_SIMULATOR = ("ops/", "client/pubsub/", "client/spark/")
 
@@ -86,8 +91,14 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield node
 
 
+@functools.cache
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@functools.cache
 def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return ast.parse(read(path))
 
 
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -98,32 +109,22 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("path", [*PRODUCTION, *TESTS], ids=relative)
-def test_files_are_short(path: Path) -> None:
-    count = len(path.read_text(encoding="utf-8").splitlines())
+def long_file(path: Path) -> Iterator[str]:
+    count = len(read(path).splitlines())
     budget = TEST_FILE_LINES_MAX if path in TESTS else FILE_LINES_MAX
-    assert count <= budget, f"{count} lines: which two ideas does this file hold?"
+    if count > budget:
+        yield f"{count} lines, at most {budget}: which two ideas does this file hold?"
 
 
-@pytest.mark.parametrize("path", PRODUCTION, ids=relative)
-def test_functions_are_short(path: Path) -> None:
-    long = {
-        f"{function.name} (line {function.lineno})": body_lines(function)
-        for function in functions(parse(path))
-        if body_lines(function) > FUNCTION_LINES_MAX
-    }
-    assert long == {}
+def long_functions(path: Path) -> Iterator[str]:
+    for function in functions(parse(path)):
+        if (count := body_lines(function)) > FUNCTION_LINES_MAX:
+            yield f"line {function.lineno}: {function.name} has {count} lines"
 
 
-@pytest.mark.parametrize("path", [*PRODUCTION, *TESTS], ids=relative)
-def test_modules_say_what_they_are_for(path: Path) -> None:
-    if path.read_text(encoding="utf-8").strip():
-        assert ast.get_docstring(parse(path)), "a module opens with a docstring"
-
-
-@pytest.mark.parametrize("path", [*filter(runs_in_simulation, PRODUCTION)], ids=relative)
-def test_protocol_code_gets_time_and_chance_from_outside(path: Path) -> None:
-    assert list(violations(parse(path))) == []
+def missing_docstring(path: Path) -> Iterator[str]:
+    if read(path).strip() and not ast.get_docstring(parse(path)):
+        yield "a module opens with a docstring"
 
 
 def violations(tree: ast.AST) -> Iterator[str]:
@@ -166,30 +167,47 @@ def test_the_ban_finds_what_it_bans(code: str) -> None:
     assert len(list(violations(ast.parse(code)))) == 1
 
 
-@pytest.mark.parametrize("path", PRODUCTION, ids=relative)
-def test_no_set_is_iterated(path: Path) -> None:
+def iterated_sets(path: Path) -> Iterator[str]:
     """The order of a set of strings or objects differs from run to run."""
-    loops = [
-        node for node in ast.walk(parse(path)) if isinstance(node, ast.For | ast.comprehension)
-    ]
-    sets = [
-        ast.unparse(loop.iter)
-        for loop in loops
-        if isinstance(loop.iter, ast.Set | ast.SetComp)
-        or (isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) in ("set", "frozenset"))
-    ]
-    assert sets == []
+    for loop in ast.walk(parse(path)):
+        if not isinstance(loop, ast.For | ast.comprehension):
+            continue
+        over = loop.iter
+        if isinstance(over, ast.Set | ast.SetComp) or (
+            isinstance(over, ast.Call) and ast.unparse(over.func) in ("set", "frozenset")
+        ):
+            yield f"line {over.lineno}: {ast.unparse(over)} is iterated"
 
 
-@pytest.mark.parametrize("path", [*PRODUCTION, *TESTS], ids=relative)
-def test_nothing_is_left_undone(path: Path) -> None:
+def left_undone(path: Path) -> Iterator[str]:
     if path.name == "test_house.py":
         return
-    marks = re.findall(
+    yield from re.findall(
         r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|mark\.(?:skip|xfail)|pytest\.skip\(",
-        path.read_text(encoding="utf-8"),
+        read(path),
     )
-    assert marks == []
+
+
+def uses_of_the_outside(path: Path) -> Iterator[str]:
+    """Protocol code gets time and chance from outside."""
+    return violations(parse(path)) if runs_in_simulation(path) else iter(())
+
+
+RULES: dict[Callable[[Path], Iterator[str]], list[Path]] = {
+    long_file: [*PRODUCTION, *TESTS],
+    missing_docstring: [*PRODUCTION, *TESTS],
+    left_undone: [*PRODUCTION, *TESTS],
+    long_functions: PRODUCTION,
+    iterated_sets: PRODUCTION,
+    uses_of_the_outside: PRODUCTION,
+}
+"""What is asked of every file, and of which."""
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_every_file_keeps(rule: Callable[[Path], Iterator[str]]) -> None:
+    found = [f"{relative(path)}: {what}" for path in RULES[rule] for what in rule(path)]
+    assert not found, "\n".join(["", *found])
 
 
 def test_folder_names_say_something() -> None:
@@ -291,3 +309,61 @@ def test_the_table_of_known_failures_names_tests_that_exist() -> None:
         for row in rows:
             missing += missing_tests(iter([row]), named.group(1) if named else "", ("",))
     assert missing == []
+
+
+TESTED_TOGETHER = {
+    "apis": "test_codec",
+    "decoder": "test_codec",
+    "encoder": "test_codec",
+    "group_members": "test_group_machine",
+    "group_table": "test_group_shard",
+    "group_types": "test_group",
+    "group_view": "test_group_shard",
+    "offset_requests": "test_group_shard",
+    "offset_changes": "test_group_shard",
+    "pending_add": "test_adds",
+    "requests": "test_fetch_client",
+    "shapes": "test_codec",
+    "v3_envelope": "test_v3",
+    "v3_requests": "test_v3",
+    "v3_responses": "test_v3",
+}
+"""Modules that are halves of something, and the test file of the whole."""
+
+
+def test_every_core_wire_and_log_module_has_a_test_file() -> None:
+    """Of its own name, in the folder that mirrors its own; what only declares needs none."""
+    rules = {
+        path: f"test_{path.stem}"
+        for path in PRODUCTION
+        if {"core", "wire", "log"} & {*path.relative_to(ROOT).parts} and any(functions(parse(path)))
+    }
+    assert len(rules) > 70
+    missing = [
+        relative(path)
+        for path, own in rules.items()
+        if not any(
+            (ROOT / "tests/unit" / path.parent.relative_to(ROOT) / f"{name}.py").is_file()
+            for name in (own, TESTED_TOGETHER.get(path.stem, own))
+        )
+    ]
+    assert missing == [], "write its test file, or name the one that tests it"
+    assert TESTED_TOGETHER.keys() <= {path.stem for path in rules}
+
+
+def starts_a_process() -> dict[str, Callable[[], object]]:
+    return {
+        "subprocess": lambda: subprocess.run(["true"], check=True),
+        "asyncio": lambda: asyncio.run(asyncio.create_subprocess_exec("true")),
+        "multiprocessing": lambda: multiprocessing.get_context("spawn").Process().start(),
+        "fork": os.fork,
+        "posix_spawn": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        "system": lambda: os.system("true"),
+    }
+
+
+@pytest.mark.parametrize("way", starts_a_process())
+def test_unit_tests_start_no_processes(way: str) -> None:
+    """`tests/unit/conftest.py` sees to it."""
+    with pytest.raises(pytest.fail.Exception, match="move it to tests/integration"):
+        starts_a_process()[way]()

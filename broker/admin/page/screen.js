@@ -125,7 +125,7 @@ function tokenForm() {
   return h(
     "form",
     { class: "token card", onsubmit: submit, key: "token" },
-    h("h1", {}, "This cluster wants a token"),
+    h("h1", {}, "This cluster needs a token"),
     h(
       "p",
       {},

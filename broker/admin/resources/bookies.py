@@ -1,7 +1,7 @@
-"""/bookies and /under-replication: the storage below, as the metadata store shows it.
+"""/bookies and /under-replication: the storage, as the metadata store shows it.
 
-A bookie that ever was has a cookie; one that is there now is registered, as writable or as
-read-only. How full its disk is, its own admin server says, if it has one.
+Every bookie that ever joined has a cookie; one that is running is registered, as writable or as
+read-only. How full its disk is comes from its own admin server, if it has one.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.context import AdminContext
+from broker.admin.operation import Operation
 from broker.admin.pages import QUERY, number_after, page
 from broker.admin.problems import Problem
+from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.schema import Schema, list_of, nullable, page_of, record, ref, text, whole
-from broker.admin.site import Site
-from broker.ledger_sweep import purpose_of
+from broker.leadership.orphan_ledgers import purpose_of
 from client.errors import BookieUnavailable, LedgerError, NoNode
 from client.ids import BookieId, LedgerId
-from client.ledger.bookie_directory import ServiceInfo, parse_service_info
+from client.ledger.bookies.bookie_directory import ServiceInfo, parse_service_info
 from client.ledger.under_replication import read_mark
 from client.metadata import paths
 from client.metadata.store import MetadataStore, Versioned
@@ -64,10 +65,10 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 }
 
 
-async def states(site: Site) -> dict[BookieId, str]:
+async def states(context: AdminContext) -> dict[BookieId, str]:
     """Return every bookie that ever was, with its state, by id. Raises MetadataError."""
-    root = site.config.ledger.ledgers_root
-    store = site.broker.store
+    root = context.config.ledger.ledgers_root
+    store = context.broker.store
     lists = await asyncio.gather(
         _children(store, paths.cookies(root)),
         _children(store, paths.readonly(root)),
@@ -86,34 +87,34 @@ async def _children(store: MetadataStore, path: str) -> list[str]:
         return []
 
 
-async def list_bookies(site: Site, ask: Ask) -> Answer:
+async def list_bookies(context: AdminContext, request: AdminRequest) -> Answer:
     """List the bookies."""
-    found = await states(site)
-    answer = page(found.items(), ask.query, lambda one: one[0], lambda one: one)
-    shown = (_describe(site, bookie, state) for bookie, state in answer.body["items"])
+    found = await states(context)
+    answer = page(found.items(), request.query, lambda one: one[0], lambda one: one)
+    shown = (_describe(context, bookie, state) for bookie, state in answer.body["items"])
     answer.body["items"] = await asyncio.gather(*shown)
     return answer
 
 
-async def describe_bookie(site: Site, ask: Ask) -> Answer:
+async def describe_bookie(context: AdminContext, request: AdminRequest) -> Answer:
     """Describe a bookie."""
-    bookie = BookieId(ask.path["bookie"])
-    state = (await states(site)).get(bookie)
+    bookie = BookieId(request.path["bookie"])
+    state = (await states(context)).get(bookie)
     if state is None:
         raise Problem(
-            404, "unknown-bookie", f"there never was a bookie {bookie!r}",
+            404, "unknown-bookie", f"there is no bookie {bookie!r}",
             "GET /admin/v1/bookies lists the bookies.", field="bookie",
         )  # fmt: skip
-    return Answer(await _describe(site, bookie, state))
+    return Answer(await _describe(context, bookie, state))
 
 
-async def _describe(site: Site, bookie: BookieId, state: str) -> dict[str, Any]:
-    node = None if state == DOWN else await _registration(site, bookie, state)
+async def _describe(context: AdminContext, bookie: BookieId, state: str) -> dict[str, Any]:
+    node = None if state == DOWN else await _registration(context, bookie, state)
     info = _service_info(bookie, node)
     url = None
     if info is not None and info.http is not None:
         url = f"http://{info.http.host}:{info.http.port}"
-    disk = await site.neighbours.ask_bookie(f"{url}/api/v1/bookie/info") if url else None
+    disk = await context.peer_client.ask_bookie(f"{url}/api/v1/bookie/info") if url else None
     return {
         "bookie_id": bookie,
         "state": state,
@@ -126,11 +127,11 @@ async def _describe(site: Site, bookie: BookieId, state: str) -> dict[str, Any]:
     }
 
 
-async def _registration(site: Site, bookie: BookieId, state: str) -> Versioned | None:
-    root = site.config.ledger.ledgers_root
+async def _registration(context: AdminContext, bookie: BookieId, state: str) -> Versioned | None:
+    root = context.config.ledger.ledgers_root
     path_of = paths.available_bookie if state == WRITABLE else paths.readonly_bookie
     try:
-        return await site.broker.store.get(path_of(bookie, root))
+        return await context.broker.store.get(path_of(bookie, root))
     except NoNode:
         return None  # it went, or changed its state, at this moment
 
@@ -142,22 +143,22 @@ def _service_info(bookie: BookieId, node: Versioned | None) -> ServiceInfo | Non
         return None  # it says nothing
 
 
-async def list_under_replicated(site: Site, ask: Ask) -> Answer:
+async def list_under_replicated(context: AdminContext, request: AdminRequest) -> Answer:
     """List the ledgers that lack copies."""
-    root = site.config.ledger.ledgers_root
-    after, limit = number_after(ask.query), ask.query["limit"]
-    names = {topic.id_text: topic.name for topic in site.broker.cluster.topics.values()}
+    root = context.config.ledger.ledgers_root
+    after, limit = number_after(request.query), request.query["limit"]
+    names = {topic.id_text: topic.name for topic in context.broker.cluster.topics.values()}
     found: list[dict[str, Any]] = []
     more = False
-    async for ledger_id in marked_ledgers(site.broker.store, root):
+    async for ledger_id in marked_ledgers(context.broker.store, root):
         if ledger_id <= after:
             continue
         if len(found) == limit:
             more = True
             break
-        mark = await read_mark(site.broker.store, ledger_id, root=root)
+        mark = await read_mark(context.broker.store, ledger_id, root=root)
         if mark is not None:
-            topic, partition = await _use(site, ledger_id, names)
+            topic, partition = await _use(context, ledger_id, names)
             found.append(
                 {
                     "ledger_id": ledger_id,
@@ -171,11 +172,11 @@ async def list_under_replicated(site: Site, ask: Ask) -> Answer:
 
 
 async def _use(
-    site: Site, ledger_id: LedgerId, names: Mapping[str, str]
+    context: AdminContext, ledger_id: LedgerId, names: Mapping[str, str]
 ) -> tuple[str | None, int | None]:
     """Return (topic, partition) that a ledger was made for, as far as that is known."""
     try:
-        metadata = await site.broker.ledgers.describe(ledger_id)
+        metadata = await context.broker.ledgers.describe(ledger_id)
     except LedgerError:
         return None, None  # deleted meanwhile, or not readable; the mark says enough
     purpose = purpose_of(metadata.custom_metadata)

@@ -1,4 +1,4 @@
-"""/brokers: who is there, how each is, what it is set to, and giving its partitions away."""
+"""/brokers: list, describe, unload and load brokers, and show their settings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.context import AdminContext, at_broker
+from broker.admin.operation import Operation
 from broker.admin.pages import QUERY, page
+from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources import rates
 from broker.admin.schema import (
     Schema,
@@ -20,12 +22,11 @@ from broker.admin.schema import (
     truth,
     whole,
 )
-from broker.admin.site import Site, at_broker
-from broker.core.topology import BrokerInfo
+from broker.cluster.core.topology import BrokerInfo
 from client.config import Resolved, effective
 
 _LIVE: Final = record(
-    "What a broker says of itself at this moment.",
+    "What a broker reports about itself right now.",
     {
         "version": text("Version of its program."),
         "started_ms": whole("When its process began to serve."),
@@ -44,12 +45,12 @@ _BROKER: Final = record(
     "A live broker.",
     {
         "broker_id": whole("Kafka's node id."),
-        "incarnation": text("Differs between any two starts of its process."),
+        "incarnation": text("Different each time its process starts."),
         "host": text("Where Kafka clients reach it."),
         "port": whole("Its Kafka port."),
         "rack": nullable(text("Its failure domain.")),
         "admin_url": nullable(text("Its admin API; null: it has none.")),
-        "is_unloaded": truth("Whether it gave its partitions away and takes none."),
+        "is_unloaded": truth("Whether it gave its partitions away and takes no new ones."),
         "live": nullable(ref("BrokerLive")),
         "silence": nullable(text("Why there is no `live`: the broker could not be asked.")),
     },
@@ -78,9 +79,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 }
 
 
-def describe_here(site: Site) -> dict[str, Any]:
-    """Return what this broker says of itself."""
-    broker = site.broker
+def describe_here(context: AdminContext) -> dict[str, Any]:
+    """Return what this broker reports about itself."""
+    broker = context.broker
     reasons = broker.unready()
     led = len(broker.partitions)
     return {
@@ -93,8 +94,8 @@ def describe_here(site: Site) -> dict[str, Any]:
         "groups": sum(broker.groups.state_counts().values()),
         "connections": broker.server.connection_count,
         "in_flight_bytes": broker.server.in_flight_bytes,
-        "tail_cache_bytes": broker.cache.size,
-        "rates": None if site.pulse.latest is None else rates.show(site.pulse.latest),
+        "tail_cache_bytes": broker.log_services.cache.size,
+        "rates": None if context.sampler.latest is None else rates.show(context.sampler.latest),
     }
 
 
@@ -112,13 +113,13 @@ def _shown(info: BrokerInfo, live: Mapping[str, Any] | None, silence: str | None
     }
 
 
-async def gather(site: Site) -> list[dict[str, Any]]:
-    """Return every live broker with what it says of itself."""
-    others = await site.neighbours.ask_all(lambda one: f"/brokers/{one.id}")
+async def gather(context: AdminContext) -> list[dict[str, Any]]:
+    """Return every live broker with what it reports about itself."""
+    others = await context.peer_client.ask_all(lambda one: f"/brokers/{one.id}")
     found = []
-    for info in site.broker.cluster.brokers.values():
-        if info.id == site.me:
-            found.append(_shown(info, describe_here(site), None))
+    for info in context.broker.cluster.brokers.values():
+        if info.id == context.me:
+            found.append(_shown(info, describe_here(context), None))
         else:
             live = others.answers.get(info.id, {}).get("live")
             silence = others.silent.get(info.id, None if live else "it came just now")
@@ -126,34 +127,37 @@ async def gather(site: Site) -> list[dict[str, Any]]:
     return found
 
 
-async def list_brokers(site: Site, ask: Ask) -> Answer:
+async def list_brokers(context: AdminContext, request: AdminRequest) -> Answer:
     """List the live brokers."""
     return page(
-        await gather(site), ask.query, lambda row: f"{row['broker_id']:010d}", lambda row: row
+        await gather(context),
+        request.query,
+        lambda row: f"{row['broker_id']:010d}",
+        lambda row: row,
     )
 
 
-async def describe_broker(site: Site, ask: Ask) -> Answer:
-    """Describe this broker: requests for others were passed on."""
-    info = site.live_broker(ask.path["broker_id"])
-    return Answer(_shown(info, describe_here(site), None))
+async def describe_broker(context: AdminContext, request: AdminRequest) -> Answer:
+    """Describe this broker: requests about others were forwarded."""
+    info = context.live_broker(request.path["broker_id"])
+    return Answer(_shown(info, describe_here(context), None))
 
 
-async def describe_config(site: Site, ask: Ask) -> Answer:
+async def describe_config(context: AdminContext, request: AdminRequest) -> Answer:
     """Show the settings that this broker runs with."""
-    return Answer({"settings": effective(Resolved(site.config, site.sources))})
+    return Answer({"settings": effective(Resolved(context.config, context.sources))})
 
 
-async def unload(site: Site, ask: Ask) -> Answer:
+async def unload(context: AdminContext, request: AdminRequest) -> Answer:
     """Give the broker's partitions to others; it takes none until it is loaded or restarted."""
-    await site.broker.set_unloaded(True)
-    return await describe_broker(site, ask)
+    await context.broker.set_unloaded(True)
+    return await describe_broker(context, request)
 
 
-async def load(site: Site, ask: Ask) -> Answer:
+async def load(context: AdminContext, request: AdminRequest) -> Answer:
     """Let the broker lead partitions again."""
-    await site.broker.set_unloaded(False)
-    return await describe_broker(site, ask)
+    await context.broker.set_unloaded(False)
+    return await describe_broker(context, request)
 
 
 OPERATIONS: Final = (

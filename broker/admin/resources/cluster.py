@@ -1,4 +1,4 @@
-"""/cluster: the whole at a glance."""
+"""/cluster: an overview of the whole cluster."""
 
 from __future__ import annotations
 
@@ -6,37 +6,42 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.context import AdminContext
+from broker.admin.operation import Operation
+from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources import bookies, brokers
 from broker.admin.schema import Schema, list_of, map_of, nullable, record, ref, text, whole
-from broker.admin.site import Site
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Cluster": record(
         "The cluster at a glance.",
         {
-            "cluster_id": text("Made once, when the cluster was."),
+            "cluster_id": text("Chosen once, when the cluster was created."),
             "answered_by": whole("The broker that answers."),
             "controller_id": nullable(whole("The broker that Kafka's tools ask first.")),
             "brokers": record(
                 "Brokers.",
                 {
                     "live": whole("Registered now."),
-                    "unloaded": list_of(whole("A broker."), "Those that gave everything away."),
-                    "not_ready": list_of(whole("A broker."), "Those that do not serve it all."),
+                    "unloaded": list_of(
+                        whole("A broker."), "Those that gave all their partitions away."
+                    ),
+                    "not_ready": list_of(
+                        whole("A broker."), "Those that do not serve everything they should."
+                    ),
                     "silent": map_of(text("Why."), "Those that could not be asked."),
                 },
             ),
-            "topics": whole("Topics, without the brokers' own."),
+            "topics": whole("Topics, without internal ones."),
             "partitions": record(
-                "Partitions, the brokers' own included.",
+                "Partitions, including those of internal topics.",
                 {
                     "count": whole("All."),
                     "led": whole("Those with a leader, of the brokers that could be asked."),
                 },
             ),
             "bookies": record(
-                "Bookies that ever were, by state.",
+                "All bookies that ever registered, by state.",
                 {name: whole("How many.") for name in bookies.STATES},
             ),
             "groups": whole("Consumer groups."),
@@ -46,15 +51,15 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 }
 
 
-async def describe_cluster(site: Site, ask: Ask) -> Answer:
-    """Sum up what all brokers say."""
-    cluster = site.broker.cluster
-    rows, states = await asyncio.gather(brokers.gather(site), bookies.states(site))
+async def describe_cluster(context: AdminContext, request: AdminRequest) -> Answer:
+    """Add up what all brokers report."""
+    cluster = context.broker.cluster
+    rows, states = await asyncio.gather(brokers.gather(context), bookies.states(context))
     live = [row["live"] for row in rows if row["live"] is not None]
     return Answer(
         {
             "cluster_id": cluster.cluster_id,
-            "answered_by": site.me,
+            "answered_by": context.me,
             "controller_id": cluster.controller_id() if rows else None,
             "brokers": {
                 "live": len(rows),

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from broker.admin.context import AdminContext, at_broker, at_coordinator, at_new_coordinator
 from broker.admin.lags import PLACES_MAX, Lag, Place, totals
-from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.operation import Operation
 from broker.admin.pages import QUERY, page
 from broker.admin.problems import wrong_field
+from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources.partitions import EARLIEST, LATEST, TIMESTAMP, place_of
 from broker.admin.schema import (
     INT_MAX,
@@ -23,10 +25,11 @@ from broker.admin.schema import (
     truth,
     whole,
 )
-from broker.admin.site import Site, at_broker, at_coordinator, at_new_coordinator
-from broker.coordinator import Coordinator
-from broker.core.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
-from broker.core.group_types import (
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator
+from broker.groups.coordinator import Coordinator
+from broker.groups.core.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+from broker.groups.core.group_types import (
     NO_GENERATION,
     NO_MEMBER,
     Commit,
@@ -34,8 +37,6 @@ from broker.core.group_types import (
     MemberDescription,
     OffsetToCommit,
 )
-from broker.core.topology import TopicInfo
-from broker.errors import GroupIdNotFound, NonEmptyGroup, NotCoordinator
 from client.ids import Offset
 
 OFFSET: Final = "offset"
@@ -70,9 +71,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "A member.",
         {
             "member_id": text("Its id in the group."),
-            "instance_id": nullable(text("Its name, if it is a static member.")),
+            "instance_id": nullable(text("Its group instance id, if it is a static member.")),
             "client_id": text("What the client calls itself."),
-            "client_host": text("From where it is connected."),
+            "client_host": text("The address it connects from."),
             "assignment": list_of(
                 record(
                     "Partitions of a topic.",
@@ -109,7 +110,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         },
     ),
     "Reset": record(
-        "Where a group should go on reading a topic.",
+        "From where a group should continue to read a topic.",
         {
             "topic": _PARTITION["topic"],
             "partitions": list_of(_PARTITION["partition"], "Which; missing: all.", 1),
@@ -130,7 +131,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                     {
                         **_PARTITION,
                         "before": nullable(whole("What was committed; null: nothing.")),
-                        "after": whole("What is, or would be, committed now."),
+                        "after": whole("What is committed now, or would be."),
                     },
                 ),
                 "Partitions by number.",
@@ -160,7 +161,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                         "oldest_ms": nullable(whole("Timestamp of the first of them.")),
                     },
                 ),
-                "In the order of the question.",
+                "In the order of the request.",
             )
         },
     ),
@@ -170,24 +171,24 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 # --- lists ----------------------------------------------------------------------------------
 
 
-async def list_coordinated(site: Site, ask: Ask) -> Answer:
+async def list_coordinated(context: AdminContext, request: AdminRequest) -> Answer:
     """List the groups that this broker coordinates."""
-    topic = ask.query.get("topic")
+    topic = request.query.get("topic")
     found: list[GroupDescription] = []
-    for coordinator in site.broker.groups.coordinators():
+    for coordinator in context.broker.groups.coordinators():
         try:
             found += _of_topic(coordinator, topic)
         except NotCoordinator:
             continue  # whoever coordinates them now lists them
     lags: dict[str, list[Lag]] = {}
-    for row in site.lags.latest:
+    for row in context.lags.latest:
         if topic in (None, row.key.topic):
             lags.setdefault(row.group, []).append(row.lag)
-    now_ms = site.lags.now_ms()
+    now_ms = context.lags.now_ms()
     answer = page(
-        sorted(found, key=lambda one: one.group_id), ask.query, lambda one: one.group_id,
+        sorted(found, key=lambda one: one.group_id), request.query, lambda one: one.group_id,
         lambda one: {
-            **_row(site, one), "members": len(one.members),
+            **_row(context, one), "members": len(one.members),
             **totals(lags.get(one.group_id, ()), now_ms),
         },
     )  # fmt: skip
@@ -197,12 +198,12 @@ async def list_coordinated(site: Site, ask: Ask) -> Answer:
 
 def _of_topic(coordinator: Coordinator, topic: str | None) -> Iterable[GroupDescription]:
     """Return the groups that have read a topic, or may read it now. Raises NotCoordinator."""
-    groups = coordinator.descriptions()
+    groups = coordinator.view().descriptions()
     if topic is None:
         return groups
     committed = {
         name
-        for name, offsets in coordinator.group_offsets()
+        for name, offsets in coordinator.last_view.all_committed()
         if any(key.topic == topic for key, _ in offsets)
     }
     return [
@@ -212,14 +213,14 @@ def _of_topic(coordinator: Coordinator, topic: str | None) -> Iterable[GroupDesc
     ]
 
 
-async def list_groups(site: Site, ask: Ask) -> Answer:
+async def list_groups(context: AdminContext, request: AdminRequest) -> Answer:
     """List the groups of all brokers."""
-    query = {name: str(value) for name, value in ask.query.items()}
-    others = await site.neighbours.ask_all(lambda one: f"/brokers/{one.id}/groups", query)
-    pages = [(await list_coordinated(site, ask)).body, *others.answers.values()]
+    query = {name: str(value) for name, value in request.query.items()}
+    others = await context.peer_client.ask_all(lambda one: f"/brokers/{one.id}/groups", query)
+    pages = [(await list_coordinated(context, request)).body, *others.answers.values()]
     rows = {row["group"]: row for answer in pages for row in answer["items"]}
     merged = page(
-        [rows[name] for name in sorted(rows)], ask.query, lambda row: str(row["group"]),
+        [rows[name] for name in sorted(rows)], request.query, lambda row: str(row["group"]),
         lambda row: row,
     )  # fmt: skip
     if merged.body["next"] is None and any(answer["next"] for answer in pages):
@@ -228,19 +229,19 @@ async def list_groups(site: Site, ask: Ask) -> Answer:
     return merged
 
 
-def _row(site: Site, group: GroupDescription) -> dict[str, Any]:
+def _row(context: AdminContext, group: GroupDescription) -> dict[str, Any]:
     return {
         "group": group.group_id,
         "state": group.state.value,
         "protocol_type": group.protocol_type,
-        "coordinator": site.me,
+        "coordinator": context.me,
     }
 
 
-async def find_lags(site: Site, ask: Ask) -> Answer:
+async def find_lags(context: AdminContext, request: AdminRequest) -> Answer:
     """Say how far places are behind, for the coordinators of groups elsewhere."""
-    places = [Place(**place) for place in ask.body["places"]]
-    found = await site.lags.here(places)
+    places = [Place(**place) for place in request.body["places"]]
+    found = await context.lags.here(places)
     return Answer(
         {
             "places": [
@@ -253,18 +254,18 @@ async def find_lags(site: Site, ask: Ask) -> Answer:
 # --- one group ------------------------------------------------------------------------------
 
 
-async def describe_group(site: Site, ask: Ask) -> Answer:
+async def describe_group(context: AdminContext, request: AdminRequest) -> Answer:
     """Describe a group with its lag."""
-    name = ask.path["group"]
-    coordinator = site.broker.groups.coordinator(name)
-    group = coordinator.describe(name)
+    name = request.path["group"]
+    coordinator = context.broker.groups.coordinator(name)
+    group = coordinator.view().describe(name)
     if group is None:
         raise GroupIdNotFound(f"there is no group {name!r}")
-    committed = sorted(coordinator.committed(name))
+    committed = sorted(coordinator.view().committed(name))
     places = {key: Place(*key, one.offset) for key, one in committed}
-    lags = await site.lags.everywhere(list(places.values()))
+    lags = await context.lags.everywhere(list(places.values()))
     readers = _readers(group)
-    now_ms = site.lags.now_ms()
+    now_ms = context.lags.now_ms()
     offsets = []
     for key, one in committed:
         lag = lags.get(places[key])
@@ -282,7 +283,7 @@ async def describe_group(site: Site, ask: Ask) -> Answer:
         )
     return Answer(
         {
-            **_row(site, group),
+            **_row(context, group),
             "protocol": group.protocol,
             "members": [_member(group, one) for one in group.members],
             "offsets": offsets,
@@ -319,10 +320,10 @@ def _readers(group: GroupDescription) -> dict[tuple[str, int], str]:
     }
 
 
-async def delete_group(site: Site, ask: Ask) -> Answer:
+async def delete_group(context: AdminContext, request: AdminRequest) -> Answer:
     """Delete a group that has no members."""
-    name = ask.path["group"]
-    (outcome,) = await site.broker.groups.coordinator(name).delete_groups([name])
+    name = request.path["group"]
+    (outcome,) = await context.broker.groups.coordinator(name).delete_groups([name])
     if outcome is not None:
         raise outcome
     return Answer(None, 204)
@@ -331,18 +332,18 @@ async def delete_group(site: Site, ask: Ask) -> Answer:
 # --- resetting offsets ----------------------------------------------------------------------
 
 
-async def reset_offsets(site: Site, ask: Ask) -> Answer:
+async def reset_offsets(context: AdminContext, request: AdminRequest) -> Answer:
     """Commit other offsets for a group that has no members."""
-    name, body = ask.path["group"], ask.body
+    name, body = request.path["group"], request.body
     _check_place(body)
-    coordinator = site.broker.groups.coordinator(name)
-    group = coordinator.describe(name)
+    coordinator = context.broker.groups.coordinator(name)
+    group = coordinator.view().describe(name)
     if group is not None and group.members:
         raise NonEmptyGroup(f"group {name!r} has {len(group.members)} members")
-    topic = await site.topic(body["topic"])
+    topic = await context.topic(body["topic"])
     indexes = _partitions(topic, body)
-    targets = await asyncio.gather(*(_target(site, topic, index, body) for index in indexes))
-    committed = coordinator.committed(name)
+    targets = await asyncio.gather(*(_target(context, topic, index, body) for index in indexes))
+    committed = coordinator.view().committed(name)
     rows: list[dict[str, Any]] = []
     for index, target in zip(indexes, targets, strict=True):
         before = committed.get(topic.name, index)
@@ -378,30 +379,32 @@ def _partitions(topic: TopicInfo, body: Mapping[str, Any]) -> list[int]:
     return asked
 
 
-async def _target(site: Site, topic: TopicInfo, index: int, body: Mapping[str, Any]) -> Offset:
+async def _target(
+    context: AdminContext, topic: TopicInfo, index: int, body: Mapping[str, Any]
+) -> Offset:
     """Return the offset to commit for one partition; its leader knows."""
     if body["to"] == OFFSET:
-        low = await _find(site, topic, index, EARLIEST, None)
-        high = await _find(site, topic, index, LATEST, None)
+        low = await _find(context, topic, index, EARLIEST, None)
+        high = await _find(context, topic, index, LATEST, None)
         return Offset(min(max(body[OFFSET], low), high))
-    return await _find(site, topic, index, body["to"], body.get("timestamp_ms"))
+    return await _find(context, topic, index, body["to"], body.get("timestamp_ms"))
 
 
 async def _find(
-    site: Site, topic: TopicInfo, index: int, at: str, timestamp_ms: int | None
+    context: AdminContext, topic: TopicInfo, index: int, at: str, timestamp_ms: int | None
 ) -> Offset:
-    partition = site.broker.partitions.find(topic.name, index)
+    partition = context.broker.partitions.find(topic.name, index)
     if partition is not None:
         partition.check_leading()
         return (await place_of(partition, at, timestamp_ms))[0]
-    leader = site.leader_of(topic, index)
-    if leader.id == site.me:
-        site.broker.partitions.leader(topic.name, index)  # says why not
+    leader = context.leader_of(topic, index)
+    if leader.id == context.me:
+        context.broker.partitions.leader(topic.name, index)  # says why not
     query = {"at": at}
     if timestamp_ms is not None:
         query["timestamp_ms"] = str(timestamp_ms)
     path = f"/topics/{topic.name}/partitions/{index}/offset"
-    return Offset((await site.neighbours.ask(leader, path, query))["offset"])
+    return Offset((await context.peer_client.ask(leader, path, query))["offset"])
 
 
 _LISTED: Final[Mapping[str, Schema]] = {
@@ -425,8 +428,8 @@ OPERATIONS: Final = (
     ),
     Operation(
         name="reset_offsets", method="PUT", path="/groups/{group}/offsets",
-        summary="Let a group without members go on reading a topic somewhere else. A group that is"
-        " not there yet is made.",
+        summary="Let a group without members continue to read a topic from other offsets. A group"
+        " that does not exist yet is created.",
         handle=reset_offsets, where=at_new_coordinator, takes={JSON: ref("Reset")},
         gives={JSON: ref("ResetOffsets")}, problems=(404, 409),
     ),

@@ -1,7 +1,7 @@
-"""/brokers/{id}/partitions and /topics: what one broker knows because it leads.
+"""/brokers/{id}/partitions and /topics: what one broker knows about the partitions it leads.
 
-Leaders alone know offsets and sizes. Lists of the whole cluster are put together from these
-views, one of each broker (`Led.of_topics`, `Led.of_partitions`).
+Only leaders know offsets and sizes. Lists of the whole cluster are put together from these views,
+one from each broker (`of_topics`, `of_partitions`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.context import AdminContext, at_broker
+from broker.admin.operation import Operation
 from broker.admin.pages import QUERY, page
+from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.schema import Schema, page_of, record, ref, text, whole
-from broker.admin.site import Site, at_broker
-from broker.core.topology import TopicInfo
-from broker.partition import Partition
+from broker.cluster.core.topology import TopicInfo
+from broker.partition.partition import Partition
 from client.ids import BrokerId
 
 COUNTS: Final = {
@@ -59,12 +60,12 @@ class Led(NamedTuple):
     """Brokers that could not be asked: what they lead is missing."""
 
 
-def show(site: Site, partition: Partition) -> dict[str, Any]:
+def show(context: AdminContext, partition: Partition) -> dict[str, Any]:
     """Return a partition that this broker leads, as the views show it."""
     return {
         "topic": partition.topic.name,
         "partition": partition.index,
-        "leader": site.me,
+        "leader": context.me,
         "leader_epoch": partition.leader_epoch,
         "log_start_offset": partition.log_start_offset,
         "high_watermark": partition.high_watermark,
@@ -75,8 +76,8 @@ def show(site: Site, partition: Partition) -> dict[str, Any]:
     }
 
 
-def _led(site: Site, topic: str | None) -> Iterator[Partition]:
-    for partition in site.broker.partitions:
+def _led(context: AdminContext, topic: str | None) -> Iterator[Partition]:
+    for partition in context.broker.partitions:
         if partition.is_open and topic in (None, partition.topic.name):
             yield partition
 
@@ -97,44 +98,46 @@ def partition_key(topic: str, index: int) -> str:
     return f"{topic}/{index:010d}"
 
 
-async def list_topics(site: Site, ask: Ask) -> Answer:
+async def list_topics(context: AdminContext, request: AdminRequest) -> Answer:
     """List the topics of which this broker leads something."""
-    prefix = ask.query.get("prefix", "")
+    prefix = request.query.get("prefix", "")
     led: dict[str, list[Partition]] = {}
-    for partition in _led(site, None):
+    for partition in _led(context, None):
         if partition.topic.name.startswith(prefix):
             led.setdefault(partition.topic.name, []).append(partition)
     # Summing up takes longest, and only this page's topics need it.
-    return page(sorted(led), ask.query, str, lambda name: _sums(name, led[name]))
+    return page(sorted(led), request.query, str, lambda name: _sums(name, led[name]))
 
 
-async def list_partitions(site: Site, ask: Ask) -> Answer:
+async def list_partitions(context: AdminContext, request: AdminRequest) -> Answer:
     """List the partitions that this broker leads."""
 
     def key(partition: Partition) -> str:
         return partition_key(partition.topic.name, partition.index)
 
-    led = sorted(_led(site, ask.query.get("topic")), key=key)
-    return page(led, ask.query, key, lambda partition: show(site, partition))
+    led = sorted(_led(context, request.query.get("topic")), key=key)
+    return page(led, request.query, key, lambda partition: show(context, partition))
 
 
-async def of_topics(site: Site, query: Mapping[str, Any]) -> Led:
+async def of_topics(context: AdminContext, query: Mapping[str, Any]) -> Led:
     """Return what all brokers lead of the topics on a page, one row per broker and topic."""
-    mine = await list_topics(site, Ask({}, query, None))
-    return await _everywhere(site, "topics", query, mine)
+    mine = await list_topics(context, AdminRequest({}, query, None))
+    return await _everywhere(context, "topics", query, mine)
 
 
-async def of_partitions(site: Site, topic: TopicInfo, after: int, limit: int) -> Led:
+async def of_partitions(context: AdminContext, topic: TopicInfo, after: int, limit: int) -> Led:
     """Return what all brokers lead of a topic, from the partition after `after` on."""
     query = {"topic": topic.name, "limit": limit, "after": partition_key(topic.name, after)}
     if after < 0:
         del query["after"]
-    mine = await list_partitions(site, Ask({}, query, None))
-    return await _everywhere(site, "partitions", query, mine)
+    mine = await list_partitions(context, AdminRequest({}, query, None))
+    return await _everywhere(context, "partitions", query, mine)
 
 
-async def _everywhere(site: Site, view: str, query: Mapping[str, Any], mine: Answer) -> Led:
-    others = await site.neighbours.ask_all(
+async def _everywhere(
+    context: AdminContext, view: str, query: Mapping[str, Any], mine: Answer
+) -> Led:
+    others = await context.peer_client.ask_all(
         lambda one: f"/brokers/{one.id}/{view}", {name: str(value) for name, value in query.items()}
     )
     rows = list(mine.body["items"])

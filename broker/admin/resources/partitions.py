@@ -1,18 +1,19 @@
-"""/topics/{topic}/partitions: who leads, how far the log goes, and moving, rolling, trimming it."""
+"""/topics/{topic}/partitions: describe, move, roll and trim partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.context import AdminContext, at_leader
+from broker.admin.operation import Operation
 from broker.admin.pages import QUERY, number_after, numbers
 from broker.admin.problems import wrong_field
+from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources import led
 from broker.admin.schema import INT_MAX, Schema, nullable, page_of, record, ref, text, whole
-from broker.admin.site import Site, at_leader
-from broker.core.topology import TopicInfo
-from broker.partition import Partition
+from broker.cluster.core.topology import TopicInfo
+from broker.partition.partition import Partition
 from client.ids import BrokerId, Offset
 
 EARLIEST: Final = "earliest"
@@ -21,31 +22,32 @@ TIMESTAMP: Final = "timestamp"
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Partition": record(
-        "A partition. What only its leader knows is null while that one cannot be asked.",
+        "A partition. What only its leader knows is null while the leader cannot be asked.",
         {
             "topic": text("The topic."),
             "partition": whole("Its number."),
             "state": text(
                 "led; opening: a broker is about to lead it; silent: its leader could not be"
-                " asked; leaderless: no broker is there.",
+                " asked; leaderless: there is no live broker.",
                 enum=["led", "opening", "silent", "leaderless"],
             ),
             "leader": nullable(whole("The broker that leads it, or should.")),
-            "pinned_to": nullable(whole("The broker that somebody moved it to.")),
+            "pinned_to": nullable(whole("The broker that an operator moved it to.")),
             "leader_epoch": nullable(whole("Grows with every change of leader.")),
             **{name: nullable(schema) for name, schema in led.COUNTS.items()},
         },
     ),
     "PartitionPage": page_of(ref("Partition"), "Partitions by number."),
     "Move": record(
-        "Where a partition should be led.", {"broker_id": whole("A live broker.", 0, INT_MAX)}
+        "The broker that should lead a partition.",
+        {"broker_id": whole("A live broker.", 0, INT_MAX)},
     ),
     "Trim": record(
-        "What to drop.",
+        "What to delete.",
         {"before_offset": whole("The records below this offset; at most the high watermark.")},
     ),
     "FoundOffset": record(
-        "A place in a partition.",
+        "A position in a partition.",
         {
             "offset": whole("The offset."),
             "timestamp_ms": nullable(whole("Of the record there, if it was looked for.", -1)),
@@ -55,9 +57,9 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 
 
 def _shown(
-    site: Site, topic: TopicInfo, index: int, row: Mapping[str, Any] | None, silent: bool
+    context: AdminContext, topic: TopicInfo, index: int, row: Mapping[str, Any] | None, silent: bool
 ) -> dict[str, Any]:
-    owner = site.broker.cluster.wanted_owner(topic, index)
+    owner = context.broker.cluster.preferred_leader(topic, index)
     if row is not None:
         state, leader = "led", row["leader"]
     else:
@@ -75,10 +77,10 @@ def _shown(
 
 
 async def _rows(
-    site: Site, topic: TopicInfo, after: int, limit: int
+    context: AdminContext, topic: TopicInfo, after: int, limit: int
 ) -> tuple[dict[int, Mapping[str, Any]], Mapping[BrokerId, str]]:
     """Return what leaders say, by partition. After a move the later leader counts."""
-    found = await led.of_partitions(site, topic, after, limit)
+    found = await led.of_partitions(context, topic, after, limit)
     rows: dict[int, Mapping[str, Any]] = {}
     for row in found.rows:
         known = rows.get(row["partition"])
@@ -87,69 +89,69 @@ async def _rows(
     return rows, found.silent
 
 
-async def list_partitions(site: Site, ask: Ask) -> Answer:
+async def list_partitions(context: AdminContext, request: AdminRequest) -> Answer:
     """List the partitions of a topic."""
-    topic = await site.topic(ask.path["topic"])
-    rows, silent = await _rows(site, topic, number_after(ask.query), ask.query["limit"])
+    topic = await context.topic(request.path["topic"])
+    rows, silent = await _rows(context, topic, number_after(request.query), request.query["limit"])
 
     def show(index: int) -> dict[str, Any]:
-        owner = site.broker.cluster.wanted_owner(topic, index)
-        return _shown(site, topic, index, rows.get(index), owner in silent)
+        owner = context.broker.cluster.preferred_leader(topic, index)
+        return _shown(context, topic, index, rows.get(index), owner in silent)
 
-    return numbers(topic.partition_count, ask.query, show)
+    return numbers(topic.partition_count, request.query, show)
 
 
-async def describe(site: Site, topic: TopicInfo, index: int) -> dict[str, Any]:
+async def describe(context: AdminContext, topic: TopicInfo, index: int) -> dict[str, Any]:
     """Return one partition, with what its leader says."""
-    partition = site.broker.partitions.find(topic.name, index)
+    partition = context.broker.partitions.find(topic.name, index)
     if partition is not None:
-        return _shown(site, topic, index, led.show(site, partition), False)
-    rows, silent = await _rows(site, topic, index - 1, 1)
-    owner = site.broker.cluster.wanted_owner(topic, index)
-    return _shown(site, topic, index, rows.get(index), owner in silent)
+        return _shown(context, topic, index, led.show(context, partition), False)
+    rows, silent = await _rows(context, topic, index - 1, 1)
+    owner = context.broker.cluster.preferred_leader(topic, index)
+    return _shown(context, topic, index, rows.get(index), owner in silent)
 
 
-async def describe_partition(site: Site, ask: Ask) -> Answer:
+async def describe_partition(context: AdminContext, request: AdminRequest) -> Answer:
     """Describe a partition."""
-    return Answer(await describe(site, *await site.partition(ask)))
+    return Answer(await describe(context, *await context.partition(request)))
 
 
-def led_here(site: Site, topic: TopicInfo, index: int) -> Partition:
+def led_here(context: AdminContext, topic: TopicInfo, index: int) -> Partition:
     """Return a partition that this broker leads. Raises NotLeader, LeaderNotAvailable."""
-    partition = site.broker.partitions.leader(topic.name, index)
+    partition = context.broker.partitions.leader(topic.name, index)
     partition.check_leading()
     return partition
 
 
-async def move(site: Site, ask: Ask) -> Answer:
-    """Wish for another leader, for as long as that broker lives."""
-    topic, index = await site.partition(ask)
-    broker = site.live_broker(ask.body["broker_id"])
+async def move(context: AdminContext, request: AdminRequest) -> Answer:
+    """Prefer another leader, for as long as that broker lives."""
+    topic, index = await context.partition(request)
+    broker = context.live_broker(request.body["broker_id"])
     if broker.unloaded:
-        raise wrong_field("broker_id", f"is {broker.id}, which is unloaded: load it first")
-    topic = await site.broker.cluster.pin_partition(topic.name, index, broker.id)
-    return Answer(await describe(site, topic, index))
+        raise wrong_field("broker_id", f"is {broker.id}, a broker that is unloaded: load it first")
+    topic = await context.broker.topics.pin(topic.name, index, broker.id)
+    return Answer(await describe(context, topic, index))
 
 
-async def unpin(site: Site, ask: Ask) -> Answer:
-    """Leave the choice of a leader to the brokers again."""
-    topic, index = await site.partition(ask)
-    topic = await site.broker.cluster.pin_partition(topic.name, index, None)
-    return Answer(await describe(site, topic, index))
+async def unpin(context: AdminContext, request: AdminRequest) -> Answer:
+    """Remove the pin: the brokers choose the leader again."""
+    topic, index = await context.partition(request)
+    topic = await context.broker.topics.pin(topic.name, index, None)
+    return Answer(await describe(context, topic, index))
 
 
-async def roll(site: Site, ask: Ask) -> Answer:
+async def roll(context: AdminContext, request: AdminRequest) -> Answer:
     """Continue the partition in a new ledger."""
-    topic, index = await site.partition(ask)
-    await led_here(site, topic, index).roll()
-    return Answer(await describe(site, topic, index))
+    topic, index = await context.partition(request)
+    await led_here(context, topic, index).roll()
+    return Answer(await describe(context, topic, index))
 
 
-async def trim(site: Site, ask: Ask) -> Answer:
-    """Drop the records below an offset."""
-    topic, index = await site.partition(ask)
-    await led_here(site, topic, index).delete_records(Offset(ask.body["before_offset"]))
-    return Answer(await describe(site, topic, index))
+async def trim(context: AdminContext, request: AdminRequest) -> Answer:
+    """Delete the records below an offset."""
+    topic, index = await context.partition(request)
+    await led_here(context, topic, index).delete_records(Offset(request.body["before_offset"]))
+    return Answer(await describe(context, topic, index))
 
 
 async def place_of(partition: Partition, at: str, timestamp_ms: int | None) -> tuple[Offset, int]:
@@ -160,19 +162,21 @@ async def place_of(partition: Partition, at: str, timestamp_ms: int | None) -> t
     if at == EARLIEST:
         return partition.log_start_offset, -1
     if at == TIMESTAMP and timestamp_ms is not None:
-        found = await partition.offset_for_timestamp(timestamp_ms)
+        found = await partition.reader.offset_for_timestamp(timestamp_ms)
         if found is not None:
             return found
     return partition.high_watermark, -1
 
 
-async def find_offset(site: Site, ask: Ask) -> Answer:
-    """Find a place in a partition."""
-    topic, index = await site.partition(ask)
-    at, timestamp_ms = ask.query["at"], ask.query.get("timestamp_ms")
+async def find_offset(context: AdminContext, request: AdminRequest) -> Answer:
+    """Find a position in a partition."""
+    topic, index = await context.partition(request)
+    at, timestamp_ms = request.query["at"], request.query.get("timestamp_ms")
     if (at == TIMESTAMP) != (timestamp_ms is not None):
-        raise wrong_field("timestamp_ms", f"belongs to at={TIMESTAMP}, and to nothing else")
-    offset, found_ms = await place_of(led_here(site, topic, index), at, timestamp_ms)
+        raise wrong_field(
+            "timestamp_ms", f"can only be given with at={TIMESTAMP}, and must be then"
+        )
+    offset, found_ms = await place_of(led_here(context, topic, index), at, timestamp_ms)
     return Answer({"offset": offset, "timestamp_ms": None if found_ms < 0 else found_ms})
 
 
@@ -190,23 +194,23 @@ OPERATIONS: Final = (
     ),
     Operation(
         name="move_partition", method="PUT", path=_PATH + "/{partition}/leader",
-        summary="Let another broker lead a partition, whenever that one is there. Answers before"
-        " it has moved.",
+        summary="Let another broker lead a partition whenever that broker is live. Answers before"
+        " the partition has moved.",
         handle=move, takes={JSON: ref("Move")}, gives={JSON: ref("Partition")}, problems=(404,),
     ),
     Operation(
         name="unpin_partition", method="DELETE", path=_PATH + "/{partition}/leader",
-        summary="Leave the choice of a partition's leader to the brokers again.",
+        summary="Let the brokers choose a partition's leader again.",
         handle=unpin, gives={JSON: ref("Partition")}, problems=(404,),
     ),
     Operation(
         name="roll_partition", method="POST", path=_PATH + "/{partition}/roll",
-        summary="Close the ledger that a partition is written to, and go on in a new one.",
+        summary="Close the ledger that a partition is written to, and continue in a new one.",
         handle=roll, where=at_leader, gives={JSON: ref("Partition")}, problems=(404,),
     ),
     Operation(
         name="trim_partition", method="POST", path=_PATH + "/{partition}/trim",
-        summary="Drop the oldest records of a partition. Ledgers that hold no others are deleted.",
+        summary="Delete the oldest records of a partition, with the ledgers that hold no others.",
         handle=trim, where=at_leader, takes={JSON: ref("Trim")}, gives={JSON: ref("Partition")},
         problems=(404,),
     ),
@@ -215,7 +219,7 @@ OPERATIONS: Final = (
         summary="Find the first or last offset, or the first one from a time on.",
         handle=find_offset, where=at_leader, gives={JSON: ref("FoundOffset")}, problems=(404,),
         query={
-            "at": text("Which place.", enum=[EARLIEST, LATEST, TIMESTAMP], default=LATEST),
+            "at": text("Which position.", enum=[EARLIEST, LATEST, TIMESTAMP], default=LATEST),
             "timestamp_ms": whole("Milliseconds since 1970, with at=timestamp."),
         },
     ),

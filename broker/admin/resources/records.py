@@ -1,8 +1,8 @@
-"""Records over HTTP, for people with only curl: publishing a few, looking at a few.
+"""Records over HTTP, for people who only have curl: publish a few, look at a few.
 
-JSON carries text as it is and other bytes as base64. With `application/octet-stream` the body
-is one record's value, and a record's value is the body. What is published here is acknowledged
-like anything else: durable on the ack quorum.
+JSON carries text as it is and other bytes as base64. With `application/octet-stream` the body is
+one record's value. What is published here is acknowledged like anything else: once it is durable on
+the ack quorum.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from broker.admin import problems
-from broker.admin.operation import BYTES, JSON, Answer, Ask, Operation
+from broker.admin.context import AdminContext, at_leader
+from broker.admin.operation import Operation
 from broker.admin.problems import Problem, impossible, wrong_field
+from broker.admin.request import BYTES, JSON, AdminRequest, Answer
 from broker.admin.resources.partitions import led_here
 from broker.admin.schema import (
     INT_MAX,
@@ -30,19 +32,13 @@ from broker.admin.schema import (
     truth,
     whole,
 )
-from broker.admin.site import Site, at_leader
-from broker.core.key_hash import partition_of
-from broker.core.topology import TopicInfo
-from broker.errors import (
-    LogCorrupt,
-    OffsetOutOfRange,
-    PolicyViolation,
-    RequestTimedOut,
-)
-from broker.partition import Partition
-from client.errors import QuireError, RemoteProtocolError
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import OffsetOutOfRange, PolicyViolation, RequestTimedOut
+from broker.partition.partition import Partition
+from client.errors import LogCorrupt, QuireError, RemoteProtocolError
 from client.ids import Offset
 from client.wire.kafka.compression import cautious_bytes_max
+from client.wire.kafka.partitioner import partition_of
 from client.wire.kafka.record_builder import Record, build_batch, records
 from client.wire.kafka.records import headers
 
@@ -61,7 +57,7 @@ _HEADER: Final = {
     "encoding": _ENCODING,
 }
 _KEY_VALUE: Final = {
-    "key": nullable(text("Records with one key meet in one partition, in order.")),
+    "key": nullable(text("Records with the same key go to the same partition, in order.")),
     "key_encoding": _ENCODING,
     "value": nullable(text("The value; null marks the key as deleted in a compacted topic.")),
     "value_encoding": _ENCODING,
@@ -121,12 +117,12 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 # --- publishing -----------------------------------------------------------------------------
 
 
-async def publish_to_topic(site: Site, ask: Ask) -> Answer:
+async def publish_to_topic(context: AdminContext, request: AdminRequest) -> Answer:
     """Publish records, each to the partition of its key; those without one stay together."""
-    topic = await site.topic(ask.path["topic"])
-    rows = _new_rows(ask)
-    decoded = _decoded(rows, site.broker.services.clock.now_ms())
-    anywhere = site.broker.services.rng.randrange(topic.partition_count)
+    topic = await context.topic(request.path["topic"])
+    rows = _new_rows(request)
+    decoded = _decoded(rows, context.broker.services.clock.now_ms())
+    anywhere = context.broker.services.rng.randrange(topic.partition_count)
     parts: dict[int, list[int]] = {}
     for at, one in enumerate(decoded):
         index = anywhere if one.key is None else partition_of(one.key, topic.partition_count)
@@ -135,7 +131,7 @@ async def publish_to_topic(site: Site, ask: Ask) -> Answer:
     for index, members in parts.items():
         try:
             stored = await _publish_anywhere(
-                site, topic, index, [rows[at] for at in members], [decoded[at] for at in members]
+                context, topic, index, [rows[at] for at in members], [decoded[at] for at in members]
             )
         except QuireError as error:
             if not offsets:
@@ -146,50 +142,55 @@ async def publish_to_topic(site: Site, ask: Ask) -> Answer:
 
 
 def _in_part(error: QuireError, index: int, done: int, count: int) -> Problem:
-    return Problem(
+    problem = Problem(
         problems.of(error)["status"], "published-in-part",
         f"{done} of {count} records are stored, those for partition {index} failed: {error}",
         "Send the others again; sending all again would store those twice.", may_have_happened=True,
-        retriable=False,
     )  # fmt: skip
+    problem.may_work_later = False
+    return problem
 
 
 async def _publish_anywhere(
-    site: Site, topic: TopicInfo, index: int, rows: Sequence[Any], decoded: Sequence[Record]
+    context: AdminContext,
+    topic: TopicInfo,
+    index: int,
+    rows: Sequence[Any],
+    decoded: Sequence[Record],
 ) -> list[Mapping[str, int]]:
     """Publish to one partition, wherever it is led."""
-    if site.broker.partitions.find(topic.name, index) is None:
-        leader = site.leader_of(topic, index)
-        if leader.id != site.me:
+    if context.broker.partitions.find(topic.name, index) is None:
+        leader = context.leader_of(topic, index)
+        if leader.id != context.me:
             path = f"/topics/{topic.name}/partitions/{index}/records"
             # The other one gives up after the same time, and knows better what became of it.
-            timeout_s = site.config.produce_timeout_max_ms / 1000 + _ON_THE_WAY_S
-            answer = await site.neighbours.ask(
+            timeout_s = context.config.produce_timeout_max_ms / 1000 + _ON_THE_WAY_S
+            answer = await context.peer_client.ask(
                 leader, path, body={"records": rows}, timeout_s=timeout_s
             )
             return list(answer["records"])
-    return await _publish(site, led_here(site, topic, index), decoded)
+    return await _publish(context, led_here(context, topic, index), decoded)
 
 
-async def publish_to_partition(site: Site, ask: Ask) -> Answer:
+async def publish_to_partition(context: AdminContext, request: AdminRequest) -> Answer:
     """Publish records to one partition, all or none."""
-    topic, index = await site.partition(ask)
-    decoded = _decoded(_new_rows(ask), site.broker.services.clock.now_ms())
-    return Answer({"records": await _publish(site, led_here(site, topic, index), decoded)})
+    topic, index = await context.partition(request)
+    decoded = _decoded(_new_rows(request), context.broker.services.clock.now_ms())
+    return Answer({"records": await _publish(context, led_here(context, topic, index), decoded)})
 
 
 async def _publish(
-    site: Site, partition: Partition, decoded: Sequence[Record]
+    context: AdminContext, partition: Partition, decoded: Sequence[Record]
 ) -> list[Mapping[str, int]]:
     if partition.topic.internal:
-        raise PolicyViolation(f"topic {partition.topic.name!r} belongs to the brokers")
+        raise PolicyViolation(f"topic {partition.topic.name!r} is internal")
     batch = build_batch(decoded)
     append = partition.append(batch)
-    site.broker.metrics.on_produced(partition.topic.name, len(decoded), len(batch))
+    context.broker.metrics.on_produced(partition.topic.name, len(decoded), len(batch))
     done = asyncio.Event()
     append.on_done(lambda _: done.set())
     try:
-        async with asyncio.timeout(site.config.produce_timeout_max_ms / 1000):
+        async with asyncio.timeout(context.config.produce_timeout_max_ms / 1000):
             await done.wait()
     except TimeoutError as error:
         raise RequestTimedOut("the append was not confirmed in time") from error
@@ -199,16 +200,16 @@ async def _publish(
     return [{"partition": partition.index, "offset": base + at} for at in range(len(decoded))]
 
 
-def _new_rows(ask: Ask) -> list[Mapping[str, Any]]:
+def _new_rows(request: AdminRequest) -> list[Mapping[str, Any]]:
     """Return the records of a request as JSON has them; a body of bytes is one record."""
-    if not isinstance(ask.body, bytes):
-        if "key" in ask.query:
-            raise wrong_field("key", "belongs to a body of application/octet-stream")
-        return list(ask.body["records"])
-    value = base64.b64encode(ask.body).decode()
+    if not isinstance(request.body, bytes):
+        if "key" in request.query:
+            raise wrong_field("key", "can only be given with a body of application/octet-stream")
+        return list(request.body["records"])
+    value = base64.b64encode(request.body).decode()
     return [
         {
-            "key": ask.query.get("key"), "key_encoding": _TEXT,
+            "key": request.query.get("key"), "key_encoding": _TEXT,
             "value": value, "value_encoding": _BASE64,
         }
     ]  # fmt: skip
@@ -250,13 +251,13 @@ def _decoded(rows: Sequence[Mapping[str, Any]], now_ms: int) -> list[Record]:
 # --- looking --------------------------------------------------------------------------------
 
 
-async def peek(site: Site, ask: Ask) -> Answer:
+async def peek(context: AdminContext, request: AdminRequest) -> Answer:
     """Show records from an offset on, or the last ones."""
-    topic, index = await site.partition(ask)
-    partition = led_here(site, topic, index)
-    query = ask.query
+    topic, index = await context.partition(request)
+    partition = led_here(context, topic, index)
+    query = request.query
     if "offset" in query and "last" in query:
-        raise wrong_field("last", "excludes offset")
+        raise wrong_field("last", "cannot be given together with offset")
     start: int = query.get("offset", partition.log_start_offset)
     if "last" in query:
         start = max(partition.log_start_offset, partition.high_watermark - query["last"])
@@ -271,18 +272,18 @@ async def peek(site: Site, ask: Ask) -> Answer:
     )
 
 
-async def fetch_record(site: Site, ask: Ask) -> Answer:
+async def fetch_record(context: AdminContext, request: AdminRequest) -> Answer:
     """Return one record, whole; as bytes its value only."""
-    topic, index = await site.partition(ask)
-    offset = Offset(ask.path["offset"])
-    partition = led_here(site, topic, index)
+    topic, index = await context.partition(request)
+    offset = Offset(request.path["offset"])
+    partition = led_here(context, topic, index)
     found, _ = await _read(partition, offset, 1)
     if not found or found[0].offset != offset:
         raise Problem(
             404, "no-such-record", f"{partition.name} has no record at offset {offset}",
             "GET the partition to see its first and last offset.", field="offset",
         )  # fmt: skip
-    if not ask.accepts_bytes:
+    if not request.accepts_bytes:
         return Answer(_shown(index, found[0], None))
     marks = {"Quire-Offset": str(offset), "Quire-Timestamp-Ms": str(found[0].timestamp_ms)}
     if found[0].value is None:
@@ -297,7 +298,9 @@ async def _read(partition: Partition, start: Offset, limit: int) -> tuple[list[R
     if at > partition.high_watermark:
         raise OffsetOutOfRange(at, partition.log_start_offset, partition.high_watermark)
     while len(found) < limit and at < partition.high_watermark:
-        fetched = await partition.read(at, _PEEK_BYTES, at_least_one=True, read_committed=False)
+        fetched = await partition.reader.read(
+            at, _PEEK_BYTES, at_least_one=True, read_committed=False
+        )
         data = b"".join(fetched.buffers)
         try:
             for place, header in headers(data):
@@ -374,7 +377,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         name="peek_records", method="GET", path=_AT,
-        summary="Look at records, from an offset on, or at the last ones.",
+        summary="Show records, from an offset on, or the last ones.",
         handle=peek, where=at_leader, gives={JSON: ref("Records")}, problems=(404,),
         query={
             "offset": whole("The first; missing: the first there is."),

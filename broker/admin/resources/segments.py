@@ -1,7 +1,7 @@
-"""/topics/{topic}/partitions/{partition}/segments: the chain of ledgers below a partition.
+"""/topics/{topic}/partitions/{partition}/segments: the ledgers that a partition consists of.
 
-Any broker reads it from the metadata store, so it is there when no leader is; only how far the
-ledger that is being written has got is asked of the leader.
+Any broker reads them from the metadata store, so they are listed even without a leader; only the
+progress of the ledger that is being written is asked of the leader.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.context import AdminContext
+from broker.admin.operation import Operation
 from broker.admin.pages import QUERY, number_after
+from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources import partitions
 from broker.admin.schema import Schema, list_of, nullable, page_of, record, ref, text, truth, whole
-from broker.admin.site import Site
-from broker.core.segments import Segment, SegmentList, decode_segments
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topology import TopicInfo
 from client.errors import NoNode, NoSuchLedger
 from client.ids import LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.log.segments import Segment, SegmentList, decode_segments
 from client.metadata import paths
 
 _OLDEST: Final = "oldest"
@@ -43,7 +44,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "state": text(
                 "State of the ledger.", enum=["open", "in_recovery", "closed", "missing"]
             ),
-            "is_sealed": truth("Whether the end of the segment is settled."),
+            "is_sealed": truth("Whether the end of the segment is final."),
             "base_offset": nullable(whole("Offset of its first record.")),
             "last_offset": nullable(whole("Offset of its last record; below base: none.", -1)),
             "bytes": nullable(whole("Size of its records, counted once.")),
@@ -61,16 +62,16 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 }
 
 
-async def list_segments(site: Site, ask: Ask) -> Answer:
+async def list_segments(context: AdminContext, request: AdminRequest) -> Answer:
     """List the segments of a partition."""
-    topic, index = await site.partition(ask)
-    listed = await _segment_list(site, topic, index)
-    newest_first = ask.query["order"] == _NEWEST
-    chosen = _page(listed.segments, ask.query, newest_first=newest_first)
-    metadata = await asyncio.gather(*(_metadata(site, item.ledger_id) for item in chosen))
+    topic, index = await context.partition(request)
+    listed = await _segment_list(context, topic, index)
+    newest_first = request.query["order"] == _NEWEST
+    chosen = _page(listed.segments, request.query, newest_first=newest_first)
+    metadata = await asyncio.gather(*(_metadata(context, item.ledger_id) for item in chosen))
     live: Mapping[str, Any] | None = None
     if any(item.facts is None for item in chosen):
-        live = await partitions.describe(site, topic, index)
+        live = await partitions.describe(context, topic, index)
     rows = [
         _shown(segment, ledger, _active(listed, segment, live))
         for segment, ledger in zip(chosen, metadata, strict=True)
@@ -80,9 +81,9 @@ async def list_segments(site: Site, ask: Ask) -> Answer:
     return Answer({"items": rows, "next": str(chosen[-1].ledger_id) if more else None})
 
 
-async def _segment_list(site: Site, topic: TopicInfo, index: int) -> SegmentList:
+async def _segment_list(context: AdminContext, topic: TopicInfo, index: int) -> SegmentList:
     try:
-        node = await site.broker.store.get(paths.partition(topic.id_text, index))
+        node = await context.broker.store.get(paths.partition(topic.id_text, index))
     except NoNode:
         return SegmentList()
     return decode_segments(node.data)
@@ -108,9 +109,9 @@ def _page(
     return ordered[: query["limit"]]
 
 
-async def _metadata(site: Site, ledger_id: LedgerId) -> LedgerMetadata | None:
+async def _metadata(context: AdminContext, ledger_id: LedgerId) -> LedgerMetadata | None:
     try:
-        return await site.broker.ledgers.describe(ledger_id)
+        return await context.broker.ledgers.describe(ledger_id)
     except NoSuchLedger:
         return None
 

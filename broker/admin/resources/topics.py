@@ -1,13 +1,15 @@
-"""/topics: which there are, their shape and settings; creating, changing and deleting them."""
+"""/topics: list, describe, create, change and delete topics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.admin.operation import JSON, Answer, Ask, Operation
+from broker.admin.context import AdminContext
+from broker.admin.operation import Operation
 from broker.admin.pages import QUERY, page
 from broker.admin.problems import Problem, impossible
+from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources import led
 from broker.admin.schema import (
     INT_MAX,
@@ -22,12 +24,11 @@ from broker.admin.schema import (
     truth,
     whole,
 )
-from broker.admin.site import Site
-from broker.config_listing import Source, topic_settings
-from broker.core.topic_config import TOPIC_KEYS, TopicConfig, check_value
-from broker.core.topic_rules import BROKER_DECIDES
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topic_config import TOPIC_KEYS, TopicConfig, check_value
+from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidTopicConfig, PolicyViolation, TopicExists
+from broker.front.config_listing import Source, topic_settings
+from broker.topics.core.topic_rules import BROKER_DECIDES
 
 _VALUE: Final = {
     "type": ["string", "integer", "boolean"],
@@ -42,18 +43,18 @@ def _settings_of(value: Schema, doc: str) -> Schema:
 
 _FIELDS: Final = {
     "topic": text("Its name."),
-    "topic_id": text("Tells it from a later topic of the same name."),
+    "topic_id": text("Distinguishes it from a later topic of the same name."),
     "partition_count": whole("Number of partitions."),
     "replication_factor": whole("Write quorum: bookies that store each record."),
     "min_insync_replicas": whole("Ack quorum: synced copies before an acknowledgement."),
     "ensemble_size": whole("Bookies that one ledger is striped over."),
-    "is_internal": truth("Whether it belongs to the brokers."),
+    "is_internal": truth("Whether it is internal: only brokers write to it."),
     "created_ms": whole("When it was created."),
 }
 _TOTALS: Final = record(
     "Sums over the partitions whose leaders could be asked.",
     {
-        "partitions_led": whole("How many partitions that are."),
+        "partitions_led": whole("The number of those partitions."),
         "records": whole("Offsets between log start and high watermark."),
         "bytes": whole("Size, each record counted once."),
         "produced": whole("High watermarks, summed up: its growth is the rate."),
@@ -69,7 +70,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "name": text("Kafka's name."),
             "value": text("Its value."),
             "source": text("Whether it was set for this topic.", enum=["topic", "default"]),
-            "default": text("The value it has when nobody sets it."),
+            "default": text("The value it has unless it is set."),
             "has_effect": truth("Whether Quire acts on it, or only keeps it for tools."),
             "doc": text("What it means."),
         },
@@ -79,7 +80,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {"settings": list_of(ref("TopicSetting"), "All of them, by name.")},
     ),
     "NewTopic": record(
-        "What to make a topic of; what is missing is decided by the broker.",
+        "A topic to create; the broker decides whatever is missing.",
         {
             "partition_count": whole("Number of partitions.", 1, INT_MAX),
             "replication_factor": whole("Bookies that store each record.", 1, 32_767),
@@ -117,51 +118,50 @@ def _shown(topic: TopicInfo, rows: list[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-async def list_topics(site: Site, ask: Ask) -> Answer:
+async def list_topics(context: AdminContext, request: AdminRequest) -> Answer:
     """List the topics of the cluster."""
-    prefix, internal = ask.query.get("prefix", ""), ask.query["internal"]
+    prefix, internal = request.query.get("prefix", ""), request.query["internal"]
     found = await led.of_topics(
-        site, {name: value for name, value in ask.query.items() if name != "internal"}
+        context, {name: value for name, value in request.query.items() if name != "internal"}
     )
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in found.rows:
         rows.setdefault(row["topic"], []).append(row)
     topics = [
         topic
-        for name, topic in site.broker.cluster.topics.items()
+        for name, topic in context.broker.cluster.topics.items()
         if name.startswith(prefix) and (internal or not topic.internal)
     ]
     return page(
-        topics, ask.query, lambda topic: topic.name,
+        topics, request.query, lambda topic: topic.name,
         lambda topic: _shown(topic, rows.get(topic.name, [])),
     )  # fmt: skip
 
 
-async def _describe(site: Site, topic: TopicInfo) -> dict[str, Any]:
-    found = await led.of_topics(site, {"prefix": topic.name, "limit": 1})
+async def _describe(context: AdminContext, topic: TopicInfo) -> dict[str, Any]:
+    found = await led.of_topics(context, {"prefix": topic.name, "limit": 1})
     return _shown(topic, [row for row in found.rows if row["topic"] == topic.name])
 
 
-async def describe_topic(site: Site, ask: Ask) -> Answer:
+async def describe_topic(context: AdminContext, request: AdminRequest) -> Answer:
     """Describe a topic."""
-    return Answer(await _describe(site, await site.topic(ask.path["topic"])))
+    return Answer(await _describe(context, await context.topic(request.path["topic"])))
 
 
-async def create_topic(site: Site, ask: Ask) -> Answer:
-    """Create a topic, or find it there already as asked for."""
-    name, body = ask.path["topic"], ask.body
+async def create_topic(context: AdminContext, request: AdminRequest) -> Answer:
+    """Create a topic, unless it already exists as asked for."""
+    name, body = request.path["topic"], request.body
     settings = _settings(body.get("settings", {}))
     partitions = body.get("partition_count", BROKER_DECIDES)
     copies = body.get("replication_factor", BROKER_DECIDES)
-    cluster = site.broker.cluster
     status = 201
     try:
-        topic = await cluster.create_topic(name, partitions, copies, settings)
+        topic = await context.broker.topics.create(name, partitions, copies, settings)
     except TopicExists:
-        status, topic = 200, await site.topic(name)
+        status, topic = 200, await context.topic(name)
         _check_same(topic, partitions, copies, settings)
     headers = {"Location": f"/admin/v1/topics/{name}"} if status == 201 else {}
-    return Answer(await _describe(site, topic), status, headers)
+    return Answer(await _describe(context, topic), status, headers)
 
 
 def _check_same(
@@ -180,42 +180,42 @@ def _check_same(
     if differs:
         detail = ", ".join(f"its {field} {message}" for field, message in differs)
         raise Problem(
-            409, "topic-exists", f"topic {topic.name!r} exists already, but {detail}",
+            409, "topic-exists", f"topic {topic.name!r} already exists, but {detail}",
             "Change it with PATCH, or choose another name.", faults=differs,
         )  # fmt: skip
 
 
-async def change_topic(site: Site, ask: Ask) -> Answer:
+async def change_topic(context: AdminContext, request: AdminRequest) -> Answer:
     """Add partitions, change settings."""
-    name = ask.path["topic"]
-    topic = await site.topic(name)
-    given: Mapping[str, Any] = ask.body.get("settings", {})
+    name = request.path["topic"]
+    topic = await context.topic(name)
+    given: Mapping[str, Any] = request.body.get("settings", {})
     settings = _settings({key: value for key, value in given.items() if value is not None})
-    count = ask.body.get("partition_count", topic.partition_count)
+    count = request.body.get("partition_count", topic.partition_count)
 
     def changed(config: TopicConfig) -> TopicConfig:
         kept = {key: value for key, value in config.overrides.items() if key not in given}
         return TopicConfig.parse({**kept, **settings})
 
     if given:
-        topic = await site.broker.cluster.configure_topic(name, changed)
+        topic = await context.broker.topics.configure(name, changed)
     if count != topic.partition_count:
-        topic = await site.broker.cluster.grow_topic(name, count)
-    return Answer(await _describe(site, topic))
+        topic = await context.broker.topics.grow(name, count)
+    return Answer(await _describe(context, topic))
 
 
-async def delete_topic(site: Site, ask: Ask) -> Answer:
-    """Delete a topic; its ledgers go in the background."""
-    topic = await site.topic(ask.path["topic"])
+async def delete_topic(context: AdminContext, request: AdminRequest) -> Answer:
+    """Delete a topic; its ledgers are deleted in the background."""
+    topic = await context.topic(request.path["topic"])
     if topic.internal:
-        raise PolicyViolation(f"topic {topic.name!r} belongs to the brokers")
-    await site.broker.cluster.delete_topic(topic.name)
+        raise PolicyViolation(f"topic {topic.name!r} is internal")
+    await context.broker.topics.delete(topic.name)
     return Answer(None, 204)
 
 
-async def describe_config(site: Site, ask: Ask) -> Answer:
+async def describe_config(context: AdminContext, request: AdminRequest) -> Answer:
     """Show every setting of a topic."""
-    topic = await site.topic(ask.path["topic"])
+    topic = await context.topic(request.path["topic"])
     return Answer(
         {
             "settings": [

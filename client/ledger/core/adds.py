@@ -1,8 +1,8 @@
 """The add pipeline of one ledger: from an entry's sending to its confirmation, in entry order.
 
-This file is the only home of the rules of adding. The object is synchronous and does no I/O:
-inputs are calls, effects are returned and carried out by the shell in order, before its next
-input. The writer and the recovery of a ledger both use it.
+Covers the rules of adding. The object is synchronous and does no I/O: inputs are calls, effects
+are returned and carried out by the shell in order, before its next input. The writer and the
+recovery of a ledger both use it.
 
     state      input                          becomes
     OPEN       failure of an unconfirmed add  CHANGING  + ChangeEnsemble
@@ -26,6 +26,8 @@ Rules, by the names that PROTOCOL.md and the tests use:
 - CHANGE-AGAIN bookies that failed meanwhile are replaced before anything is sent again (1886).
 - ADD-LATE    a failure of an add that has its quorum is remembered and acted on with the next add.
 - ADD-FENCED  a fenced answer fails every unconfirmed add; the ledger takes no more.
+- ADD-BUSY    an add that a bookie sheds for want of room is sent to it again after a pause; only
+              one that does nothing else for `busy_timeout_s` has failed (`shed_adds.py`).
 - ADD-CHOSEN  the caller may choose entry ids, in any order. One that is pending or confirmed is
               DuplicateEntryId; entries behind a gap wait for it.
 - ADD-TIMEOUT with a quorum timeout, the next entry to confirm being unconfirmed for longer fails
@@ -46,7 +48,7 @@ Sources: BookKeeper protocol text ("Writing to ledgers"), `PendingAddOp`, `Ledge
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from client.errors import (
@@ -57,18 +59,18 @@ from client.errors import (
     LedgerFenced,
     NotEnoughBookies,
     QuorumTimeout,
+    TooManyRequests,
     UnauthorizedAccess,
 )
 from client.ids import NO_ENTRY, BookieId, EntryId
 from client.ledger.core.holes import Holes
+from client.ledger.core.pending_add import AddEntry, PendingAdd
 from client.ledger.core.schedule import Schedule
-from client.wire.bookkeeper.messages import AddRequest, Buffer
+from client.ledger.core.shed_adds import ShedAdds
+from client.wire.bookkeeper.messages import Buffer
 
 PROBE_INTERVAL_S: Final = 1.0
 """How often one add is also sent to a suspended bookie, to see whether it is back."""
-
-Seal = Callable[[EntryId, EntryId, int, Sequence[Buffer]], AddRequest]
-"""(entry id, LAC, ledger length, payload) -> the request, made once and sent to every bookie."""
 
 
 class AddsState(enum.Enum):
@@ -80,10 +82,9 @@ class AddsState(enum.Enum):
 
 
 class SendAdd(NamedTuple):
-    """Send an entry of `size` payload bytes to members `indices` of the current ensemble."""
+    """Send an entry, sealed when it is sent first, to members `indices` of the current ensemble."""
 
-    request: AddRequest
-    size: int
+    entry: AddEntry
     indices: Sequence[int]
 
 
@@ -114,32 +115,14 @@ class UnderReplicated(NamedTuple):
     bookies: tuple[BookieId, ...]
 
 
-AddEffect = SendAdd | Confirmed | ChangeEnsemble | Failed | UnderReplicated
+class PauseBusy(NamedTuple):
+    """Call `send_again` after `BUSY_PAUSE_S`."""
+
+
+AddEffect = SendAdd | Confirmed | ChangeEnsemble | Failed | UnderReplicated | PauseBusy
 AddEffects = Sequence[AddEffect]
 
 _NOTHING: Final[AddEffects] = ()
-
-
-class _Pending:
-    """An add that is unconfirmed, or confirmed and not yet answered by all its bookies."""
-
-    __slots__ = ("acked", "awaited", "growth", "missed", "request", "sent_s", "size")
-
-    def __init__(
-        self, request: AddRequest, size: int, growth: int, sent_s: float, awaited: int, missed: int
-    ) -> None:
-        self.request = request
-        self.size = size
-        self.growth = growth
-        """By how much it makes the ledger longer."""
-        self.sent_s = sent_s
-        # The write set is the union of the next three masks, which are disjoint.
-        self.acked = 0
-        """Indices whose current bookie stored it."""
-        self.awaited = awaited
-        """Indices it was sent to that have not answered."""
-        self.missed = missed
-        """Indices that failed it, or never got it."""
 
 
 class Adds:
@@ -149,17 +132,17 @@ class Adds:
         self,
         ensemble: Sequence[BookieId],
         schedule: Schedule,
-        seal: Seal,
         *,
         lac: EntryId = NO_ENTRY,
         length: int = 0,
         frozen_lac: EntryId | None = None,
         delay_change: bool = False,
         quorum_timeout_s: float | None = None,
+        busy_timeout_s: float = 0.0,
     ) -> None:
         """`lac`, `length`: where adding starts. `frozen_lac`: entries carry this LAC instead.
 
-        `delay_change`, `quorum_timeout_s`: rules CHANGE-DELAY and ADD-TIMEOUT.
+        The last three: rules CHANGE-DELAY, ADD-TIMEOUT and ADD-BUSY.
         """
         self.ensemble = tuple(ensemble)
         self.state = AddsState.OPEN
@@ -176,11 +159,11 @@ class Adds:
         """Why the pipeline failed."""
         self.holes = Holes()
         self._schedule = schedule
-        self._seal = seal
         self._frozen_lac = frozen_lac
         self._delay_change = delay_change
         self._quorum_timeout_s = quorum_timeout_s
-        self._pending: dict[int, _Pending] = {}
+        self._shed = ShedAdds(busy_timeout_s)
+        self._pending: dict[int, PendingAdd] = {}
         """By entry id, in the order they came; after a failure the confirmed ones only."""
         self._failures: dict[int, BookieId] = {}
         """Failed members of the ensemble that no change has dealt with yet."""
@@ -217,7 +200,7 @@ class Adds:
         growth = size if length is None else length - self.length
         self.length += growth
         carried = self.lac if self._frozen_lac is None else self._frozen_lac
-        request = self._seal(entry_id, carried, self.length, payload)
+        entry = AddEntry(entry_id, carried, self.length, payload, size)
         indices: Sequence[int] = self._schedule.write_set(entry_id)
         awaited = self._schedule.write_mask(entry_id)
         missed = 0
@@ -225,9 +208,9 @@ class Adds:
             missed = awaited & self._unsent & ~self._take_due_probes(awaited, now_s)
             awaited &= ~missed
             indices = [index for index in indices if awaited >> index & 1]
-        self._pending[entry_id] = _Pending(request, size, growth, now_s, awaited, missed)
+        self._pending[entry_id] = PendingAdd(entry, growth, now_s, awaited, missed)
         self.pending_bytes += size
-        effects.append(SendAdd(request, size, indices))
+        effects.append(SendAdd(entry, indices))
         return effects
 
     def on_stored(self, entry_id: EntryId, index: int, bookie: BookieId) -> AddEffects:
@@ -235,6 +218,8 @@ class Adds:
         add = self._pending.get(entry_id)
         if add is None or self.ensemble[index] != bookie:
             return _NOTHING
+        if self._shed.since_s:
+            self._shed.on_stored(bookie)
         bit = 1 << index
         add.acked |= bit
         add.awaited &= ~bit
@@ -273,6 +258,30 @@ class Adds:
         if self.state is AddsState.CHANGING or add is None or self._has_quorum(add):
             return _NOTHING
         return (self._begin_change(),)
+
+    def on_busy(
+        self, entry_id: EntryId, index: int, bookie: BookieId, error: TooManyRequests, now_s: float
+    ) -> AddEffects:
+        """A bookie that was asked as member `index` has no room for an entry (rule ADD-BUSY)."""
+        if self.ensemble[index] != bookie:
+            return _NOTHING
+        if self._takes_none(index) or self._shed.is_over(bookie, now_s):
+            return self.on_failed(entry_id, index, bookie, error)
+        return (PauseBusy(),) if self._shed.add(entry_id, index, bookie) else _NOTHING
+
+    def send_again(self) -> AddEffects:
+        """The pause is over: send what was shed to who shed it, where both still matter."""
+        effects: list[AddEffect] = []
+        for entry_id, index, bookie in self._shed.take():
+            add = self._pending.get(entry_id)
+            if add is None or self.ensemble[index] != bookie:
+                continue
+            if self._takes_none(index):
+                error = TooManyRequests(f"{bookie} has no room")
+                effects += self.on_failed(entry_id, index, bookie, error)
+            else:
+                effects.append(SendAdd(add.entry, (index,)))
+        return effects
 
     def on_ensemble(self, ensemble: Sequence[BookieId], now_s: float) -> AddEffects:
         """The change asked for by `ChangeEnsemble` is over; metadata names `ensemble`.
@@ -373,11 +382,14 @@ class Adds:
         if entry_id <= self.lac or entry_id in self._pending:
             raise DuplicateEntryId(f"entry {entry_id} was added before")
 
-    def _has_quorum(self, add: _Pending) -> bool:
+    def _has_quorum(self, add: PendingAdd) -> bool:
         return add.acked.bit_count() >= self._schedule.ack_quorum
 
-    def _can_reach_quorum(self, add: _Pending) -> bool:
+    def _can_reach_quorum(self, add: PendingAdd) -> bool:
         return (add.acked | add.awaited).bit_count() >= self._schedule.ack_quorum
+
+    def _takes_none(self, index: int) -> bool:
+        return self.state is AddsState.FAILED or bool(self._unsent >> index & 1)
 
     def _members(self, mask: int) -> dict[int, BookieId]:
         return {i: bookie for i, bookie in enumerate(self.ensemble) if mask >> i & 1}
@@ -397,7 +409,7 @@ class Adds:
         self.lac = EntryId(entry_id - 1)
         return (Confirmed(EntryId(first), self.lac),)
 
-    def _miss(self, entry_id: int, add: _Pending, mask: int) -> None:
+    def _miss(self, entry_id: int, add: PendingAdd, mask: int) -> None:
         """The members in `mask` will not store what they were sent."""
         missed = add.awaited & mask
         add.awaited &= ~missed
@@ -406,7 +418,7 @@ class Adds:
             self.holes.add(self._members(missed).values())
             self._forget_if_answered(entry_id, add)
 
-    def _forget_if_answered(self, entry_id: int, add: _Pending) -> None:
+    def _forget_if_answered(self, entry_id: int, add: PendingAdd) -> None:
         if not add.awaited:
             del self._pending[entry_id]
             self.pending_bytes -= add.size
@@ -442,6 +454,7 @@ class Adds:
                 add.acked &= ~replaced
                 add.awaited &= ~replaced
         self.ensemble = tuple(ensemble)
+        self._shed.keep(self.ensemble)
 
     def _send_missing(self) -> list[AddEffect]:
         """Send every unconfirmed add to the members that neither stored it nor were asked."""
@@ -452,7 +465,7 @@ class Adds:
                 add.missed &= ~missing
                 add.awaited |= missing
                 indices = [i for i in range(len(self.ensemble)) if missing >> i & 1]
-                effects.append(SendAdd(add.request, add.size, indices))
+                effects.append(SendAdd(add.entry, indices))
         return effects
 
     def _resume_sending(self, index: int) -> AddEffects:

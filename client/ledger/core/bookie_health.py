@@ -1,6 +1,6 @@
 """What is remembered of a bookie's bad moments, and for how long it is held against it.
 
-This file is the only home of the three memories:
+Three memories:
 
 - failed lately: it failed a ledger's adds; no new entries go there for a short while, so that two
   dead bookies do not take turns in one ensemble until their registrations expire;

@@ -1,9 +1,9 @@
 """What a writer may write into its ledger's metadata, and what it concludes from what it reads.
 
-This file is the only home of the decisions inside the writer's two compare-and-set loops. Each
-is a function of the metadata just read: it returns the metadata to write, or None when there is
-nothing left to write (ours arrived, or somebody else's does), or raises what ends the ledger for
-this writer. The loop itself (write, lost? read again, decide again) is `ledger_nodes.py`'s.
+Covers the decisions inside the writer's two compare-and-set loops. Each is a function of the
+metadata just read: it returns the metadata to write, or None when there is nothing left to write
+(ours arrived, or somebody else's does), or raises what ends the ledger for this writer. The loop
+itself (write, lost? read again, decide again) is `ledger_nodes.py`'s.
 
 Rules, by the names that PROTOCOL.md and the tests use:
 

@@ -1,9 +1,9 @@
 """Which bookies lack confirmed entries that they are members for, and when to say so.
 
-This file is the only home of that account (rule HOLES). A confirmed entry is on Qa bookies, as
-its owner was promised, but it belongs on all Qw of its write set: whoever failed it, was
-suspended or was fenced before it arrived has a hole there that no later add fills. The account
-goes to auto recovery as a mark on the ledger (`under_replication.py`).
+A confirmed entry is on Qa bookies, as its owner was promised, but it belongs on all Qw of its
+write set: whoever failed it, was suspended or was fenced before it arrived has a hole there that
+no later add fills. The account goes to auto recovery as a mark on the ledger
+(`under_replication.py`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Finding the last confirmed entry by asking a whole ensemble.
 
-This file is the only home of the quorum LAC read, used with fencing by recovery and without by
-readers of open ledgers. Rule LAC-COVERAGE: it is over once every possible ack quorum of every
-write set has an answering member. Then the highest LAC seen is at least the LAC that the last
-confirmed entry carried, because one of the bookies that stored that entry has answered; and if
-the reads fenced, no further entry can reach its ack quorum.
+Covers the quorum LAC read, used with fencing by recovery and without by readers of open ledgers.
+Rule LAC-COVERAGE: it is over once every possible ack quorum of every write set has an answering
+member. Then the highest LAC seen is at least the LAC that the last confirmed entry carried,
+because one of the bookies that stored that entry has answered; and if the reads fenced, no further
+entry can reach its ack quorum.
 
 "No such entry" and "no such ledger" are answers; so is an entry with a wrong digest (the bookie
 did fence, only its LAC is not to be trusted). Unreachable, timed out, damaged or "cannot say"

@@ -1,7 +1,7 @@
 """Ledger metadata: the value, its legal transitions, and the fragments it is made of.
 
-This file is the only home of what may change in a ledger's znode and how. A value is immutable;
-every transition returns a new one, to be written by compare-and-set:
+Covers what may change in a ledger's znode and how. A value is immutable; every transition returns
+a new one, to be written by compare-and-set:
 
     OPEN ──────────────► IN_RECOVERY           somebody recovers the ledger
     OPEN, IN_RECOVERY ─► CLOSED(last, length)  final

@@ -1,10 +1,10 @@
 """Whom to ask for news of an open ledger, and when: the pacing of long polls.
 
-This file is the only home of rule TAIL-POLL: whoever follows a ledger has at most one long poll
-parked at each member of its last ensemble. All of them are asked, since which one hears of a new
-LAC first depends on the entry that carries it, and any of them may be slow or suspended. A poll
-that was answered with nothing new well before its time, or failed, is not repeated at once but
-after a pause: a fenced ledger answers polls immediately, and a dead bookie fails them.
+Rule TAIL-POLL: whoever follows a ledger has at most one long poll parked at each member of its
+last ensemble. All of them are asked, since which one hears of a new LAC first depends on the entry
+that carries it, and any of them may be slow or suspended. A poll that was answered with nothing
+new well before its time, or failed, is not repeated at once but after a pause: a fenced ledger
+answers polls immediately, and a dead bookie fails them.
 
 Source: Apache BookKeeper `ReadLastConfirmedAndEntryOp`, which asks one after the other instead.
 """

@@ -7,8 +7,7 @@
                 `first TAB bookie TAB ...`, then `last TAB CLOSED` unless open,
                 where last = -102 means in recovery                   read; kept when updating
 
-This file is the only home of these three formats. Bytes that do not make sense raise
-MetadataCorrupt: nobody guesses where a ledger ends.
+Bytes that do not make sense raise MetadataCorrupt: nobody guesses where a ledger ends.
 
 Sources: Apache BookKeeper `LedgerMetadataSerDe`, `DataFormats.proto`.
 """

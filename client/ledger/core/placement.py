@@ -1,8 +1,8 @@
 """Which bookies a ledger lives on: the first ensemble, and replacements for failed members.
 
-This file is the only home of the seam `Placement` and of the policy for when nothing is known
-about racks, which spreads ledgers evenly (the one for racks is `racks.py`). Candidates come as a
-sorted sequence and randomness as an `Rng`, so the same seed chooses the same bookies.
+Covers the seam `Placement` and the policy for when nothing is known about racks, which spreads
+ledgers evenly (the one for racks is `racks.py`). Candidates come as a sorted sequence and
+randomness as an `Rng`, so the same seed chooses the same bookies.
 
 Exclusion rule for replacements: nobody who is in the ensemble (a bookie must not hold two
 indices: its one disk would count twice) and nobody who has just failed, even if still listed.

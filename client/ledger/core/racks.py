@@ -1,9 +1,9 @@
 """Choosing bookies so that no single rack holds too many copies of an entry.
 
-This file is the only home of rack-aware placement (rule RACKS). A rack is whatever fails
-together: it is a name that a bookie publishes, or that the settings give it. The rule is about
-write sets, since those hold the copies: every Qw neighbours of an ensemble, around its end, should
-span `racks_min` racks (or Qw, if that is less).
+Covers rack-aware placement (rule RACKS). A rack is whatever fails together: it is a name that a
+bookie publishes, or that the settings give it. The rule is about write sets, since those hold the
+copies: every Qw neighbours of an ensemble, around its end, should span `racks_min` racks (or Qw,
+if that is less).
 
 An ensemble is filled place by place. Each place takes a random bookie from a rack that its
 neighbours do not use yet, the first one from the local rack if there is one; if there is no such

@@ -1,7 +1,6 @@
 """Reading one entry: which replica is asked first, who is next, and what a failure means.
 
-This file is the only home of the rules of plain reads, by the names that PROTOCOL.md and the
-tests use:
+Covers the rules of plain reads, by the names that PROTOCOL.md and the tests use:
 
 - READ-ORDER  the write set in its own order (so that reads spread over the bookies as entries
               do), but those in good health first: then read-only ones, slow ones, those that are

@@ -1,8 +1,8 @@
 """Recovery of a ledger: fence its writer, find its end, write the tail back, say how to close.
 
-This file is the only home of the rules of recovery. The object is synchronous; it starts from
-metadata that is IN_RECOVERY already and ends with `Recovered` (to be written by compare-and-set,
-see `close_recovered`) or `RecoveryFailed` (the ledger stays IN_RECOVERY; try again later).
+Covers the rules of recovery. The object is synchronous; it starts from metadata that is
+IN_RECOVERY already and ends with `Recovered` (to be written by compare-and-set, see
+`close_recovered`) or `RecoveryFailed` (the ledger stays IN_RECOVERY; try again later).
 
     FENCING    fencing LAC read of the whole last ensemble, until covered
     READING    for e = start + 1, ...: fencing read of e from its whole write set; if it exists,
@@ -62,7 +62,6 @@ from client.ledger.core.adds import (
     ChangeEnsemble,
     Confirmed,
     Failed,
-    Seal,
     SendAdd,
     UnderReplicated,
 )
@@ -140,14 +139,13 @@ class _Verdict:
 class Recovery:
     """Recovery of one ledger. Owned and called by one shell only."""
 
-    def __init__(self, snapshot: LedgerMetadata, seal: Seal, *, window: int) -> None:
+    def __init__(self, snapshot: LedgerMetadata, *, window: int) -> None:
         """`snapshot`: metadata as read back IN_RECOVERY. `window`: entries under way at once."""
         assert snapshot.state is LedgerState.IN_RECOVERY
         self.state = RecoveryState.FENCING
         self.snapshot = snapshot
         self.fragments = snapshot.fragments
         self._schedule = snapshot.schedule
-        self._seal = seal
         self._window = window
         self._quorum = LacQuorum(self._schedule)
         self._lengths: dict[EntryId, int] = {}
@@ -245,7 +243,6 @@ class Recovery:
         return Adds(
             self.snapshot.last_fragment.ensemble,
             self._schedule,
-            self._seal,
             lac=self._start,
             frozen_lac=self._start,
         )

@@ -1,6 +1,6 @@
 """Striping arithmetic: who stores which entry, and when enough bookies have answered.
 
-This file is the only home of the quorum rules of a fragment:
+Covers the quorum rules of a fragment:
 
 - write set: entry e goes to the Qw ensemble indices (e + i) mod E, i = 0..Qw-1;
 - ack quorum: e is confirmed once Qa indices of its write set stored it;

@@ -1,6 +1,6 @@
 """How large a new ledger's ensemble is when there are fewer bookies than it should have.
 
-This file is the only home of shrinking, which is always the caller's wish:
+Covers shrinking, which is always the caller's wish:
 
 - SHRINK-STRIPE  opportunistic striping: the ensemble may shrink to the write quorum. Every entry
                  still has all its copies, they are only striped over fewer bookies.

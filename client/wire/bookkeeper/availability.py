@@ -4,7 +4,7 @@
     group 24:  first start 8 · last start 8 · run size 4 · period 4
 
 A group is runs of consecutive ids, each of one size, at equal distances (`period`, 0 for a
-single run). The bookie's side is `bookie/core/availability.py`.
+single run). The bookie's side is `bookie/storage/core/availability.py`.
 
 Source: Apache BookKeeper `AvailabilityOfEntriesOfLedger`.
 """

@@ -9,8 +9,8 @@ answer nobody waits for is a straggler of a forgotten request and is dropped.
 Server side: the version is read off the first byte of each frame (0x0A is v3, anything else is
 a v2 version byte) and every request is answered in the version it came in.
 
-This file is the only home of that matching. The caller calls the callbacks and writes the
-buffers; after any exception the connection must be closed.
+The caller calls the callbacks and writes the buffers; after any exception the connection must be
+closed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from client.wire.bookkeeper.messages import (
 )
 from client.wire.bookkeeper.v3_plain_add import decode_plain_add
 from client.wire.frames import FrameSplitter
-from client.wire.intake import FrameIntake, make_window
 
 OnResponse = Callable[[Response], None]
 
@@ -173,25 +172,6 @@ class Call(NamedTuple):
     """Transaction id of a v3 frame."""
     added: bytes | None = None
     """Of an ordinary add: the frame that says it is stored. Others are for `encode_answer`."""
-
-
-class ServerConnection:
-    """Requests arriving at a bookie, in both wire versions on one port."""
-
-    def __init__(
-        self, *, frame_bytes_max: int = FRAME_BYTES_MAX, window: memoryview | None = None
-    ) -> None:
-        """`window`: where its bytes are received, shared with others."""
-        self.intake = FrameIntake(frame_bytes_max, make_window() if window is None else window)
-        """Where bytes go."""
-
-    def received(self, count: int) -> list[Call]:
-        """Take notice of `count` bytes in the intake's room; return the requests they completed.
-
-        In order. Raises RemoteProtocolError for a bad length, an unknown version or a malformed
-        frame.
-        """
-        return [decode_call(frame) for frame in self.intake.received(count)]
 
 
 def decode_call(frame: memoryview) -> Call:

@@ -11,9 +11,9 @@ including this entry. The digest covers the 32 header bytes and the payload, not
     CRC32C  4   Castagnoli
     DUMMY   0   nothing
 
-This file is the only home of sealing and verifying envelopes and LAC packets, and of the keys
-derived from a ledger's password. Replicas of one entry are not byte-identical: recovery writes
-the same payload with another last add confirmed, hence another digest.
+Covers sealing and verifying envelopes and LAC packets, and the keys derived from a ledger's
+password. Replicas of one entry are not byte-identical: recovery writes the same payload with
+another last add confirmed, hence another digest.
 
 Sources: Apache BookKeeper `DigestManager`, `MacDigestManager`, `CRC32CDigestManager`.
 """

@@ -1,8 +1,7 @@
 """BookKeeper requests and responses as values, independent of the wire version that carries them.
 
-This file is the only home of status codes, flags and message shapes; `v2.py` and `v3.py` turn
-them into bytes and back. Sources: Apache BookKeeper 4.17 `BookieProtocol` (v2) and
-`BookkeeperProtocol.proto` (v3).
+Covers status codes, flags and message shapes; `v2.py` and `v3.py` turn them into bytes and back.
+Sources: Apache BookKeeper 4.17 `BookieProtocol` (v2) and `BookkeeperProtocol.proto` (v3).
 """
 
 from __future__ import annotations

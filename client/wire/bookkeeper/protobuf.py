@@ -1,7 +1,7 @@
 """BookKeeper's protobuf messages, built from a table at import instead of generated files.
 
-This file is the only home of protobuf field numbers: the v3 wire messages and the records that
-BookKeeper keeps in ZooKeeper (ledger metadata, cookies, bookie service info, auto recovery).
+Covers protobuf field numbers: the v3 wire messages and the records that BookKeeper keeps in
+ZooKeeper (ledger metadata, cookies, bookie service info, auto recovery).
 
 The table has one message or enum per line: `name: field=number type`, where a type ends in `!`
 when the field is required and in `*` when it is repeated. Two deliberate differences from the

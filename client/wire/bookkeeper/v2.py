@@ -9,9 +9,9 @@
     AUTH      protobuf AuthMessage                        answer: the same
 
 The master key of a read is there only with FENCING set and version 2. An answer repeats the
-version of its request. There is no transaction id: a client matches answers by operation,
-ledger and entry, so a read of -1 is answered with entry id -1. This file is the only home of
-version 2 layouts and return codes.
+version of its request. There is no transaction id: a client matches answers by operation, ledger
+and entry, so a read of -1 is answered with entry id -1. Covers version 2 layouts and return
+codes.
 
 Sources: Apache BookKeeper `BookieProtocol`, `BookieProtoEncoding` (V2 encoders and decoders).
 """

@@ -5,8 +5,8 @@
 
 Nearly all that Java writers send looks like this, byte for byte: fields in the order of their
 numbers, a key of 20 bytes, no flags and no priority. The answer repeats the request's header, and
-its ids as they were written. Whatever looks different is for `v3_requests.py`, which means the same
-by it. This file is the only home of that short cut.
+its ids as they were written. Whatever looks different is for `v3_requests.py`, which means the
+same by it.
 
 Sources: Apache BookKeeper `BookkeeperProtocol.proto`; protobuf's encoding of messages.
 """

@@ -1,4 +1,4 @@
-"""v3 requests: the only home of the mapping between their protobuf fields and `messages.py`."""
+"""v3 requests: between protobuf fields and the values of `messages.py`."""
 
 from __future__ import annotations
 

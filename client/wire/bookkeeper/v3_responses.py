@@ -1,4 +1,4 @@
-"""v3 responses: the only home of the mapping between their protobuf fields and `messages.py`.
+"""v3 responses: between protobuf fields and the values of `messages.py`.
 
 Outer and inner status are always equal: Java clients look at the outer one first.
 """

@@ -1,10 +1,9 @@
 """The table of Kafka APIs: key, name, and from which version the flexible encoding is used.
 
-This file is the only home of API keys and names. Which versions a broker serves is said by the
-handler of each API (`VERSIONS` in its module) and nowhere else: an API without a handler is not
-advertised, because a client picks per API and falls back only from an absent key. The schemas
-behind the table are kio's, loaded one version at a time when first used (loading all of them
-takes seconds).
+Covers API keys and names. Which versions a broker serves is said by the handler of each API
+(`VERSIONS` in its module) and nowhere else: an API without a handler is not advertised, because a
+client picks per API and falls back only from an absent key. The schemas behind the table are
+kio's, loaded one version at a time when first used (loading all of them takes seconds).
 """
 
 from __future__ import annotations

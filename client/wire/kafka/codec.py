@@ -1,10 +1,9 @@
 """Kafka requests in, Kafka responses out, for every API off the hot path.
 
-This file is the only home of both headers and of the way from a frame to a decoded request and
-from a handler's dictionary to a response frame. kio's generated classes are the schema: its
-native reader decodes requests, `encoder.py` writes responses from the same classes. A handler
-returns one dictionary for all versions: fields that a version lacks are dropped, fields that
-have a default in the schema may be left out.
+Covers the way from a frame to a decoded request and from a handler's dictionary to a response
+frame. kio's generated classes are the schema: its native reader decodes requests, `encoder.py`
+writes responses from the same classes. A handler returns one dictionary for all versions: fields
+that a version lacks are dropped, fields that have a default in the schema may be left out.
 
 Field names are kio's: snake case, and without the unit that Kafka appends to durations
 (`throttle_time`, `session_timeout`).

@@ -1,9 +1,9 @@
 """One Kafka connection seen from the server, without I/O.
 
-This file is the only home of the order of answers. Bytes go in and frames come out; each request
-opens a slot, and its answer leaves when every earlier slot is answered, because Kafka clients
-match responses to requests by position. A request without an answer (Produce with acks 0) gives
-its slot back empty. The shell decides how many slots may be open by not feeding more.
+Covers the order of answers. Bytes go in and frames come out; each request opens a slot, and its
+answer leaves when every earlier slot is answered, because Kafka clients match responses to
+requests by position. A request without an answer (Produce with acks 0) gives its slot back empty.
+The shell decides how many slots may be open by not feeding more.
 """
 
 from __future__ import annotations

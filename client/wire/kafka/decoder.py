@@ -6,7 +6,7 @@ whoever does not know them must pass over them (KIP-482). So a body is walked al
 first, every length held against the bytes that are there, and copied without unknown tags. The
 hot paths do not come here: `produce.py` and `fetch.py` read their requests themselves.
 
-This file is the only home of turning bytes into kio's entities.
+Covers turning bytes into kio's entities.
 """
 
 from __future__ import annotations

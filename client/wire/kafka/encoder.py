@@ -1,11 +1,11 @@
 """Encoders compiled from kio's classes, which describe themselves field by field.
 
-This file is the only home of how a tree of plain values becomes bytes. kio writes messages by
-walking dataclasses of rich types; a function compiled once per class from the same description
-does it from dictionaries and ints in a fifth of the time. The idea: neighbouring fixed-size
-fields share one `struct` pack fed by one `itemgetter`; defaults are merged in with one
-dictionary union per struct; the rest is one closure per field. What has been compiled is kept
-for the life of the process: it depends on nothing but the schema.
+Covers how a tree of plain values becomes bytes. kio writes messages by walking dataclasses of rich
+types; a function compiled once per class from the same description does it from dictionaries and
+ints in a fifth of the time. The idea: neighbouring fixed-size fields share one `struct` pack fed
+by one `itemgetter`; defaults are merged in with one dictionary union per struct; the rest is one
+closure per field. What has been compiled is kept for the life of the process: it depends on
+nothing but the schema.
 
 Values are plain: error codes and milliseconds are ints, a null uuid is None. A dictionary may
 hold more fields than a version knows (they are dropped) and may leave out what has a default.

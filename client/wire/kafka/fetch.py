@@ -1,8 +1,8 @@
 """Fetch (API 1) by hand: versions 4 to 12.
 
-This file is the only home of Fetch's byte layout. The answer is a list of buffers: entry
-payloads go into it as they came from the ledger, uncopied, between small runs of header bytes.
-Compared with kio, byte for byte, in the tests.
+Covers Fetch's byte layout. The answer is a list of buffers: entry payloads go into it as they came
+from the ledger, uncopied, between small runs of header bytes. Compared with kio, byte for byte, in
+the tests.
 
 Request body (sessions and forgotten topics from 7, current leader epoch from 9, rack from 11,
 last fetched epoch and compact lengths from 12):

@@ -1,8 +1,8 @@
 """Fetch (API 1) as a client asks it: one partition per request, version 11.
 
-This file is the only home of the request's bytes from this side; `fetch.py` holds the layouts.
-Version 11 is the last one without compact lengths, and every broker since Kafka 2.3 has it. The
-records of an answer are a view of the received bytes, not a copy.
+Covers the request's bytes from this side; `fetch.py` holds the layouts. Version 11 is the last one
+without compact lengths, and every broker since Kafka 2.3 has it. The records of an answer are a
+view of the received bytes, not a copy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Produce (API 0) by hand: versions 3 to 11, the hottest request of the broker.
 
-This file is the only home of Produce's byte layout. The generic codec would copy the record
-bytes and build objects per partition; here records stay views of the received frame, and the
-answer for one partition is one `struct` pack. Compared with kio, byte for byte, in the tests.
+Covers Produce's byte layout. The generic codec would copy the record bytes and build objects per
+partition; here records stay views of the received frame, and the answer for one partition is one
+`struct` pack. Compared with kio, byte for byte, in the tests.
 
 Request body, version 3-8 (9-11 use compact lengths and end each struct with tagged fields):
 

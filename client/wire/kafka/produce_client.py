@@ -1,8 +1,8 @@
 """Produce (API 0) as a client asks it: version 8, batches as they are.
 
-This file is the only home of the request's bytes from this side; `produce.py` holds the layout.
-Version 8 is the last one without compact lengths, and every broker since Kafka 2.4 has it. Its
-answer is small and decoded like any other (`requests.py`).
+Covers the request's bytes from this side; `produce.py` holds the layout. Version 8 is the last one
+without compact lengths, and every broker since Kafka 2.4 has it. Its answer is small and decoded
+like any other (`requests.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Single records: build a batch out of them, and take a batch apart.
 
-This file is the only home of the record layout inside a batch. Brokers never come here for
-plain produce and fetch; coordinators write their state with `build_batch`, timestamp searches
-and compacted topics read with `records`.
+Covers the record layout inside a batch. Brokers never come here for plain produce and fetch;
+coordinators write their state with `build_batch`, timestamp searches and compacted topics read
+with `records`.
 
 A record: length, attributes i8 (0), timestamp delta, offset delta, key length (-1: null), key,
 value length, value, header count, and per header a key and a value with their lengths. All

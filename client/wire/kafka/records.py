@@ -1,9 +1,8 @@
 """The record batch, format 2: its header, its checksum, and the stamp a broker puts on it.
 
-This file is the only home of the batch header's layout. A broker treats a batch as opaque bytes
-behind that header: it reads the 61 bytes once, verifies the CRC over the rest, and replaces the
-first 16 bytes (base offset, length, leader epoch, which the CRC does not cover) without copying
-what follows.
+Covers the batch header's layout. A broker treats a batch as opaque bytes behind that header: it
+reads the 61 bytes once, verifies the CRC over the rest, and replaces the first 16 bytes (base
+offset, length, leader epoch, which the CRC does not cover) without copying what follows.
 
      0  base_offset           i64   written by the broker
      8  batch_length          i32   bytes after this field

@@ -1,8 +1,7 @@
 """Kafka requests out, Kafka responses in: a client's side of the APIs off the hot path.
 
-This file is the only home of a client's request header and of decoding response bodies; what a
-broker does with the same schemas is in `codec.py`. Fetch, where bytes matter, is by hand in
-`fetch_client.py`.
+Covers a client's request header and decoding response bodies; what a broker does with the same
+schemas is in `codec.py`. Fetch, where bytes matter, is by hand in `fetch_client.py`.
 
     frame = size int32 | api key int16 | version int16 | correlation id int32
             | client id nullable string | tags (flexible versions) | body

@@ -1,6 +1,6 @@
 """How kio's classes describe themselves, field by field, in the terms of this package.
 
-This file is the only home of that reading; `encoder.py` and `unknown_tags.py` walk what it gives.
+`encoder.py` and `unknown_tags.py` walk what it gives.
 """
 
 from __future__ import annotations

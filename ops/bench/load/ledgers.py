@@ -17,7 +17,7 @@ from client.errors import LedgerError
 from client.ids import EntryId
 from client.ledger.client import LedgerClient
 from client.ledger.standalone import connect
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.writer import LedgerWriter
 from client.wire.bookkeeper.entry import DigestType
 from ops.bench.load.channel import LoadFailed, hear, tell
 from ops.bench.spread import percentile

@@ -134,8 +134,8 @@ class Readings:
         """Return how many tasks read ledgers, and how many entries."""
         if way.name != LEDGERS:
             return {}
-        from client.spark.batch_reader import QuireBatchReader
         from client.spark.options import parse_options
+        from client.spark.read.batch_reader import QuireBatchReader
         from client.spark.splits import LedgerSplit
 
         options = parse_options(self.options(topic, way), streaming=False)

@@ -1,8 +1,14 @@
 #!/bin/sh
 # Installs the foreign programs of the tests: kcat, Prometheus, curl and Chromium (Debian), kafkajs
 # (npm), the Java console tools, Apache BookKeeper and Spark's Kafka source (Maven). Does only what
-# is missing, says what it does, and can be run again.
+# is missing, says what it does, and can be run again. With --short only what `make test` needs: no
+# npm, no Maven, no jars.
 set -eu
+case "${1:-}" in
+    '') is_short= ;;
+    --short) is_short=yes ;;
+    *) echo "clients: $1 means nothing here: call it without arguments, or with --short" >&2; exit 2 ;;
+esac
 here=$(cd "$(dirname "$0")" && pwd)
 
 say() { printf 'clients: %s\n' "$*"; }
@@ -10,15 +16,20 @@ say() { printf 'clients: %s\n' "$*"; }
 # Debian packages by the command each provides.
 packages=
 command -v kcat >/dev/null || packages="$packages kcat"
-command -v npm >/dev/null || packages="$packages nodejs npm"
-command -v mvn >/dev/null || packages="$packages maven"
-command -v prometheus >/dev/null && command -v promtool >/dev/null || packages="$packages prometheus"
 command -v curl >/dev/null || packages="$packages curl"
-command -v strace >/dev/null || packages="$packages strace"
-command -v fusermount3 >/dev/null || packages="$packages fuse3"
-command -v cc >/dev/null || packages="$packages gcc libc6-dev"
+command -v openssl >/dev/null || packages="$packages openssl"
 command -v chromium >/dev/null || packages="$packages chromium"
-command -v javac >/dev/null || packages="$packages default-jdk-headless"
+if [ -n "$is_short" ]; then
+    command -v java >/dev/null || packages="$packages default-jre-headless"
+else
+    command -v npm >/dev/null || packages="$packages nodejs npm"
+    command -v mvn >/dev/null || packages="$packages maven"
+    command -v prometheus >/dev/null && command -v promtool >/dev/null || packages="$packages prometheus"
+    command -v strace >/dev/null || packages="$packages strace"
+    command -v fusermount3 >/dev/null || packages="$packages fuse3"
+    command -v cc >/dev/null || packages="$packages gcc libc6-dev"
+    command -v javac >/dev/null || packages="$packages default-jdk-headless"
+fi
 if [ -n "$packages" ]; then
     if ! command -v apt-get >/dev/null; then
         say "this machine has no apt-get: install these yourself and run this again:$packages" >&2
@@ -37,6 +48,11 @@ if [ -n "$packages" ]; then
     $sudo apt-get install -y -qq --no-install-recommends $packages >/dev/null ||
         { $sudo apt-get update -qq &&
           $sudo apt-get install -y -qq --no-install-recommends $packages >/dev/null; }
+fi
+
+if [ -n "$is_short" ]; then
+    say "kcat, curl, Chromium, Java: ready"
+    exit
 fi
 
 # A stamp in the target folder remembers which pins it was made from.

@@ -11,6 +11,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from tests.integration.clients import traffic
 from tests.integration.clients.traffic import Received
 
+pytestmark = pytest.mark.smoke
+
 
 async def _create(bootstrap_servers: str, topic: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)

@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.clients import traffic
 from tests.integration.clients.traffic import Received
 
+pytestmark = pytest.mark.smoke
+
 
 def _create(bootstrap_servers: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})

@@ -13,6 +13,8 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from tests.integration.clients import traffic
 from tests.integration.clients.traffic import Received
 
+pytestmark = pytest.mark.smoke
+
 
 def _create(bootstrap_servers: str, topic: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)

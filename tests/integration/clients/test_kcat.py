@@ -13,6 +13,8 @@ from client.pubsub import TopicAdmin
 from tests.integration.clients import installed, traffic
 from tests.integration.clients.traffic import Received
 
+pytestmark = pytest.mark.smoke
+
 
 async def _create(bootstrap_servers: str, topic: str) -> None:
     async with TopicAdmin(bootstrap_servers) as topics:

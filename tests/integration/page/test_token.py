@@ -24,7 +24,7 @@ def guarded() -> Iterator[str]:
 
     async def start() -> AdminCloud:
         cloud = await AdminCloud(admin_token=TOKEN, admin_read_token=READ_TOKEN).__aenter__()
-        await cloud.brokers[1].cluster.create_topic("hidden", 1, 3, {})
+        await cloud.brokers[1].topics.create("hidden", 1, 3, {})
         await cloud.led("hidden")
         return cloud
 
@@ -59,7 +59,7 @@ def give(page: Page, token: str) -> None:
 def test_the_page_asks_for_the_token_and_keeps_it_in_the_tab(visit: Callable[[], Visit]) -> None:
     one = visit()
     page = one.open("topics")
-    expect(page.get_by_role("heading", name="This cluster wants a token")).to_be_visible()
+    expect(page.get_by_role("heading", name="This cluster needs a token")).to_be_visible()
     expect(page.get_by_label("Token")).to_be_focused()
     expect(page.get_by_label("Token")).to_have_attribute("type", "password")
     expect(page.get_by_text("hidden")).to_have_count(0)
@@ -96,4 +96,4 @@ def test_with_the_token_for_looking_nothing_changes(visit: Callable[[], Visit]) 
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Value").fill("v")
     dialog.get_by_role("button", name="Publish").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("good for looking, not for changing")
+    expect(dialog.get_by_role("alert")).to_contain_text("this token is read-only")

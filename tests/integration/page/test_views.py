@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.integration.cluster import LocalCluster
@@ -30,6 +31,7 @@ def row(page: Page, text: str) -> Locator:
     )  # fmt: skip
 
 
+@pytest.mark.smoke
 def test_the_cluster_at_a_glance(visit: Open, api: Api) -> None:
     page = visit().open("")
     expect(page).to_have_title("Cluster · Quire")

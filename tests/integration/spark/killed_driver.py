@@ -24,8 +24,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from client.spark.options import Options
+from client.spark.read.stream_reader import QuireStreamReader
 from client.spark.source import QuireSource
-from client.spark.stream_reader import QuireStreamReader
 
 STEPS = (
     "after the offsets are written",

@@ -51,6 +51,7 @@ def refused(frame: Callable[[], object]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.smoke
 def test_columns_are_those_of_sparks_kafka_source(batch: Batch, dated: str) -> None:
     frame = batch(dated, includeHeaders=True)
     assert [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema] == [
@@ -200,7 +201,7 @@ def test_records_that_are_gone(batch: Batch, cluster: LocalCluster) -> None:
     begin = json.dumps({topic: {"0": 10}})
     assert values(batch(topic)) == list(range(40, 100))
     told = refused(batch(topic, startingOffsets=begin).collect)
-    assert f"{topic}-0 begins at offset 40 now: offsets 10 to 39 are gone" in told
+    assert f"{topic}-0 now begins at offset 40: offsets 10 to 39 are gone" in told
     assert "failOnDataLoss=false" in told
     assert values(batch(topic, startingOffsets=begin, failOnDataLoss=False)) == list(range(40, 100))
 

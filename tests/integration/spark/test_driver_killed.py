@@ -20,7 +20,7 @@ PARTITIONS = 2
 PER_LOT = 10
 QUERIES = 3
 ROUNDS = int(os.environ.get("QUIRE_SPARK_ROUNDS", "1"))
-"""How often every step is met; `make spark` does it more often than `make test`. A driver has a
+"""How often every step is met; `make spark` does it more often than `make test-all`. A driver has a
 query at each of three steps, so two of them are killed in a round. What the first death leaves
 unfinished is in the way of the second; in the next round each query stops a step later."""
 

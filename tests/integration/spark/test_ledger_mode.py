@@ -7,12 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from client.ledger import connect
-from client.spark import ledger_access, ledger_planner
-from client.spark.kafka_cluster import LATEST, KafkaCluster
-from client.spark.ledger_reader import read_split
+from client.spark.brokers.kafka_cluster import LATEST, KafkaCluster
+from client.spark.ledgers import ledger_access
 from client.spark.options import Options
-from client.spark.split_reader import TaskSplits, read_task
-from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange, Split, TopicPartition
+from client.spark.plan import ledger_mode
+from client.spark.read.ledger_reader import read_split
+from client.spark.read.task_reader import read_task
+from client.spark.splits import (
+    BrokerSplit,
+    LedgerSplit,
+    OffsetRange,
+    Split,
+    TaskSplits,
+    TopicPartition,
+)
 from tests.integration.cluster import LocalCluster
 from tests.integration.spark.topics import create, publish
 
@@ -72,7 +80,7 @@ def expected(start: int, end: int) -> list[tuple[int, bytes]]:
 def test_a_partition_is_read_by_many_tasks(cluster: LocalCluster) -> None:
     whole = fill(cluster, "ledger-mode")
     settings = options(cluster)
-    splits = ledger_planner.plan([whole], settings)
+    splits = ledger_mode.plan([whole], settings)
     direct = [split for split in splits if isinstance(split, LedgerSplit)]
     assert len({split.ledger_id for split in direct}) > 8
     assert len(direct) > 8
@@ -81,7 +89,7 @@ def test_a_partition_is_read_by_many_tasks(cluster: LocalCluster) -> None:
 
     part = OffsetRange(whole.topic_id, whole.topic, 0, 12_345, 23_456)
     few = options(cluster, partition_count_min=20)
-    splits = ledger_planner.plan([part], few)
+    splits = ledger_mode.plan([part], few)
     assert len(splits) >= 20
     assert read(splits, few) == expected(12_345, 23_456)
 
@@ -91,17 +99,17 @@ def test_positions_save_the_search_and_stay(cluster: LocalCluster) -> None:
     settings = options(cluster)
     at = TopicPartition("ledger-positions", 0)
     half = OffsetRange(whole.topic_id, whole.topic, 0, 0, 1_500)
-    hint = ledger_planner.locate([half], settings)[at]
+    hint = ledger_mode.locate([half], settings)[at]
     publish(cluster, whole.topic, (VALUE % number for number in range(3_000, 6_000)))
-    assert ledger_planner.locate([half], settings)[at] == hint
+    assert ledger_mode.locate([half], settings)[at] == hint
     rest = OffsetRange(whole.topic_id, whole.topic, 0, 1_500, 6_000, hint)
-    assert read(ledger_planner.plan([rest], settings), settings) == expected(1_500, 6_000)
+    assert read(ledger_mode.plan([rest], settings), settings) == expected(1_500, 6_000)
 
 
 def test_a_deleted_ledger_is_resolved_by_its_offsets(cluster: LocalCluster) -> None:
     whole = fill(cluster, "ledger-gone", 6_000)
     settings = options(cluster)
-    splits = ledger_planner.plan([whole], settings)
+    splits = ledger_mode.plan([whole], settings)
     first = splits[0]
     assert isinstance(first, LedgerSplit)
     # What the bookies lose here the broker cannot have either: a split whose ledger never was
@@ -114,7 +122,7 @@ def test_a_deleted_ledger_is_resolved_by_its_offsets(cluster: LocalCluster) -> N
 def test_a_deleted_topic_is_left_to_the_brokers(cluster: LocalCluster) -> None:
     settings = options(cluster)
     nowhere = OffsetRange("00000000-0000-0000-0000-000000000001", "ledger-nowhere", 0, 0, 10)
-    (split,) = ledger_planner.plan([nowhere], settings)
+    (split,) = ledger_mode.plan([nowhere], settings)
     assert isinstance(split, BrokerSplit)
     assert (split.start, split.end) == (0, 10)
 
@@ -134,7 +142,7 @@ def test_planning_and_reading_fence_nobody(cluster: LocalCluster) -> None:
     access = ledger_access.shared(cluster.zookeeper, settings.ledger_speculative_ms)
     before = access.call(states())
     assert [*before.values()][-1] == "OPEN"
-    assert read(ledger_planner.plan([whole], settings), settings) == expected(0, 2_000)
+    assert read(ledger_mode.plan([whole], settings), settings) == expected(0, 2_000)
     assert access.call(states()) == before
     publish(cluster, whole.topic, [VALUE % 2_000])
     assert everything(cluster, whole.topic).end == 2_001
@@ -147,7 +155,7 @@ def test_the_broker_and_a_bookie_die_while_tasks_read(
     cluster = start_cluster(brokers=1, flags=["--no-restart"])
     whole = fill(cluster, "ledger-survivor", 10_000)
     settings = options(cluster, ledger_in_flight_bytes_max=64 << 10)
-    splits = ledger_planner.plan([whole], settings)
+    splits = ledger_mode.plan([whole], settings)
     direct = [split for split in splits if isinstance(split, LedgerSplit)]
     end = direct[-1].offset_end
     assert end > 9_000

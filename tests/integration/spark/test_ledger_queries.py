@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from client.spark.batch_reader import QuireBatchReader
 from client.spark.options import parse_options
+from client.spark.read.batch_reader import QuireBatchReader
 from client.spark.splits import LedgerSplit
 from tests.integration.cluster import LocalCluster
 from tests.integration.spark.topics import create, publish
@@ -44,6 +44,7 @@ def numbers(rows: DataFrame) -> list[int]:
     return sorted(row[0] for row in found)
 
 
+@pytest.mark.smoke
 def test_one_partition_in_parallel(cluster: LocalCluster, spark: SparkSession) -> None:
     topic = make(cluster, "ledger-batch", 12_000)
     rows = (

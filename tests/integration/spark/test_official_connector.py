@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from tests.integration.clients.installed import INSTALL
 from tests.integration.cluster import LocalCluster
+from tests.integration.spark.conftest import JARS
 from tests.integration.spark.topics import create, publish
 
 COUNT = 3000
@@ -17,6 +19,7 @@ COUNT = 3000
 def test_it_reads_and_writes_batches_and_streams_through_a_fail_over(
     start_cluster: Callable[..., LocalCluster], spark: SparkSession, tmp_path: Path
 ) -> None:
+    assert any(JARS.glob("*.jar")), f"Spark's own Kafka source is not there: {INSTALL}"
     cluster = start_cluster(brokers=2)
     servers = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
     source = create(cluster, "official-in", partition_count=3)

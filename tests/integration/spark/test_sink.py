@@ -38,6 +38,7 @@ def options(cluster: LocalCluster, **more: str) -> dict[str, str]:
     return {"kafka.bootstrap.servers": cluster.bootstrap_servers, **more}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_every_column_arrives(cluster: LocalCluster, spark: SparkSession, codec: str) -> None:
     topic = create(cluster, f"sink-columns-{codec}", partition_count=2)
@@ -90,6 +91,7 @@ def test_many_rows_keep_their_keys_together(cluster: LocalCluster, spark: SparkS
     assert {row["partition"]: row["n"] for row in back} == dict(enumerate(map(len, by_partition)))
 
 
+@pytest.mark.smoke
 def test_a_stream_from_topic_to_topic(
     cluster: LocalCluster, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""The example that opens the page of the Spark source, as it stands there."""
+"""The examples of the first page and of the page of the Spark source, as they stand there."""
 
 import re
 from pathlib import Path
@@ -12,6 +12,38 @@ from tests.integration.cluster import ROOT, LocalCluster
 from tests.integration.spark.topics import create
 
 README = (ROOT / "client/spark/README.md").read_text(encoding="utf-8")
+FIRST_PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def shown(output: str) -> list[list[str]]:
+    """Return the cells of the first two columns of a table that Spark printed."""
+    rows = (line.split("|")[1:3] for line in output.splitlines() if "|" in line)
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def example(page: str, mark: str) -> str:
+    """Return the first block of Python on a page that contains a text."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return next(text for text in blocks if mark in text)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_example_of_the_first_page(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It gets the session that is there, and its topic has another name, as others may use that."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    create(cluster, "first-page", partition_count=1)
+    for text in ("hello, world", "hello from kcat"):
+        producer.produce("first-page", text)
+    assert producer.flush(30) == 0
+    text = example(FIRST_PAGE, "SparkSession")
+    assert '"127.0.0.1:9092"' in text and '"greetings"' in text
+    text = text.replace("127.0.0.1:9092", cluster.bootstrap_servers)
+    exec(text.replace('"greetings"', '"first-page"'), {})
+    assert shown(capsys.readouterr().out) == [
+        ["offset", "value"], ["0", "hello, world"], ["1", "hello from kcat"],
+    ]  # fmt: skip
 
 
 def test_the_first_example(
@@ -22,17 +54,12 @@ def test_the_first_example(
     for customer, amount in (("ann", 5), ("bob", 7), ("ann", 10)):
         producer.produce("orders", str(amount), key=customer)
     assert producer.flush(30) == 0
-    example = next(
-        text for text in re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-        if '"subscribe", "orders"' in text
-    )  # fmt: skip
     names: dict[str, Any] = {
         "spark": spark,
         "BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
         "CHECKPOINT": str(tmp_path),
     }
-    exec(example, names)
-    shown = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines() if "|" in line]
-    assert [[cell.strip() for cell in row] for row in shown] == [
+    exec(example(README, '"subscribe", "orders"'), names)
+    assert shown(capsys.readouterr().out) == [
         ["customer", "sum(amount)"], ["ann", "15.0"], ["bob", "7.0"],
     ]  # fmt: skip

@@ -113,10 +113,10 @@ def test_a_topic_that_was_deleted_and_made_again_is_an_error(
             return False
         return True
 
-    wait_until(made_again, "the topic to be deleted and made again")
+    wait_until(made_again, "the topic to be deleted and created again")
     publish(cluster, topic, numbers(100, 150))  # more than the query has read of the old one
     query = runs.start(stream(topic, startingOffsets="earliest").load(), now=True)
-    assert f"topic {topic} was deleted and made again" in failure(query)
+    assert f"topic {topic} was deleted and created again" in failure(query)
     runs.finish(stream(topic, startingOffsets="earliest", failOnDataLoss=False).load())
     assert sorted(map(int, runs.values())) == [*range(10), *range(100, 150)]
 
@@ -131,7 +131,7 @@ def test_retention_under_a_query(stream: Stream, runs: Runs, cluster: LocalClust
     (done,) = admin.delete_records([TopicPartition(topic, 0, 70)]).values()
     done.result(30)
     told = failure(runs.start(stream(topic, **limited).load(), now=True))
-    assert f"{topic}-0 begins at offset 70 now: offsets 50 to 69 are gone" in told
+    assert f"{topic}-0 now begins at offset 70: offsets 50 to 69 are gone" in told
     runs.finish(stream(topic, failOnDataLoss=False, **limited).load())
     assert runs.values() == numbers(0, 50) + numbers(70, 100)
 
@@ -192,7 +192,7 @@ def test_trap_1_an_initial_offset_that_is_asked_again_loses_nothing(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"endingOffsets": "latest"}, "option endingOffsets means nothing for a stream query"),
+        ({"endingOffsets": "latest"}, "option endingOffsets has no meaning for a stream query"),
         ({"startingOffsets": '{"stream-limits":{"7":0}}'}, "must name exactly the partitions"),
         ({"maxOffsetsPerTrigger": "many"}, "option maxOffsetsPerTrigger: 'many'"),
     ],

@@ -29,8 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     here = Path(__file__).parent
     mine = [item for item in items if here in item.path.parents]
     for item in mine:
-        for name in ("interop", "integration", "slow"):
-            item.add_marker(name)
+        item.add_marker(pytest.mark.interop)
         item.add_marker(pytest.mark.timeout(_TEST_TIMEOUT_S))
     if not LONG_RUN_S:
         left_out = [item for item in mine if item.get_closest_marker("interop_long")]

@@ -11,9 +11,9 @@ from client.ids import BookieId, Rng
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.placement import RandomPlacement
-from client.ledger.reader import LedgerReader
+from client.ledger.read.reader import LedgerReader
 from client.ledger.standalone import WallClock
-from client.ledger.writer import LedgerWriter
+from client.ledger.write.writer import LedgerWriter
 from client.metadata.zookeeper import ZooKeeperStore
 from tests.interop.bookkeeper.cluster import SESSION_TIMEOUT_MS, BookieNode
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from client.ledger.autorecovery.census import ask
+from client.autorecovery.census import ask
 from client.wire.bookkeeper.availability import Holdings
 from client.wire.bookkeeper.messages import (
     BookieInfoRequest,

@@ -12,8 +12,8 @@ import pytest
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
 from bookie.errors import DiskFailed, LogIncomplete
-from bookie.index import Index, IndexFactory
-from bookie.shelf import Directory
+from bookie.storage.index.index import Index, IndexFactory
+from bookie.storage.ledger_directory import Directory
 from client.errors import ConfigError
 from client.ids import LedgerId
 from client.metadata import paths

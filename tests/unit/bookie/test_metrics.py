@@ -8,11 +8,11 @@ import re
 import pytest
 
 from bookie.metrics import COUNTERS, GAUGES, TABLE, BookieMetrics
-from client.exposition import Kind, Row
 from client.histogram import Histogram
+from client.node.exposition import Kind, Row
 from tests.fakes.bookie_box import BookieBox
 from tests.fakes.scrape import parse
-from tests.unit.bookie.test_storage import add, settle
+from tests.unit.bookie.storage.test_storage import add, settle
 
 
 def test_every_counter_and_gauge_is_exposed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker import errors, faults
-from client.errors import ConnectionLoss, LedgerFenced, QuireError, WriteFailed
+from client.errors import ConnectionLoss, LedgerFenced, LogCorrupt, QuireError, WriteFailed
 
 
 def family(kind: type[QuireError]) -> list[type[QuireError]]:
@@ -26,6 +26,8 @@ def test_errors_from_below_are_mapped_by_family() -> None:
     assert faults.code_of(WriteFailed()) == faults.Code.kafka_storage_error
     assert faults.code_of(LedgerFenced()) == faults.Code.not_leader_or_follower
     assert faults.code_of(ConnectionLoss()) == faults.Code.request_timed_out
+    assert faults.CODES[LogCorrupt] == faults.Code.unknown_server_error
+    assert not LogCorrupt.retriable
     assert faults.code_of(ZeroDivisionError()) == faults.Code.unknown_server_error
 
 

@@ -9,16 +9,16 @@ import pytest
 from broker.metric_table import REQUEST_SECONDS, STAGE_SECONDS, TABLE
 from broker.metrics import OTHER_TOPICS, Metrics
 from client.errors import NotEnoughBookies
-from client.exposition import Kind
+from client.node.exposition import Kind
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.connection import Slot
 from tests.fakes.admin import AdminCloud
 from tests.fakes.scrape import parse
 from tests.fakes.wire_client import WireClient
-from tests.unit.broker.handlers.requests import batch, fetch_fields, produce
+from tests.unit.broker.front.handlers.requests import batch, fetch_fields, produce
 
 LABELS_BOUNDED = {
-    "api", "stage", "error", "source", "program", "version", "state",  # small sets
+    "api", "stage", "error", "source", "program", "version", "state", "task",  # small sets
     "bookie", "op",  # as many as there are
     "topic", "group", "partition",  # limited by the configuration
 }  # fmt: skip
@@ -32,7 +32,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
 def test_names_and_labels_keep_the_conventions(row: object) -> None:
     name, kind, text, labels, parent = row  # type: ignore[misc]
     assert re.fullmatch(
-        r"quire_((broker|topic|group|ledger|metadata|loop)_[a-z_]+|info|groups)", name
+        r"quire_((broker|topic|group|ledger|metadata|loop|task)_[a-z_]+|info|groups)", name
     )
     assert not name.endswith("_total"), "is added when it is shown"
     assert (text.endswith((".", "tree.")) and text[0].isupper()) or text[0].isdigit()

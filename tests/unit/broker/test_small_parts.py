@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from broker import background
 from broker.config import BrokerConfig
-from broker.config_listing import broker_settings
-from broker.core.log_limits import LogLimits
-from broker.deadlines import Deadlines
-from broker.endpoints import registered_host
-from broker.read_budget import ReadBudget
+from broker.front.config_listing import broker_settings
+from broker.front.deadlines import Deadlines
+from broker.front.endpoints import registered_host
+from broker.front.read_budget import ReadBudget
+from broker.partition.core.log_limits import LogLimits
 from client.errors import ConfigError
+from client.ledger.config import LedgerClientConfig
+from client.node import background
 
 
 class TestDeadlines:
@@ -38,7 +39,7 @@ class TestDeadlines:
     async def test_the_timer_runs_only_while_something_waits(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("broker.deadlines.INTERVAL_S", 0.001)
+        monkeypatch.setattr("broker.front.deadlines.INTERVAL_S", 0.001)
         deadlines = Deadlines()
         assert deadlines._timer is None
         came = asyncio.Event()
@@ -112,11 +113,27 @@ class TestBackground:
         {"default_min_insync_replicas": 4},
         {"default_ensemble_size": 2},
         {"group_session_timeout_min_ms": 2_000_000},
+        {"log_in_flight_bytes_max": 1 << 20},
+        {"in_flight_bytes_max": 1 << 20},
+        {"in_flight_bytes_max": 100 << 20},
+        {
+            "ledger": LedgerClientConfig(
+                writer_in_flight_bytes_max=65 << 20, writer_unanswered_bytes_max=65 << 20
+            )
+        },
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         dataclasses.replace(BrokerConfig(), **settings)
+
+
+def test_a_limit_that_would_never_fill_the_one_below_it_is_named() -> None:
+    wanted = (
+        r"^ledger.writer_in_flight_bytes_max \(16777216\) is larger than log_in_flight_bytes_max"
+    )
+    with pytest.raises(ConfigError, match=wanted):
+        BrokerConfig(log_in_flight_bytes_max=1 << 20)
 
 
 def test_the_registered_host() -> None:

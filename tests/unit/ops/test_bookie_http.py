@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from client.errors import QuireError
-from client.ledger.bookie_directory import Address, ServiceInfo
+from client.ledger.bookies.bookie_directory import Address, ServiceInfo
 from ops.bookie_http import BookieRefused, ask
 from ops.ports import pick_free
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.core.segments import Segment, SegmentFacts, SegmentList
-from broker.core.topic_config import TopicConfig
-from broker.core.topology import TopicInfo
+from broker.cluster.core.topic_config import TopicConfig
+from broker.cluster.core.topology import TopicInfo
 from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.segments import Segment, SegmentFacts, SegmentList
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster
 from client.metadata.store import MetadataStore

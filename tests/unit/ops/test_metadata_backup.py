@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from broker.producer_ids import ProducerIds
+from broker.topics.producer_ids import ProducerIds
 from client.errors import ConfigError, QuireError
 from client.ledger.ledger_ids import LedgerIds
 from client.ledger.ledger_nodes import LedgerNodes

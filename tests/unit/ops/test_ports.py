@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,11 @@ def test_runs_have_no_port_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "pick_free", lambda _count: [next(picked)])
     monkeypatch.setattr(ports, "is_free", lambda _port: True)
     assert ports.pick_free_runs(3, 4, 2) == [100, 95, 103]
+
+
+def test_without_proc_and_lsof_the_taker_has_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "_PROC", tmp_path / "absent")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ports.listener(9092) is None

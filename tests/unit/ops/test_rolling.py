@@ -14,6 +14,11 @@ from ops.rolling import Node, RestartFailed, RollingRestart, wait_unloaded
 TIMEOUT_S = 0.5
 
 
+@pytest.fixture(autouse=True)
+def _asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ops.rolling.POLL_S", 0.005)
+
+
 class FakeCluster:
     """Answers as the admin API does; a restart takes a few questions to be noticed."""
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.core.group_types import Commit, Join, OffsetToCommit, Sync
 from broker.errors import BrokerError, LogReadFailed
+from broker.groups.core.group_types import Commit, Join, OffsetToCommit, Sync
 from tests.fakes.admin import AdminCloud, until
 from tests.fakes.brokers import batch, done
 
@@ -29,7 +29,7 @@ async def coordinator(cloud: AdminCloud, group: str) -> Any:
         for broker in cloud.brokers.values():
             try:
                 found = broker.groups.coordinator(group)
-                found.describe(group)
+                found.view()
             except BrokerError:
                 continue
             return found
@@ -120,7 +120,7 @@ async def test_an_age_that_cannot_be_read_is_left_out_and_read_once_when_it_can(
         partition = cloud.brokers[1].partitions.find("t", 0)
         assert partition is not None
         reads = 0
-        read = partition.read
+        read = partition.reader.read
 
         async def counted(*args: Any, **options: Any) -> Any:
             nonlocal reads
@@ -129,7 +129,7 @@ async def test_an_age_that_cannot_be_read_is_left_out_and_read_once_when_it_can(
                 raise LogReadFailed("no bookie")
             return await read(*args, **options)
 
-        monkeypatch.setattr(partition, "read", counted)
+        monkeypatch.setattr(partition.reader, "read", counted)
         seconds = [(await cloud.get("/groups/g"))["lag_seconds"] for _ in range(3)]
         assert seconds == [0.0, 5.0, 5.0]
         assert reads == 2

@@ -9,7 +9,8 @@ import pytest
 
 from broker.admin import table
 from broker.admin.openapi import parameters_of
-from broker.admin.operation import PREFIX, Operation
+from broker.admin.operation import Operation
+from broker.admin.request import PREFIX
 from tests.fakes.admin import AdminCloud
 
 ROWS = pytest.mark.parametrize("operation", table.OPERATIONS, ids=lambda one: one.name)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from broker.admin.pulse import Beat
 from broker.admin.resources.rates import _sum
+from broker.admin.sampler import Sample
 from tests.fakes.admin import AdminCloud
 
 
-def beats(*rows: tuple[int, float]) -> list[Beat]:
-    return [Beat(at_ms, records, 0.0, 0.0, 0.0) for at_ms, records in rows]
+def beats(*rows: tuple[int, float]) -> list[Sample]:
+    return [Sample(at_ms, records, 0.0, 0.0, 0.0) for at_ms, records in rows]
 
 
-def summed(*series: list[Beat], after_ms: int = 0) -> list[tuple[int, float]]:
+def summed(*series: list[Sample], after_ms: int = 0) -> list[tuple[int, float]]:
     return [(beat.at_ms, beat.produced_records) for beat in _sum(series, after_ms)]
 
 
@@ -35,16 +35,18 @@ async def test_every_broker_answers_for_all() -> None:
     async with AdminCloud(2) as cloud:
         for broker in cloud.brokers.values():
             broker.metrics.on_produced("t", 100, 1_000)
-        pulses = [admin._pulse for admin in cloud.admins.values()]
-        for pulse in pulses:
-            pulse.close()
-            pulse._seen_s -= 1.0
+        samplers = [admin._sampler for admin in cloud.admins.values()]
+        for sampler in samplers:
+            sampler.close()
+            sampler._seen_s -= 1.0
             cloud.cloud.clock.ms += 500
-            pulse._beat()
+            sampler._sample()
+            sampler.close()
         clock = cloud.cloud.clock
         clock.ms += 1_000
-        for pulse in pulses:
-            pulse._beat()
+        for sampler in samplers:
+            sampler._sample()
+            sampler.close()
         for at in (1, 2):
             shown = (await cloud.get("/rates", at=at))["beats"]
             assert shown

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.core.key_hash import partition_of
+from client.wire.kafka.partitioner import partition_of
 from client.wire.kafka.record_builder import Record, build_batch
 from client.wire.kafka.records import Codec
 from tests.fakes.admin import AdminCloud

@@ -18,7 +18,7 @@ from client.errors import (
     UnauthorizedAccess,
 )
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.bookies import Bookies
+from client.ledger.bookies.bookies import Bookies
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.ledger_metadata import LedgerState
@@ -354,5 +354,9 @@ def test_config_checks_relations() -> None:
         LedgerClientConfig(reconnect_delay_min_ms=2000)
     with pytest.raises(ConfigError):
         LedgerClientConfig(request_timeout_ms=0)
+    with pytest.raises(ConfigError, match=r"^bookie_in_flight_bytes_max \(9\) is smaller"):
+        LedgerClientConfig(bookie_in_flight_bytes_max=9)
+    with pytest.raises(ConfigError, match=r"^writer_unanswered_bytes_max \(9\) is smaller"):
+        LedgerClientConfig(writer_unanswered_bytes_max=9)
     with pytest.raises(ConfigError, match="BOOKIE=RACK"):
         LedgerClientConfig(racks=("b0:3181",))

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from client.errors import LedgerError, LedgerFenced
-from client.exposition import Exposition, table
 from client.ids import BookieId, EntryId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.ledger.metrics import APPEND_SECONDS, ROWS, provide_ledgers
+from client.node.exposition import Exposition, table
 from client.wire.bookkeeper.messages import AddRequest, ReadRequest, Request
 from tests.fakes.bookies import Fate
 from tests.fakes.ledger_cluster import LedgerCluster, Outcomes, settle

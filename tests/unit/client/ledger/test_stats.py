@@ -9,14 +9,14 @@ import pytest
 
 from client.errors import BookieTimeout, BookieUnavailable, NoSuchEntry
 from client.ids import EntryId
-from client.ledger.bookie_directory import BookieDirectory
-from client.ledger.bookies import Bookies
+from client.ledger.bookies.bookie_directory import BookieDirectory
+from client.ledger.bookies.bookies import Bookies
 from client.ledger.stats import LedgerStats
 from client.metadata.memory import MemoryCluster
 from client.wire.bookkeeper.messages import ReadLacRequest, ReadRequest
 from tests.fakes.bookies import Fate
 from tests.fakes.wire_bookie import WireBookie
-from tests.unit.client.ledger.test_bookies import LEDGER, QUICK, add, send
+from tests.unit.client.ledger.bookies.test_bookies import LEDGER, QUICK, add, send
 
 
 class World:

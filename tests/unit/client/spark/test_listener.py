@@ -9,7 +9,7 @@ import pytest
 from client.errors import ConfigError
 from client.spark.errors import BrokersUnreachable
 from client.spark.listener import QuireListener, lags_of, offset_of
-from client.spark.offsets import SourceOffset
+from client.spark.plan.source_offset import SourceOffset
 from client.spark.splits import TopicPartition
 from tests.fakes.kafka_brokers import FakeBrokers
 

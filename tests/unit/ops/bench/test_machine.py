@@ -1,7 +1,6 @@
 """Facts of the machine and of processes, read from /proc."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,30 +79,3 @@ def test_the_rates_are_learnt_from_what_produce_found_with_one_partition() -> No
 def test_the_error_of_a_produce_answer_is_found_behind_the_topics_name() -> None:
     head = b"\0\0\0\x01" + b"\0\0\0\x01" + b"\0\x03abc" + b"\0\0\0\x01" + b"\0" * 4
     assert error_code(head + b"\0\x06" + b"\0" * 20, "abc") == 6
-
-
-def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
-
-
-def test_writing_results_down_does_not_change_the_commit(tmp_path: Path) -> None:
-    assert machine.commit(tmp_path) == "unknown"
-    git(tmp_path, "init", "-q")
-    (tmp_path / "code.py").write_text("1")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-q", "-m", "code")
-    code = machine.commit(tmp_path)
-    results = tmp_path / "ops" / "bench" / "results"
-    results.mkdir(parents=True)
-    (results / "produce.json").write_text("{}")
-    assert machine.commit(tmp_path) == code
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-q", "-m", "results")
-    assert machine.commit(tmp_path) == code
-    (tmp_path / "code.py").write_text("2")
-    assert machine.commit(tmp_path) == f"{code}-dirty"

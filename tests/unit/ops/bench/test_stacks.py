@@ -5,13 +5,13 @@ import pytest
 from ops.bench.stacks import ROOT, Function, function_of, limits_table, markdown, module_of, shares
 
 MAIN = f"main ({ROOT}/broker/__main__.py:10)"
-WORK = f"work ({ROOT}/broker/partition.py:20)"
+WORK = f"work ({ROOT}/broker/partition/partition.py:20)"
 
 
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
-        (f"{ROOT}/broker/core/segments.py", "broker/core/segments.py"),
+        (f"{ROOT}/client/log/segments.py", "client/log/segments.py"),
         ("/usr/lib/python3.11/asyncio/events.py", "python: asyncio/events"),
         (f"{ROOT}/.venv/lib/python3.11/site-packages/kazoo/client.py", "kazoo"),
         (f"{ROOT}/.venv/lib/python3.11/site-packages/crc32c.py", "crc32c"),
@@ -31,11 +31,14 @@ def test_frames_with_brackets_in_the_name_and_frames_without_a_file() -> None:
 
 def test_samples_count_to_the_innermost_itself_and_to_all_with_callees() -> None:
     found = shares([f"{MAIN};{WORK} 3\n", f"{MAIN} 1\n", "\n"])
-    work, main = Function("work", "broker/partition.py"), Function("main", "broker/__main__.py")
+    work, main = (
+        Function("work", "broker/partition/partition.py"),
+        Function("main", "broker/__main__.py"),
+    )
     assert found.samples == 4
     assert found.itself == [(work, 0.75), (main, 0.25)]
     assert found.with_callees == [(main, 1.0), (work, 0.75)]
-    assert found.modules == [("broker/partition.py", 0.75), ("broker/__main__.py", 0.25)]
+    assert found.modules == [("broker/partition/partition.py", 0.75), ("broker/__main__.py", 0.25)]
 
 
 def test_recursion_counts_a_sample_once() -> None:
@@ -49,7 +52,7 @@ def test_no_samples_are_an_empty_table() -> None:
 def test_the_table_has_three_lists_side_by_side() -> None:
     lines = markdown(shares([f"{MAIN};{WORK} 3", f"{MAIN} 1"]), 1).splitlines()
     assert lines[2:] == [
-        "| broker/partition.py | 75.0% | `work` broker/partition.py | 75.0%"
+        "| broker/partition/partition.py | 75.0% | `work` broker/partition/partition.py | 75.0%"
         " | `main` broker/__main__.py | 100.0% |"
     ]
 

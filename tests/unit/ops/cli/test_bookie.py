@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from client.errors import QuireError
 from client.ids import BookieId
-from client.ledger.bookie_directory import Address, ServiceInfo
+from client.ledger.bookies.bookie_directory import Address, ServiceInfo
 from ops.bookies import DOWN, READ_ONLY, UP, BookieView
 from ops.cli import bookie
 from ops.cli.main import quire

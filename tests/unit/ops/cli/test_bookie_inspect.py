@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 
 from bookie.__main__ import make_index
 from bookie.config import BookieConfig
-from bookie.cookie import Cookie
-from bookie.core.backlog import Backlog
-from bookie.core.log_format import RECORD_HEADER_BYTES
-from bookie.disk import RealDisk
+from bookie.membership.cookie import Cookie
 from bookie.metrics import BookieMetrics
-from bookie.replay import init_log, replay
-from bookie.storage import Storage
+from bookie.storage.core.backlog import Backlog
+from bookie.storage.core.log_format import RECORD_HEADER_BYTES
+from bookie.storage.disk import RealDisk
+from bookie.storage.replay import init_log, replay
+from bookie.storage.storage import Storage
 from client.ids import BookieId, EntryId, LedgerId
 from client.wire.bookkeeper.messages import Status
 from ops.cli.main import quire

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -42,26 +37,6 @@ def test_ctrl_c_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    code = """
-from ops.cli import console
-async def work():
-    while True:
-        print("x" * 1000)
-console.run(work())
-"""
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process:
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(20) == console.EXIT_BROKEN_PIPE
-        assert process.stderr.read() == b""
-
-
 def test_success_leaves_no_exit() -> None:
     console.run(asyncio.sleep(0))
 
@@ -74,30 +49,6 @@ def test_tables_in_pipes_are_aligned_and_complete(capsys: pytest.CaptureFixture[
         "b" + " " * 199 + "     -",
         "c" + " " * 199 + "  1234",
     ]
-
-
-@pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
-    """A pseudo-terminal: our end and the program's end."""
-    ours, theirs = os.openpty()
-    yield ours, theirs
-    os.close(ours)
-
-
-def test_tables_on_a_terminal_fit_its_width(terminal: tuple[int, int]) -> None:
-    ours, theirs = terminal
-    code = "from ops.cli import console; console.print_table(['A', 'B'], [['x' * 60, 7]])"
-    subprocess.run(
-        [sys.executable, "-c", code],
-        stdout=theirs,
-        check=True,
-        env={**os.environ, "COLUMNS": "40", "TERM": "xterm"},
-    )
-    os.close(theirs)
-    shown = re.sub(r"\x1b\[[0-9;]*m|\r", "", os.read(ours, 10_000).decode())
-    lines = shown.splitlines()
-    assert max(map(len, lines)) <= 40
-    assert "".join(lines).count("x") == 60
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import re
 from collections import Counter
 
 from ops.demo import words
-from ops.demo.spark_display import SparkDisplay
-from ops.demo.spark_story import SparkReport
+from ops.demo.spark_display import SparkDisplay, SparkReport
 
 SOURCE = [
     b"import os, sys\n",

@@ -1,15 +1,13 @@
-"""The systemd units: read by systemd where there is one, and held to what we promise anyway."""
+"""The systemd units hold what we promise, in directives that systemd reads."""
 
 from __future__ import annotations
 
 import shlex
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from client.stop_signal import STOP_S_MAX
+from client.node.stop_signal import STOP_S_MAX
 from tests.unit.ops.deploy.files import DEPLOY, PROGRAMS
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -100,21 +98,6 @@ def test_units_start_what_exists_and_are_fenced_in(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_systemd_understands_every_line(path: Path, tmp_path: Path) -> None:
-    """Without systemd, as in most containers, the names are held to those it was seen to read."""
+def test_systemd_has_read_every_directive_before(path: Path) -> None:
+    """Where systemd is installed, `tests/integration/test_foreign_tools.py` asks it itself."""
     assert directives(path).keys() <= KNOWN
-    checker = shutil.which("systemd-analyze")
-    if checker is None:
-        return
-    unit = tmp_path / path.name
-    text = path.read_text().replace("/opt/quire/bin/python3", "/bin/true")
-    unit.write_text(text)
-    if path.name.endswith("@.service"):
-        unit = unit.rename(tmp_path / path.name.replace("@.", "@1."))
-    done = subprocess.run(
-        [checker, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
-    )
-    complaints = [
-        line for line in done.stderr.splitlines() if str(unit) in line or unit.name in line
-    ]
-    assert complaints == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bookie.config import BookieConfig
-from bookie.cookie import FILE_NAME, Cookie
+from bookie.membership.cookie import FILE_NAME, Cookie
 from client.ids import BookieId
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper, init_quire, read_instance_id

@@ -11,7 +11,7 @@ import click
 import pytest
 import yaml
 
-from client.exposition import Kind
+from client.node.exposition import Kind
 from ops.cli import main
 from ops.monitoring import dashboard_rows, metrics_page
 

@@ -6,23 +6,31 @@ import logging
 
 import pytest
 
-from client import logs
+from client.node import logs
 from ops.monitoring import events
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, events.Event]:
+    """What the code logs, looked for once."""
+    return events.found()
 
 
 def test_every_call_names_an_event_and_its_fields() -> None:
     assert events.misshapen() == []
 
 
-def test_the_table_is_true() -> None:
+def test_the_table_is_true(found: dict[str, events.Event]) -> None:
     """`python -m ops.monitoring.events` prints the rows that are missing or wrong."""
-    assert events.documented() == events.found()
+    assert events.documented() == found
     assert "TELL" not in events.DOCUMENT.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("event", events.found().values(), ids=lambda event: event.name)
-def test_no_field_hides_what_every_line_has(event: events.Event) -> None:
-    assert not {"ts", "level", "component", "event", "exception", "left_out"} & set(event.fields)
+def test_no_field_hides_what_every_line_has(found: dict[str, events.Event]) -> None:
+    every_line = {"ts", "level", "component", "event", "exception", "left_out"}
+    hidden = {name: every_line & set(event.fields) for name, event in found.items()}
+    assert len(hidden) > 100
+    assert {name: fields for name, fields in hidden.items() if fields} == {}
 
 
 def test_what_is_found_is_what_the_formatter_reads() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from client.exposition import Kind, Row
+from client.node.exposition import Kind, Row
 from ops.monitoring import metrics_page
 
 ALL = [row for _, rows in metrics_page.sections().values() for row in rows]

@@ -9,7 +9,7 @@ from ops.admin_api import Access, AdminApi
 from ops.top.snapshot import take
 from tests.fakes.admin import AdminCloud
 from tests.fakes.wire_client import WireClient
-from tests.unit.broker.handlers.requests import batch, produce
+from tests.unit.broker.front.handlers.requests import batch, produce
 
 
 async def test_a_real_cluster_is_looked_at_through_any_broker() -> None:

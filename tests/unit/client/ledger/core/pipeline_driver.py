@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from client.errors import BookieUnavailable, LedgerError
+from client.errors import BookieUnavailable, LedgerError, TooManyRequests
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.adds import AddEffect, AddEffects, Adds, SendAdd
 from client.ledger.core.schedule import Schedule
@@ -24,6 +24,7 @@ class Pipeline:
         frozen_lac: int | None = None,
         delay_change: bool = False,
         quorum_timeout_s: float | None = None,
+        busy_timeout_s: float = 0.0,
     ) -> None:
         names = ensemble or [f"b{i}" for i in range(sizes[0])]
         self.sealed: list[tuple[int, int, int]] = []
@@ -31,12 +32,12 @@ class Pipeline:
         self.adds = Adds(
             [BookieId(name) for name in names],
             Schedule(*sizes),
-            self._seal,
             lac=EntryId(lac),
             length=length,
             frozen_lac=None if frozen_lac is None else EntryId(frozen_lac),
             delay_change=delay_change,
             quorum_timeout_s=quorum_timeout_s,
+            busy_timeout_s=busy_timeout_s,
         )
         self.now_s = 100.0
 
@@ -63,6 +64,14 @@ class Pipeline:
         error = error or BookieUnavailable("gone")
         return self._checked(self.adds.on_failed(EntryId(entry), index, bookie, error))
 
+    def busy(self, entry: int, index: int, name: str | None = None) -> list[AddEffect]:
+        bookie = BookieId(name or self.adds.ensemble[index])
+        error = TooManyRequests("no room")
+        return self._checked(self.adds.on_busy(EntryId(entry), index, bookie, error, self.now_s))
+
+    def send_again(self) -> list[AddEffect]:
+        return self._checked(self.adds.send_again())
+
     def changed(self, *names: str) -> list[AddEffect]:
         ensemble = [BookieId(name) for name in names] or self.adds.ensemble
         return self._checked(self.adds.on_ensemble(ensemble, self.now_s))
@@ -75,13 +84,17 @@ class Pipeline:
 
     def _checked(self, effects: AddEffects) -> list[AddEffect]:
         self.adds.check()
+        for effect in effects:
+            if isinstance(effect, SendAdd) and effect.entry.request is None:
+                entry = effect.entry
+                entry.on_sealed(self._seal(entry.entry_id, entry.lac, entry.length, entry.payload))
         return list(effects)
 
 
 def sends(effects: Sequence[AddEffect]) -> list[tuple[int, list[int]]]:
     """Return (entry id, sorted indices) of the sends among the effects."""
     return [
-        (effect.request.entry_id, sorted(effect.indices))
+        (effect.entry.entry_id, sorted(effect.indices))
         for effect in effects
         if isinstance(effect, SendAdd)
     ]

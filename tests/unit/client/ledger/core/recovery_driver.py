@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from client.errors import BookieUnavailable, LedgerError, NoSuchEntry
 from client.ids import BookieId, EntryId, LedgerId
+from client.ledger.core.adds import SendAdd
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata
 from client.ledger.core.recovery import (
     Recovery,
@@ -44,8 +45,8 @@ class Run:
 
     def __init__(self, metadata: LedgerMetadata, window: int = 1) -> None:
         self.sealed: list[tuple[int, int, int]] = []
-        self.core = Recovery(metadata, self._seal, window=window)
-        self.started = list(self.core.start())
+        self.core = Recovery(metadata, window=window)
+        self.started = self._sealed(self.core.start())
 
     def _seal(
         self, entry_id: EntryId, lac: EntryId, length: int, payload: Sequence[Buffer]
@@ -53,24 +54,31 @@ class Run:
         self.sealed.append((entry_id, lac, length))
         return AddRequest(LedgerId(1), entry_id, b"k" * 20, b"".join(payload), recovery=True)
 
+    def _sealed(self, effects: Sequence[RecoveryEffect]) -> list[RecoveryEffect]:
+        for effect in effects:
+            if isinstance(effect, SendAdd) and effect.entry.request is None:
+                entry = effect.entry
+                entry.on_sealed(self._seal(entry.entry_id, entry.lac, entry.length, entry.payload))
+        return list(effects)
+
     def fenced(self, member: int, answer: Entry | LedgerError) -> list[RecoveryEffect]:
-        return list(self.core.on_fence_answer(member, answer, NOW_S))
+        return self._sealed(self.core.on_fence_answer(member, answer, NOW_S))
 
     def read(self, entry_id: int, answer: Entry | LedgerError) -> list[RecoveryEffect]:
-        return list(self.core.on_read_answer(EntryId(entry_id), answer, NOW_S))
+        return self._sealed(self.core.on_read_answer(EntryId(entry_id), answer, NOW_S))
 
     def stored(self, entry_id: int, index: int) -> list[RecoveryEffect]:
         bookie = self.core.ensemble[index]
-        return list(self.core.on_stored(EntryId(entry_id), index, bookie))
+        return self._sealed(self.core.on_stored(EntryId(entry_id), index, bookie))
 
     def failed(self, entry_id: int, index: int) -> list[RecoveryEffect]:
         bookie = self.core.ensemble[index]
-        return list(
+        return self._sealed(
             self.core.on_failed(EntryId(entry_id), index, bookie, BookieUnavailable("gone"))
         )
 
     def changed(self, *ensemble: BookieId) -> list[RecoveryEffect]:
-        return list(self.core.on_ensemble(ensemble, NOW_S))
+        return self._sealed(self.core.on_ensemble(ensemble, NOW_S))
 
     def fence_all(self, lac: int) -> list[RecoveryEffect]:
         """Let two bookies answer that their last entry carries `lac`."""

@@ -84,9 +84,10 @@ def test_add_lac_is_repeated_by_a_resend() -> None:
     effects = pipeline.changed("b0", "b1", "b3")
     assert isinstance(first, SendAdd)
     assert isinstance(second, SendAdd)
-    resent = [effect.request for effect in effects if isinstance(effect, SendAdd)]
-    assert resent == [first.request, second.request]
+    resent = [effect.entry.request for effect in effects if isinstance(effect, SendAdd)]
+    assert resent == [first.entry.request, second.entry.request]
     assert len(pipeline.sealed) == 2
+    assert first.entry.request is not None
 
 
 def test_a_frozen_lac_is_carried_by_every_entry() -> None:

@@ -93,7 +93,8 @@ def test_rec_positive_one_copy_is_written_back() -> None:
     sent = effects[0]
     assert isinstance(sent, SendAdd)
     assert sorted(sent.indices) == [0, 1, 2]
-    assert sent.request.recovery
+    assert sent.entry.request is not None
+    assert sent.entry.request.recovery
     assert run.read(5, NONE) == [], "late"
 
 

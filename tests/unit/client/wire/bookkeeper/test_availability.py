@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bookie.core.availability import encode_availability
+from bookie.storage.core.availability import encode_availability
 from client.errors import RemoteProtocolError
 from client.ids import EntryId
 from client.wire.bookkeeper.availability import NOTHING, Holdings

@@ -11,7 +11,6 @@ from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.connection import (
     ClientConnection,
-    ServerConnection,
     encode_answer,
 )
 from client.wire.bookkeeper.messages import (
@@ -28,7 +27,7 @@ from client.wire.bookkeeper.messages import (
     ReadResponse,
     Status,
 )
-from tests.fakes.intake import serve
+from tests.fakes.intake import ServerConnection, serve
 from tests.unit.client.wire.bookkeeper import vectors
 
 LEDGER = LedgerId(7)

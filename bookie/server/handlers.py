@@ -1,0 +1,364 @@
+"""What each BookKeeper operation means: request in, exactly one reply out, perhaps later.
+
+Covers the order of checks and which status answers what; whether and when something is durable is
+the storage's business. Replies are made by callbacks, no task per request. See the reference
+tables in README.md.
+
+    ADD          checks, log, answer after the sync
+    READ         with FENCING first fences, durably, whatever the read then finds
+    READ_LAC     explicit LAC packet and last entry, each if there is one
+    batch read   consecutive entries until one is missing or a limit is reached
+    long poll    waits for the last add confirmed to pass, then reads
+
+Deviations from Apache BookKeeper, all on the safe side: a fencing read waits for the fence's
+record also when the entry or the ledger is absent; READ_LAC with an explicit LAC and no entry
+answers OK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from bookie.metrics import BookieMetrics
+from bookie.server.long_poll import LongPoll, LongPolls
+from bookie.storage.core.availability import encode_availability
+from bookie.storage.core.ledger_guard import Ledger
+from bookie.storage.disk import Usage
+from bookie.storage.ledger_directories import LedgerDirectories
+from bookie.storage.reads import OnRun
+from client.ids import NO_ENTRY, Clock, EntryId, LedgerId
+from client.wire.bookkeeper import v3
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    AddResponse,
+    AuthRequest,
+    AuthResponse,
+    BatchReadRequest,
+    BatchReadResponse,
+    BookieInfoRequest,
+    BookieInfoResponse,
+    Buffer,
+    ErrorResponse,
+    ForceLedgerRequest,
+    ForceLedgerResponse,
+    ListEntriesRequest,
+    ListEntriesResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    StartTlsRequest,
+    Status,
+    UnknownRequest,
+    WriteLacRequest,
+    WriteLacResponse,
+)
+
+Reply = Callable[[Response], None]
+ReadRun = Callable[[LedgerId, EntryId, int, int, OnRun], None]
+"""`LedgerDirectories.read_run`."""
+
+_AUTH_DISABLED: Final = "AuthDisabledPlugin"
+_BATCH_HEADER_BYTES: Final = 24 + 8 + 4
+_LENGTH_BYTES: Final = 4
+_ENTRIES_MAX: Final = 1 << 62
+"""What a batch read that names no number of entries may have: all that fit."""
+
+_LONG_POLL_MS_MAX: Final = 60_000
+
+
+class Handlers:
+    """All operations over the ledger directories of a bookie."""
+
+    def __init__(
+        self,
+        ledger_directories: LedgerDirectories,
+        *,
+        batch_bytes_max: int,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        metrics: BookieMetrics,
+    ) -> None:
+        self._directories = ledger_directories
+        self.add = ledger_directories.add
+        """Serve an add: its status comes by the callback, for whoever makes the answer himself
+        (`add_answer` makes any of them)."""
+        self.add_run = ledger_directories.add_run
+        """Serve adds that came together, up to one that `add` must judge."""
+        self._batch_bytes_max = batch_bytes_max
+        self._loop = loop
+        self._clock = clock
+        self._metrics = metrics
+        self._looking: set[asyncio.Task[Usage]] = set()
+        self._table: dict[type, Callable[[Any, Reply], None]] = {
+            AddRequest: self._add,
+            ReadRequest: self._read,
+            BatchReadRequest: self._batch_read,
+            ReadLacRequest: self._read_lac,
+            WriteLacRequest: self._write_lac,
+            ForceLedgerRequest: self._force,
+            BookieInfoRequest: self._bookie_info,
+            ListEntriesRequest: self._list_entries,
+            AuthRequest: self._auth,
+            StartTlsRequest: self._start_tls,
+            UnknownRequest: self._unknown,
+        }
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Serve one request; `reply` is called once, now or later."""
+        self._table[type(request)](request, reply)
+
+    def poll(self, request: ReadRequest, reply: Reply, polls: LongPolls) -> None:
+        """Serve a long poll; no reply comes if it waits when `polls` are closed."""
+        if request.piggyback and request.entry_id != LAST_ENTRY:
+            reply(_refused(request, Status.BAD_REQUEST))
+        else:
+            on_ledger = partial(self._poll, request, reply, polls)
+            self._directories.with_ledger(request.ledger_id, on_ledger)
+
+    def add_answer(self, request: AddRequest, status: Status) -> AddResponse:
+        """Return the answer to an add; a refusal is counted."""
+        self._metrics.refused_adds += status is not Status.OK
+        return AddResponse(status, request.ledger_id, request.entry_id)
+
+    def _add(self, request: AddRequest, reply: Reply) -> None:
+        self.add(request, lambda status: reply(self.add_answer(request, status)))
+
+    def _read(self, request: ReadRequest, reply: Reply) -> None:
+        if request.fence:
+            self._fence(request, partial(self._read_fenced, request, reply))
+        elif request.previous_lac is not None:
+            self.poll(request, reply, LongPolls())
+        elif request.piggyback:
+            reply(_refused(request, Status.BAD_REQUEST))
+        else:
+            self._read_with_lac(request, reply, None)
+
+    def _fence(
+        self, request: ReadRequest | BatchReadRequest, on_done: Callable[[Status], None]
+    ) -> None:
+        self._metrics.fences += 1
+        if request.master_key is None:
+            on_done(Status.UNAUTHORIZED)
+        else:
+            self._directories.fence(request.ledger_id, request.master_key, on_done)
+
+    def _read_fenced(self, request: ReadRequest, reply: Reply, status: Status) -> None:
+        """The fence is durable, or was refused."""
+        if status is not Status.OK:
+            reply(_refused(request, status))
+            return
+
+        def on_read(status: Status, entry: Buffer | None) -> None:
+            reply(ReadResponse(status, request.ledger_id, request.entry_id, entry))
+
+        self._directories.read(request.ledger_id, request.entry_id, on_read)
+
+    def _read_with_lac(self, request: ReadRequest, reply: Reply, lac_update_ms: int | None) -> None:
+        """Plain read; an answer with an entry also tells the last add confirmed known here."""
+
+        def on_read(status: Status, entry: Buffer | None) -> None:
+            if status is not Status.OK:
+                reply(_refused(request, status))
+                return
+            self._directories.with_ledger(request.ledger_id, partial(on_ledger, entry))
+
+        def on_ledger(entry: Buffer | None, _status: Status, ledger: Ledger | None) -> None:
+            # An unreadable end of the ledger does not spoil an entry that was read.
+            lac = ledger.lac if ledger is not None else None
+            reply(
+                ReadResponse(
+                    Status.OK, request.ledger_id, request.entry_id, entry, lac, lac_update_ms
+                )
+            )
+
+        self._directories.read(request.ledger_id, request.entry_id, on_read)
+
+    def _poll(
+        self,
+        request: ReadRequest,
+        reply: Reply,
+        polls: LongPolls,
+        status: Status,
+        ledger: Ledger | None,
+    ) -> None:
+        if ledger is None or polls.is_closed:
+            reply(_refused(request, status))
+            return
+        assert request.previous_lac is not None, "checked by the caller"
+        on_done = partial(self._polled, request, reply, ledger)
+        if request.timeout_ms is None or ledger.lac > request.previous_lac or ledger.fenced:
+            on_done(False)
+            return
+        timeout_ms = min(max(request.timeout_ms, 0), _LONG_POLL_MS_MAX)
+        LongPoll(ledger, request.previous_lac, timeout_ms / 1000, on_done, self._loop, polls)
+
+    def _polled(self, request: ReadRequest, reply: Reply, ledger: Ledger, woken: bool) -> None:
+        """The wait is over; `woken` if a new last add confirmed ended it."""
+        assert request.previous_lac is not None, "a long poll has it"
+        lac_update_ms = self._clock.now_ms() if woken else None
+        if not request.piggyback:
+            self._read_with_lac(request, reply, lac_update_ms)
+            return
+        following = EntryId(request.previous_lac + 1)
+
+        def on_read(status: Status, entry: Buffer | None) -> None:
+            entry_id = following if status is Status.OK else NO_ENTRY
+            reply(
+                ReadResponse(
+                    Status.OK, request.ledger_id, entry_id, entry, ledger.lac, lac_update_ms
+                )
+            )
+
+        if ledger.lac > request.previous_lac:
+            self._directories.read(request.ledger_id, following, on_read)
+        else:
+            on_read(Status.NO_ENTRY, None)
+
+    def _batch_read(self, request: BatchReadRequest, reply: Reply) -> None:
+        if request.fence:
+            self._fence(request, partial(self._batch_read_fenced, request, reply))
+        else:
+            self._batch_read_fenced(request, reply, Status.OK)
+
+    def _batch_read_fenced(self, request: BatchReadRequest, reply: Reply, status: Status) -> None:
+        if status is Status.OK:
+            _BatchRead(request, reply, self._directories.read_run, self._batch_bytes_max).next()
+        else:
+            reply(_batch(request, status, []))
+
+    def _read_lac(self, request: ReadLacRequest, reply: Reply) -> None:
+        def on_ledger(status: Status, ledger: Ledger | None) -> None:
+            if ledger is None:
+                reply(ReadLacResponse(status, request.ledger_id))
+            else:
+                self._directories.read(request.ledger_id, LAST_ENTRY, partial(on_read, ledger))
+
+        def on_read(ledger: Ledger, status: Status, entry: Buffer | None) -> None:
+            packet = ledger.explicit_lac
+            if status is Status.NO_ENTRY and packet is not None:
+                status = Status.OK
+            kept = packet if status is Status.OK else None
+            reply(ReadLacResponse(status, request.ledger_id, kept, entry))
+
+        self._directories.with_ledger(request.ledger_id, on_ledger)
+
+    def _write_lac(self, request: WriteLacRequest, reply: Reply) -> None:
+        self._directories.write_lac(
+            request, lambda status: reply(WriteLacResponse(status, request.ledger_id))
+        )
+
+    def _force(self, request: ForceLedgerRequest, reply: Reply) -> None:
+        self._directories.force(
+            request.ledger_id,
+            lambda status: reply(ForceLedgerResponse(status, request.ledger_id)),
+        )
+
+    def _bookie_info(self, request: BookieInfoRequest, reply: Reply) -> None:
+        def on_done(done: asyncio.Task[Usage]) -> None:
+            self._looking.discard(done)
+            if done.cancelled() or done.exception() is not None:
+                reply(BookieInfoResponse(Status.IO_ERROR))
+                return
+            total, free = done.result()
+            reply(
+                BookieInfoResponse(
+                    Status.OK,
+                    total if request.total_capacity else None,
+                    free if request.free_space else None,
+                )
+            )
+
+        looking = self._loop.create_task(self._directories.usage())
+        self._looking.add(looking)
+        looking.add_done_callback(on_done)
+
+    def _list_entries(self, request: ListEntriesRequest, reply: Reply) -> None:
+        def on_ids(status: Status, entry_ids: list[EntryId]) -> None:
+            availability = encode_availability(entry_ids) if status is Status.OK else None
+            reply(ListEntriesResponse(status, request.ledger_id, availability))
+
+        self._directories.entry_ids(request.ledger_id, on_ids)
+
+    def _auth(self, _request: AuthRequest, reply: Reply) -> None:
+        reply(AuthResponse(_AUTH_DISABLED, b""))
+
+    def _start_tls(self, _request: StartTlsRequest, reply: Reply) -> None:
+        reply(ErrorResponse(v3.START_TLS, Status.BAD_REQUEST))
+
+    def _unknown(self, request: UnknownRequest, reply: Reply) -> None:
+        reply(ErrorResponse(*request))
+
+
+def too_many(request: AddRequest | ReadRequest | BatchReadRequest) -> Response:
+    """Return the answer to a request beyond a limit, which nobody looks at any further."""
+    if isinstance(request, AddRequest):
+        return AddResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id)
+    if isinstance(request, BatchReadRequest):
+        return _batch(request, Status.TOO_MANY_REQUESTS, [])
+    return _refused(request, Status.TOO_MANY_REQUESTS)
+
+
+def _refused(request: ReadRequest, status: Status) -> ReadResponse:
+    return ReadResponse(status, request.ledger_id, request.entry_id)
+
+
+def _batch(request: BatchReadRequest, status: Status, entries: list[Buffer]) -> BatchReadResponse:
+    return BatchReadResponse(
+        status, request.ledger_id, request.first_entry_id, request.request_id, tuple(entries)
+    )
+
+
+class _BatchRead:
+    """One batch read on its way, a run of entries after the other: a cold one is a reader job."""
+
+    def __init__(
+        self, request: BatchReadRequest, reply: Reply, read_run: ReadRun, bytes_max: int
+    ) -> None:
+        self._request = request
+        self._reply = reply
+        self._read_run = read_run
+        self._room = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
+        self._count_max = request.count_max if request.count_max > 0 else _ENTRIES_MAX
+        self._entries: list[Buffer] = []
+        self._is_stepping = False
+        self._next_is_due = False
+
+    def next(self) -> None:
+        """Read on; hot runs in a loop, so that a long batch needs no deep stack."""
+        self._next_is_due = True
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        while self._next_is_due:
+            self._next_is_due = False
+            count = len(self._entries)
+            first = EntryId(self._request.first_entry_id + count)
+            self._read_run(
+                self._request.ledger_id, first, self._count_max - count, self._room, self._on_run
+            )
+        self._is_stepping = False
+
+    def _on_run(self, status: Status, entries: Sequence[Buffer]) -> None:
+        if not entries:
+            # A later entry that is absent or unreadable only ends the batch.
+            self._finish(Status.OK if self._entries else status)
+            return
+        for entry in entries:
+            self._room -= len(entry) + _LENGTH_BYTES
+            if self._entries and self._room < 0:
+                break
+            self._entries.append(entry)
+        if self._room <= 0 or len(self._entries) == self._count_max:
+            self._finish(Status.OK)
+        else:
+            self.next()
+
+    def _finish(self, status: Status) -> None:
+        self._reply(_batch(self._request, status, self._entries))

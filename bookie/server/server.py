@@ -1,0 +1,323 @@
+"""Connections of a bookie: bytes in, requests to the handlers, answers out in batches.
+
+Both wire versions share the port. Answers made in one turn of the loop (a whole group commit,
+say) leave with one write per connection. Bounds, each of which ends at the peer's socket:
+
+- a malformed or oversized frame closes that connection, with one log line, and nothing else;
+- how many connections there may be, how long one may be silent and what it may make us hold is
+  bounded as in every server of ours (`client/node/framed_server.py`);
+- a connection with too many unanswered requests, or that does not read its answers, is not read;
+  beyond twice as many, if a few bytes bring so many, adds and reads are refused;
+- while too much is accepted and not yet durable, no connection is read;
+- beyond so many adds or reads of all connections, further ones are refused; so are long polls, of
+  all or of one connection, and they end with their connection (`core/request_limiter.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+from bookie.metrics import BookieMetrics
+from bookie.server.core.request_limiter import (
+    RequestKind,
+    RequestLimiter,
+    RequestLimits,
+    is_urgent,
+    request_kind_of,
+)
+from bookie.server.handlers import Handlers, too_many
+from bookie.server.long_poll import LongPolls
+from bookie.storage.core.backlog import Backlog
+from client.node.connection_limits import ConnectionLimits
+from client.node.framed_server import OPEN, FramedConnection, FramedServer
+from client.wire.bookkeeper.connection import Call, decode_call, encode_answer
+from client.wire.bookkeeper.messages import AddRequest, Buffer, ReadRequest, Response, Status
+from client.wire.intake import FrameIntake
+
+logger = logging.getLogger(__name__)
+
+
+class ServerLimits(NamedTuple):
+    """Bounds of a server; see the fields of the same names in `config.py`."""
+
+    connections: ConnectionLimits
+    frame_bytes_max: int
+    requests_in_flight_max: int
+    request_limiter: RequestLimits
+
+
+class BookieServer(FramedServer["_Connection"]):
+    """Accepts connections and serves them."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        backlog: Backlog,
+        limits: ServerLimits,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        metrics: BookieMetrics,
+    ) -> None:
+        super().__init__(limits.connections, loop)
+        self.handlers = handlers
+        self.backlog = backlog
+        self.limits = limits
+        self.surplus_at = 2 * limits.requests_in_flight_max
+        """Beyond so many unanswered requests of a connection adds and reads are refused."""
+        self.metrics = metrics
+        self.is_stopping = False
+        self.request_limiter = RequestLimiter(limits.request_limiter)
+        backlog.on_change = self._adjust_all
+        self._provide_gauges()
+
+    def _provide_gauges(self) -> None:
+        gauges, backlog, request_limiter = self.metrics.gauges, self.backlog, self.request_limiter
+        gauges["connections"] = lambda: len(self._connections)
+        gauges["connections_waiting_for_disk"] = lambda: sum(
+            not each.is_reading for each in self._connections if backlog.is_over
+        )
+        gauges["connections_waiting_for_peer"] = lambda: sum(
+            not each.is_reading for each in self._connections if not backlog.is_over
+        )
+        gauges["unfinished_bytes"] = lambda: self.unfinished.total_bytes
+        gauges["unread_bytes"] = lambda: self.unread.total_bytes
+        gauges["adds_in_progress"] = lambda: request_limiter.adds
+        gauges["reads_in_progress"] = lambda: request_limiter.reads
+        gauges["long_polls"] = lambda: request_limiter.polls
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and return the port (a free one for 0). Raises OSError if it is taken."""
+        return await self.listen(lambda: _Connection(self), host, port)
+
+    def stop_reading(self) -> None:
+        """Accept nothing new: no connections, no requests. What is in flight is answered."""
+        self.is_stopping = True
+        self.stop_listening()
+        self._adjust_all()
+
+    def stop(self) -> None:
+        """Close all connections once the answers made so far are written."""
+        self.stop_reading()
+        self.close_all()
+
+    def served(self, connection: _Connection) -> None:
+        """A connection brought bytes: while they are more than enough, the others come first.
+
+        Connections are read again in the order of this table, and the first one alone may bring
+        enough for all of them to wait again.
+        """
+        if self.backlog.is_over and self._connections.pop(connection, self) is None:
+            self._connections[connection] = None
+
+    def on_refused(self, connection: _Connection, reason: str, *, is_logged: bool) -> None:
+        """A connection is about to be closed because there are too many."""
+        self.metrics.refused_connections += 1
+        if is_logged:
+            logger.warning("connection.refused peer=%s reason=%r", connection.peer, reason)
+
+    def on_cut_off(self, connection: _Connection, reason: str) -> None:
+        """A connection is about to be closed at once: it holds what others need."""
+        self.metrics.cut_off_connections += 1
+        logger.warning("connection.cut_off peer=%s reason=%r", connection.peer, reason)
+
+    def on_idle(self, connection: _Connection) -> None:
+        """A silent connection is about to be closed."""
+        logger.info("connection.idle peer=%s", connection.host)
+
+    def _adjust_all(self) -> None:
+        for connection in list(self._connections):
+            connection.adjust_reading()
+
+
+class _Connection(FramedConnection):
+    """One client's connection."""
+
+    _server: BookieServer
+
+    def __init__(self, server: BookieServer) -> None:
+        super().__init__(server, FrameIntake(server.limits.frame_bytes_max, server.window))
+        self.peer: object = None
+        self._out: list[Buffer] = []
+        self._in_flight = 0
+        self._polls = LongPolls()
+        self._poll_count = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.peer = transport.get_extra_info("peername")
+        super().connection_made(transport)
+        # While the disk is behind a new client waits like the others. Not now: uvloop begins to
+        # read after this call, whatever was said in it, and may read once before the next.
+        self._loop.call_soon(self.adjust_reading)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._out = []
+        ended = self._polls.close()
+        self._in_flight -= ended
+        self._polls_left(ended)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.adjust_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.adjust_reading()
+
+    @property
+    def unanswered_count(self) -> int:
+        """Requests whose answers are owed."""
+        return self._in_flight
+
+    def fail(self, reason: str) -> None:
+        """Close the connection because of what the client sent."""
+        self._server.metrics.refused_connections += 1
+        logger.warning("connection.refused peer=%s reason=%r", self.peer, reason)
+        self.abort()
+
+    def _serve(self, frames: list[memoryview], _size: int) -> int:
+        if not frames:
+            return 0
+        calls = [decode_call(frame) for frame in frames]
+        server = self._server
+        began_s = server.metrics.stopwatch()
+        run: list[Call] = []
+        adds: list[AddRequest] = []
+        room = self._room_for_adds()
+        for call in calls:
+            request = call.request
+            if call.added is not None and len(run) < room and type(request) is AddRequest:
+                run.append(call)
+                adds.append(request)
+                continue
+            if run:
+                self._add_run(run, adds, began_s)
+                run, adds = [], []
+            self._begin(call, began_s)
+            room = self._room_for_adds()
+        if run:
+            self._add_run(run, adds, began_s)
+        server.served(self)
+        self.adjust_reading()
+        return 0
+
+    def _room_for_adds(self) -> int:
+        """How many adds may be accepted without looking at each."""
+        server = self._server
+        return min(server.request_limiter.adds_left, server.surplus_at - self._in_flight)
+
+    def _add_run(self, calls: list[Call], adds: list[AddRequest], began_s: float) -> None:
+        """Serve adds that came together: with one answer, but for some that have to be judged."""
+        server = self._server
+        server.request_limiter.enter_adds(len(calls))
+        self._in_flight += len(calls)
+        while calls:
+            count = server.handlers.add_run(adds, partial(self._added, calls, began_s))
+            if count == len(calls):
+                return
+            rest = calls[count:]
+            del calls[count:]  # it is answered as it is then
+            server.handlers.add(adds[count], partial(self._added, rest[:1], began_s))
+            calls, adds = rest[1:], adds[count + 1 :]
+
+    def _begin(self, call: Call, began_s: float) -> None:
+        """Serve one request."""
+        server, request = self._server, call.request
+        work = request_kind_of(request)
+        self._in_flight += 1
+        is_surplus = self._in_flight > server.surplus_at and work is not RequestKind.OTHER
+        if work is RequestKind.POLL:
+            self._begin_poll(call, is_surplus, began_s)
+        elif (is_surplus and not is_urgent(request)) or not server.request_limiter.enter(
+            work, request
+        ):
+            self._turn_away(call)
+        elif isinstance(request, AddRequest):
+            server.handlers.add(request, partial(self._added, [call], began_s))
+        else:
+            server.handlers.handle(request, partial(self._answer, call, work, began_s))
+
+    def _begin_poll(self, call: Call, is_surplus: bool, began_s: float) -> None:
+        """Serve a long poll, of which only what is small is kept while it waits."""
+        server = self._server
+        request = cast(ReadRequest, call.request)._replace(master_key=None)
+        if is_surplus or not server.request_limiter.enter_poll(self._poll_count):
+            self._turn_away(call)
+            return
+        self._poll_count += 1
+        call = call._replace(request=request)
+        reply = partial(self._answer, call, RequestKind.POLL, began_s)
+        server.handlers.poll(request, reply, self._polls)
+
+    def _polls_left(self, count: int) -> None:
+        """Long polls are over."""
+        self._poll_count -= count
+        self._server.request_limiter.leave(RequestKind.POLL, count)
+
+    def adjust_reading(self) -> None:
+        """Read from the peer, or let its bytes wait in the socket."""
+        server = self._server
+        may_read = not (
+            self._is_unread
+            or self._in_flight > server.limits.requests_in_flight_max
+            or server.backlog.is_over
+            or server.is_stopping
+        )
+        if may_read != self.is_reading:
+            self._set_reading(may_read)
+
+    def _turn_away(self, call: Call) -> None:
+        """Refuse an add or a read that is beyond a limit."""
+        metrics = self._server.metrics
+        metrics.refused_requests += 1
+        metrics.refused_adds += isinstance(call.request, AddRequest)
+        self._send(call, too_many(cast(Any, call.request)))
+
+    def _added(self, calls: Sequence[Call], began_s: float, status: Status) -> None:
+        """Answer adds that came together."""
+        server, is_success = self._server, status is Status.OK
+        server.request_limiter.leave(RequestKind.ADD, len(calls))
+        metrics = server.metrics
+        metrics.add_seconds.observe(metrics.stopwatch() - began_s, is_success, len(calls))
+        ready = [call.added for call in calls if call.added is not None] if is_success else []
+        if len(ready) < len(calls):
+            for call in calls:
+                request = cast(AddRequest, call.request)
+                self._send(call, server.handlers.add_answer(request, status))
+            return
+        self._in_flight -= len(calls)
+        if self._closed_s == OPEN:
+            if not self._out:
+                self._loop.call_soon(self._flush)
+            self._out += ready
+
+    def _answer(self, call: Call, work: RequestKind, began_s: float, response: Response) -> None:
+        server = self._server
+        if work is RequestKind.POLL:
+            self._polls_left(1)
+        else:
+            server.request_limiter.leave(work)
+        if work is RequestKind.READ:
+            metrics = server.metrics
+            is_success = cast(Any, response).status is Status.OK
+            metrics.read_seconds.observe(metrics.stopwatch() - began_s, is_success)
+        self._send(call, response)
+
+    def _send(self, call: Call, response: Response) -> None:
+        self._in_flight -= 1
+        if self._closed_s != OPEN:
+            return
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out += encode_answer(call, response)
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None and self._closed_s == OPEN:
+            out, self._out = self._out, []
+            self._transport.writelines(out)
+        if not self.is_reading:
+            self.adjust_reading()

@@ -1,0 +1,121 @@
+"""Recently added entries, in memory: what makes an entry readable before it is in the index.
+
+An entry is put here when it is accepted, in log order. It must stay until the index knows its
+location (`indexed_to`), and stays longer as long as there is room, oldest out first. So the size
+is bounded by `bytes_max` plus what is not indexed yet, which the storage bounds by back-pressure.
+
+An entry may be written again while its first copy is durable but not indexed yet: a recovery does
+that. The first copy is kept below the second one until the index knows it, for the second may be
+lost on a full disk, and then only the cache can say that the entry is there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Container, Sequence
+from typing import Final, NamedTuple
+
+from bookie.storage.core.append_log import LogPosition
+from bookie.storage.core.log_format import Location
+from client.fast_tuple import new_tuple
+from client.ids import EntryId, LedgerId
+from client.wire.bookkeeper.messages import Buffer
+
+ENTRY_OVERHEAD_BYTES: Final = 500
+"""About what Python needs to hold one entry, beside its own bytes."""
+
+
+class _Copy(NamedTuple):
+    """One accepted copy of an entry."""
+
+    location: Location
+    entry: Buffer
+    older: _Copy | None
+    """The copy it stands for now, while the index does not know that one."""
+
+    def entry_bytes(self) -> int:
+        """Return the size of this copy and all below it."""
+        older = self.older
+        return len(self.entry) + (older.entry_bytes() if older is not None else 0)
+
+
+class EntryCache:
+    """Accepted entries by (ledger id, entry id), ordered by their place in the log."""
+
+    def __init__(
+        self,
+        bytes_max: int,
+        indexed_to: LogPosition,
+        *,
+        overhead_bytes: int = ENTRY_OVERHEAD_BYTES,
+    ) -> None:
+        """`overhead_bytes` counts for the limit with each entry."""
+        self._bytes_max = bytes_max
+        self._overhead_bytes = overhead_bytes
+        # Not a dict: finding the oldest key of one means stepping over all that were removed.
+        self._entries: OrderedDict[tuple[LedgerId, EntryId], _Copy] = OrderedDict()
+        self._indexed_to = indexed_to
+        self.entry_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(
+        self, ledger_id: LedgerId, entry_id: EntryId, location: Location, entry: Buffer
+    ) -> None:
+        """Remember an accepted entry; from now on it is read instead of an older copy."""
+        key = (ledger_id, entry_id)
+        older = self._entries.pop(key, None)
+        if older is not None and self._is_indexed(older):
+            self.entry_bytes -= older.entry_bytes()
+            older = None
+        self._entries[key] = new_tuple(_Copy, (location, entry, older))
+        self.entry_bytes += len(entry)
+        self._evict()
+
+    def get(self, ledger_id: LedgerId, entry_id: EntryId) -> Buffer | None:
+        """Return the entry if it is here."""
+        found = self._entries.get((ledger_id, entry_id))
+        return None if found is None else found.entry
+
+    def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
+        """Return the entry ids of one ledger that are here. Takes time with everything held."""
+        return [entry for ledger, entry in self._entries if ledger == ledger_id]
+
+    def indexed_to(self, end: LogPosition) -> None:
+        """The index knows everything before `end`: entries up to there may be dropped."""
+        self._indexed_to = end
+        self._evict()
+
+    def drop_lost(self, added: Sequence[tuple[LedgerId, EntryId, Location]]) -> None:
+        """Forget a group, in log order, whose write failed; the newest lost group comes first.
+
+        What an entry was before it is that again.
+        """
+        for ledger_id, entry_id, location in reversed(added):
+            key = (ledger_id, entry_id)
+            found = self._entries.get(key)
+            if found is None or found.location is not location:
+                continue
+            del self._entries[key]
+            self.entry_bytes -= len(found.entry)
+            if found.older is not None:
+                # Out of order now: it leaves late, which is what the cache may always do.
+                self._entries[key] = found.older
+
+    def forget_ledgers(self, ledger_ids: Container[LedgerId]) -> None:
+        """Drop the entries of ledgers that are gone. Takes time with everything held."""
+        for key in [key for key in self._entries if key[0] in ledger_ids]:
+            self.entry_bytes -= self._entries.pop(key).entry_bytes()
+
+    def _is_indexed(self, copy: _Copy) -> bool:
+        return (copy.location.number, copy.location.position) < self._indexed_to
+
+    def _evict(self) -> None:
+        entries, overhead, bytes_max = self._entries, self._overhead_bytes, self._bytes_max
+        while entries and self.entry_bytes + overhead * len(entries) > bytes_max:
+            key, copy = next(iter(entries.items()))
+            if not self._is_indexed(copy):
+                return
+            del entries[key]
+            self.entry_bytes -= copy.entry_bytes()

@@ -1,0 +1,220 @@
+"""Reading entries back from the log, on a reader thread.
+
+A wrong byte is never an absent entry: if the index has a location and the log
+has anything but that very entry there, the answer is CorruptRecord.
+
+Entries that are asked for together and lie close together come with one read of the disk: whoever
+reads a ledger of small entries would pay for opening a file and a trip to the device with each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from bookie.errors import CorruptRecord, StorageError
+from bookie.storage.core.log_format import (
+    RECORD_HEADER_BYTES,
+    Kind,
+    Location,
+    file_name,
+    ids_of,
+    unpack_record,
+)
+from bookie.storage.disk import Disk
+from bookie.storage.index.index import Index
+from client.ids import NO_ENTRY, EntryId, LedgerId
+from client.wire.bookkeeper.entry import peek_lac
+from client.wire.bookkeeper.messages import Buffer
+
+Found = memoryview | StorageError | None
+"""An entry, or why it cannot be read, or None: the index has no such entry."""
+
+
+_GAP_BYTES_MAX: Final = 16 * 1024
+"""Reading so much that nobody asked for is cheaper than another read."""
+
+_SPAN_BYTES_MAX: Final = 256 * 1024
+"""Most that one read brings of more than one entry; it stays in memory until all are sent."""
+
+
+_NEIGHBOURS_MIN: Final = 4
+"""Fewer entries are looked up one by one."""
+
+
+class Tail(NamedTuple):
+    """The end of a ledger as the log has it."""
+
+    last_entry: EntryId
+    lac: EntryId
+
+
+class EntryReader:
+    """Looks entries up in index and log. Every method blocks."""
+
+    def __init__(self, disk: Disk, index: Index, seed: int) -> None:
+        self._disk = disk
+        self._index = index
+        self._seed = seed
+
+    def read_many(self, wanted: list[tuple[LedgerId, EntryId]]) -> list[Found]:
+        """Return what was found for each of `wanted`, in order. Raises nothing."""
+        found: list[Found] = [None] * len(wanted)
+        located: list[tuple[Location, int]] = []
+        neighbours = self._neighbours(wanted)
+        for at, ids in enumerate(wanted):
+            try:
+                location = neighbours.get(ids[1]) or self._index.location(*ids)
+            except StorageError as error:
+                found[at] = error
+                continue
+            if location is not None:
+                located.append((location, at))
+        self._read_located(located, wanted, found)
+        return found
+
+    def read_run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int
+    ) -> list[memoryview]:
+        """Return entries that follow each other from `first` on; none: the index lacks that one.
+
+        See `Index.run` for the limits. A later entry that cannot be read ends the run. Raises
+        CorruptRecord, CorruptIndex if the first one cannot.
+        """
+        try:
+            places = self._index.run(ledger_id, first, count_max, bytes_max)
+        except StorageError:
+            places = []  # perhaps it is a later entry that the damage is about
+        if not places:
+            entry = self.read(ledger_id, first)
+            return [] if entry is None else [entry]
+        wanted = [(ledger_id, EntryId(first + at)) for at in range(len(places))]
+        found: list[Found] = [None] * len(places)
+        self._read_located(list(zip(places, range(len(places)), strict=True)), wanted, found)
+        if isinstance(found[0], StorageError):
+            raise found[0]
+        return list(_until_another(found))
+
+    def _read_located(
+        self,
+        located: list[tuple[Location, int]],
+        wanted: list[tuple[LedgerId, EntryId]],
+        found: list[Found],
+    ) -> None:
+        """Put what is at each place into `found`; a place is with its index in `wanted`."""
+        for span in _spans(sorted(located)):
+            if not self._read_span(span, wanted, found):
+                for _, at in span:
+                    found[at] = self._try_read(*wanted[at])
+
+    def _neighbours(self, wanted: list[tuple[LedgerId, EntryId]]) -> dict[EntryId, Location]:
+        """Return places of entries that follow each other in one ledger, as readers ask for
+        them; nothing for others, or if the index is damaged: one by one tells where."""
+        if len(wanted) < _NEIGHBOURS_MIN:
+            return {}
+        ledger_id, first = wanted[0]
+        if any(ids != (ledger_id, first + at) for at, ids in enumerate(wanted)):
+            return {}
+        try:
+            return self._index.locations(ledger_id, first, wanted[-1][1])
+        except StorageError:
+            return {}
+
+    def _read_span(
+        self,
+        span: list[tuple[Location, int]],
+        wanted: list[tuple[LedgerId, EntryId]],
+        found: list[Found],
+    ) -> bool:
+        """Read entries that lie close together at once; return whether all of them are right."""
+        number, begin, _ = span[0][0]
+        end = max(location.end for location, _ in span)
+        try:
+            data = memoryview(self._disk.read(file_name(number), begin, end - begin))
+            for location, at in span:
+                first = location.position - begin
+                record = data[first : first + RECORD_HEADER_BYTES + location.size]
+                found[at] = self._verify(record, location, wanted[at])
+        except (OSError, CorruptRecord):
+            return False  # one by one tells which of them
+        return True
+
+    def _try_read(self, ledger_id: LedgerId, entry_id: EntryId) -> Found:
+        try:
+            return self.read(ledger_id, entry_id)
+        except StorageError as error:
+            return error
+
+    def read(self, ledger_id: LedgerId, entry_id: EntryId) -> memoryview | None:
+        """Return an entry, None if the index has none. Raises CorruptRecord, CorruptIndex."""
+        location = self._index.location(ledger_id, entry_id)
+        while location is not None:
+            try:
+                return self._read_at(location, (ledger_id, entry_id))
+            except CorruptRecord:
+                # Reclaim may have moved the entry after the index was asked.
+                newer = self._index.location(ledger_id, entry_id)
+                if newer == location:
+                    raise
+                location = newer
+        return None
+
+    def _read_at(self, location: Location, ids: tuple[LedgerId, EntryId]) -> memoryview:
+        number, position, size = location
+        try:
+            data = self._disk.read(file_name(number), position, RECORD_HEADER_BYTES + size)
+        except OSError as error:
+            raise CorruptRecord(number, position, f"cannot read: {error}") from error
+        return self._verify(data, location, ids)
+
+    def _verify(
+        self, data: Buffer, location: Location, ids: tuple[LedgerId, EntryId]
+    ) -> memoryview:
+        number, position, size = location
+        record = unpack_record(memoryview(data), self._seed)
+        if record is None:
+            raise CorruptRecord(number, position, f"no valid record, wanted entry {ids}")
+        if (record.kind, record.position, len(record.body)) != (Kind.ENTRY, position, size):
+            raise CorruptRecord(number, position, f"another record, wanted entry {ids}")
+        if ids_of(record.body) != ids:
+            raise CorruptRecord(number, position, f"another entry, wanted {ids}")
+        return record.body
+
+    def tail(self, ledger_id: LedgerId) -> Tail:
+        """Return the last entry of a ledger and the last add confirmed it carries.
+
+        Raises CorruptRecord, CorruptIndex.
+        """
+        last_entry = self._index.last_entry(ledger_id)
+        if last_entry is None:
+            return Tail(NO_ENTRY, NO_ENTRY)
+        entry = self.read(ledger_id, last_entry)
+        assert entry is not None, "the index just had it"
+        return Tail(last_entry, peek_lac(entry))
+
+
+def _until_another(found: Iterable[Found]) -> Iterator[memoryview]:
+    """Yield entries up to the first one that was not found."""
+    for entry in found:
+        if not isinstance(entry, memoryview):
+            return
+        yield entry
+
+
+def _spans(located: list[tuple[Location, int]]) -> Iterator[list[tuple[Location, int]]]:
+    """Divide places, sorted, into runs that one read each can bring."""
+    span: list[tuple[Location, int]] = []
+    for place in located:
+        location = place[0]
+        if span:
+            first, last = span[0][0], span[-1][0]
+            is_near = location.number == last.number and (
+                location.position <= last.end + _GAP_BYTES_MAX
+                and location.end <= first.position + _SPAN_BYTES_MAX
+            )
+            if not is_near:
+                yield span
+                span = []
+        span.append(place)
+    if span:
+        yield span

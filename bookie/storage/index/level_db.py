@@ -1,0 +1,142 @@
+"""LevelDB as the key-value store below the index: the only importer of plyvel.
+
+Writes are not synced; `flush` is what makes them survive a power loss. Any complaint of LevelDB is
+a CorruptIndex: the index is a cache of the log and can be made again. A complaint about an open
+database also leaves the file DAMAGED beside its tables, and such a directory does not open any
+more: the next start makes the index anew, instead of failing the same reads again.
+
+plyvel is published ready-made for Python 3.11 and 3.12 on Linux with x86-64 only. Elsewhere it
+has to be compiled, so it may be missing where everything else is there: `check_level_db` says it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from bookie.errors import CorruptIndex
+from client.errors import ConfigError
+
+_missing: ImportError | None = None
+try:
+    import plyvel
+except ImportError as error:  # also when it was compiled for a LevelDB that is gone
+    _missing = error
+
+MARK: Final = "DAMAGED"
+
+
+def check_level_db() -> None:
+    """Raise ConfigError, saying what to install, when plyvel cannot be imported."""
+    if _missing is not None:
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise ConfigError(
+            f"a bookie needs LevelDB's package plyvel, which Python {version} here does not have"
+            f" ({_missing}): run `apt-get install g++ python3-dev libleveldb-dev` (macOS: `brew"
+            " install leveldb`), then `pip install 'quire[bookie]'`, which compiles it, or take"
+            " Python 3.11 or 3.12 on Linux with x86-64, where it need not be compiled"
+        ) from _missing
+
+
+class _Complaints:
+    """Turns LevelDB's complaints into CorruptIndex, and marks the directory they are about."""
+
+    def __init__(self, path: Path) -> None:
+        self._mark = path / MARK
+
+    @contextmanager
+    def heard(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (plyvel.Error, OSError) as error:
+            with suppress(OSError):
+                self._mark.touch()
+            raise CorruptIndex(f"cannot {doing}: {error}") from error
+
+
+class LevelBatch:
+    """Changes that happen together or not at all."""
+
+    def __init__(self, db: plyvel.DB, complaints: _Complaints) -> None:
+        self._batch = db.write_batch()
+        self._complaints = complaints
+        self.put = self._batch.put
+        self.delete = self._batch.delete
+
+    def write(self) -> None:
+        """Apply the changes. Raises CorruptIndex."""
+        with self._complaints.heard("write"):
+            self._batch.write()
+
+
+class LevelDb:
+    """`bookie.storage.index.index.KeyValues` in a directory of LevelDB files."""
+
+    def __init__(
+        self, path: Path, *, wipe: bool, write_buffer_bytes: int, block_cache_bytes: int
+    ) -> None:
+        """Open or create. Raises CorruptIndex, or ConfigError when plyvel is missing."""
+        check_level_db()
+        if wipe and path.exists():
+            shutil.rmtree(path)
+        if (path / MARK).exists():
+            raise CorruptIndex(f"{path} was found damaged when it was last in use")
+        self._complaints = _Complaints(path)
+        try:
+            self._db = plyvel.DB(
+                str(path),
+                create_if_missing=True,
+                paranoid_checks=True,  # a log with holes must fail, not be skipped over
+                write_buffer_size=write_buffer_bytes,
+                lru_cache_size=block_cache_bytes,
+                bloom_filter_bits=10,
+            )
+        except (plyvel.Error, OSError) as error:
+            # Not marked: it may be open in another process.
+            raise CorruptIndex(f"cannot open {path}: {error}") from error
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._complaints.heard("read"):
+            value: bytes | None = self._db.get(key, verify_checksums=True)
+        return value
+
+    def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with self._complaints.heard("read"):
+            yield from self._db.iterator(start=start, stop=stop, verify_checksums=True)
+
+    def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
+        with self._complaints.heard("read"):
+            yield from self._db.iterator(
+                start=start, stop=stop, include_value=False, verify_checksums=True
+            )
+
+    def last_key(self, start: bytes, stop: bytes) -> bytes | None:
+        # By hand: plyvel's reverse iterator loses an only key that equals its start.
+        with (
+            self._complaints.heard("read"),
+            closing(self._db.raw_iterator(verify_checksums=True)) as cursor,
+        ):
+            cursor.seek(stop)
+            if cursor.valid():
+                cursor.prev()
+            else:
+                cursor.seek_to_last()
+            key: bytes | None = cursor.key() if cursor.valid() else None
+        return key if key is not None and key >= start else None
+
+    def batch(self) -> LevelBatch:
+        return LevelBatch(self._db, self._complaints)
+
+    def flush(self) -> None:
+        # Compacting a range without keys writes the memory table to a synced file and nothing
+        # more. A synced write would not do: LevelDB may have moved on to another write-ahead
+        # log without syncing the one before.
+        with self._complaints.heard("flush"):
+            self._db.compact_range(start=b"\xff", stop=b"\xff\xff")
+
+    def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,192 @@
+"""All ledger directories of a bookie as one storage: where a ledger is, where a new one goes.
+
+A ledger stays in one directory for good: key, fence and entries are together, so a fence can never
+miss an add that goes elsewhere. A ledger nobody knows goes to one of the directories that take
+adds, by its id; a fence of an unknown ledger goes to any that works. But where damage took records
+that nobody can name, a ledger that seems unknown may have been there: it is looked for there and
+nowhere else. A directory whose disk failed answers errors for its ledgers; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import takewhile
+
+from bookie.errors import LogIncomplete
+from bookie.metrics import BookieMetrics
+from bookie.storage.core.accepted_adds import AcceptedAdds
+from bookie.storage.core.backlog import Backlog
+from bookie.storage.core.group_commit import OnDone
+from bookie.storage.disk import Usage
+from bookie.storage.ledger_directory import (
+    Directory,
+    LedgerDirectory,
+    LedgerDirectoryLimits,
+    begin_replay,
+    make_ledger_directory,
+)
+from bookie.storage.reads import OnEntryIds, OnLedger, OnRead, OnRun
+from bookie.storage.storage import Storage
+from client.ids import EntryId, LedgerId
+from client.wire.bookkeeper.messages import AddRequest, Status, WriteLacRequest
+
+
+class LedgerDirectories:
+    """What requests are served from. Every method is that of `Storage` or `Reads`."""
+
+    def __init__(self, ledger_directories: Sequence[LedgerDirectory], backlog: Backlog) -> None:
+        """Raises LogIncomplete if a ledger is on two ledger directories."""
+        self.directories = tuple(ledger_directories)
+        self.backlog = backlog
+        self._storages = [ledger_directory.storage for ledger_directory in ledger_directories]
+        self._only = self._storages[0] if len(self._storages) == 1 else None
+        seen: dict[LedgerId, str] = {}
+        for ledger_directory in ledger_directories if self._only is None else ():
+            for ledger_id in ledger_directory.storage.ledgers.ids():
+                other = seen.setdefault(ledger_id, ledger_directory.path)
+                if other != ledger_directory.path:
+                    raise LogIncomplete(
+                        f"ledger {ledger_id} is both in {other} and in {ledger_directory.path}:"
+                        " one of them is a copy"
+                    )
+
+    def storage_of(self, ledger_id: LedgerId) -> Storage:
+        """Return where the ledger is, or would go."""
+        if self._only is not None:
+            return self._only
+        for storage in self._storages:
+            if storage.has(ledger_id):
+                return storage
+        for storage in self._storages:
+            if storage.has_damage:
+                return storage
+        working = [storage for storage in self._storages if not storage.is_failed]
+        taking = [storage for storage in working if storage.accept is AcceptedAdds.ALL]
+        choice = taking or working or self._storages
+        return choice[ledger_id % len(choice)]
+
+    def add(self, request: AddRequest, on_done: OnDone) -> None:
+        (self._only or self.storage_of(request.ledger_id)).add(request, on_done)
+
+    def add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
+        """The same; a run ends where another ledger directory's begins."""
+        if self._only is not None:
+            return self._only.add_run(requests, on_done)
+        storage = self.storage_of(requests[0].ledger_id)
+        of_it = takewhile(lambda each: self.storage_of(each.ledger_id) is storage, requests)
+        return storage.add_run(list(of_it), on_done)
+
+    def fence(self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone) -> None:
+        self.storage_of(ledger_id).fence(ledger_id, master_key, on_done)
+
+    def write_lac(self, request: WriteLacRequest, on_done: OnDone) -> None:
+        self.storage_of(request.ledger_id).write_lac(request, on_done)
+
+    def force(self, ledger_id: LedgerId, on_done: OnDone) -> None:
+        self.storage_of(ledger_id).force(ledger_id, on_done)
+
+    def read(self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead) -> None:
+        self.storage_of(ledger_id).reads.read(ledger_id, entry_id, on_read)
+
+    def read_run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int, on_run: OnRun
+    ) -> None:
+        reads = self.storage_of(ledger_id).reads
+        reads.read_run(ledger_id, first, count_max, bytes_max, on_run)
+
+    def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
+        self.storage_of(ledger_id).reads.with_ledger(ledger_id, on_ledger)
+
+    def entry_ids(self, ledger_id: LedgerId, on_ids: OnEntryIds) -> None:
+        self.storage_of(ledger_id).reads.entry_ids(ledger_id, on_ids)
+
+    @property
+    def ledger_ids(self) -> list[LedgerId]:
+        """Ids of all ledgers that could be deleted, ascending."""
+        working = [storage for storage in self._storages if not storage.is_failed]
+        return sorted(ledger_id for storage in working for ledger_id in storage.ledgers.ids())
+
+    def delete(self, ledger_id: LedgerId, time_ms: int) -> asyncio.Future[Status]:
+        """Delete a ledger; see `Storage.delete`."""
+        done: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
+
+        def on_done(status: Status) -> None:
+            if not done.done():
+                done.set_result(status)
+
+        self.storage_of(ledger_id).delete(ledger_id, time_ms, on_done)
+        return done
+
+    def publish(self, metrics: BookieMetrics) -> None:
+        """Let metrics look at what is here."""
+        storages, gauges = self._storages, metrics.gauges
+        gauges["ledgers"] = lambda: sum(len(storage.ledgers) for storage in storages)
+        gauges["pending_bytes"] = lambda: self.backlog.bytes
+        gauges["pending_entries"] = lambda: sum(
+            each.writer.commit.pending_entries + each.indexer.waiting_entries for each in storages
+        )
+        gauges["open_group_requests"] = lambda: sum(s.writer.commit.open.requests for s in storages)
+        gauges["groups_in_flight"] = lambda: sum(
+            s.writer.commit.in_flight is not None for s in storages
+        )
+        gauges["cache_entries"] = lambda: sum(len(storage.cache) for storage in storages)
+        gauges["cache_bytes"] = lambda: sum(storage.cache.entry_bytes for storage in storages)
+        gauges["damaged_ranges"] = lambda: sum(
+            len(storage.indexer.checkpoint.damage) for storage in storages
+        )
+        gauges["failed_directories"] = lambda: sum(storage.is_failed for storage in storages)
+        for ledger_directory in self.directories:
+            metrics.directories[ledger_directory.path] = partial(
+                getattr, ledger_directory, "used_part"
+            )
+
+    async def usage(self) -> Usage:
+        """Return the space of all disks together. Raises OSError."""
+        jobs = [
+            ledger_directory.disk.reader_job(ledger_directory.disk.usage)
+            for ledger_directory in self.directories
+        ]
+        usages = await asyncio.gather(*jobs)
+        return Usage(sum(usage.total for usage in usages), sum(usage.free for usage in usages))
+
+    async def drain(self) -> None:
+        """Wait until everything accepted is answered."""
+        for storage in self._storages:
+            await storage.drain()
+
+    async def close(self) -> None:
+        """Wait until everything accepted is durable and indexed, then close the indexes."""
+        for storage in self._storages:
+            await storage.close()
+
+
+async def open_ledger_directories(
+    directories: Sequence[Directory],
+    limits: LedgerDirectoryLimits,
+    *,
+    backlog: Backlog,
+    loop: asyncio.AbstractEventLoop,
+    metrics: BookieMetrics,
+    on_failed: Callable[[str, BaseException], None],
+) -> LedgerDirectories:
+    """Open all directories at the same time. `on_failed` gets a directory and what happened.
+
+    Raises StorageError, OSError.
+    """
+    replays = [begin_replay(directory, limits) for directory in directories]
+    await asyncio.wait(replays)
+    ledger_directories = [
+        make_ledger_directory(
+            directory,
+            replayed.result(),
+            limits,
+            backlog=backlog,
+            loop=loop,
+            metrics=metrics,
+            on_failed=partial(on_failed, directory.path),
+        )
+        for directory, replayed in zip(directories, replays, strict=True)
+    ]
+    return LedgerDirectories(ledger_directories, backlog)

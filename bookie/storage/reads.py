@@ -1,0 +1,291 @@
+"""The read side of the storage: cache first, then index and log on reader threads.
+
+A hot read is answered within the call. Cold reads that arrive in one turn of the loop share
+reader jobs. What a ledger's end is (last entry, last add confirmed) is known in memory for
+ledgers born since the start, and looked up once for older ones. Looking into the cache before
+the index misses nothing: an entry leaves the cache only after the index has it.
+
+Covers the answers NO_LEDGER and NO_ENTRY. They are claims: with damage in the log, or an
+unreadable byte on the way, the answer is IO_ERROR instead, because a false "no such entry" makes a
+recovery cut off acknowledged entries (Apache BookKeeper issue 2908).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from bookie.errors import StorageError
+from bookie.metrics import BookieMetrics
+from bookie.storage.core.entry_cache import EntryCache
+from bookie.storage.core.ledger_guard import Ledger, LedgerTable
+from bookie.storage.disk import Disk
+from bookie.storage.entry_reader import EntryReader, Found, Tail
+from bookie.storage.index.index import Index
+from client.ids import NO_ENTRY, EntryId, LedgerId
+from client.wire.bookkeeper.entry import peek_lac_packet
+from client.wire.bookkeeper.messages import LAST_ENTRY, Buffer, Status
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+OnRead = Callable[[Status, Buffer | None], None]
+OnRun = Callable[[Status, Sequence[Buffer]], None]
+OnLedger = Callable[[Status, Ledger | None], None]
+OnEntryIds = Callable[[Status, list[EntryId]], None]
+
+_READS_PER_JOB: Final = 32
+
+_RUN_ENTRIES_MAX: Final = 256
+"""Entries of a run that one reader job brings."""
+
+
+class Reads:
+    """Reads entries and ledger ends."""
+
+    def __init__(
+        self,
+        ledgers: LedgerTable,
+        cache: EntryCache,
+        disk: Disk,
+        index: Index,
+        *,
+        seed: int,
+        has_damage: bool,
+        loop: asyncio.AbstractEventLoop,
+        metrics: BookieMetrics,
+    ) -> None:
+        self._ledgers = ledgers
+        self._cache = cache
+        self._disk = disk
+        self._index = index
+        self._reader = EntryReader(disk, index, seed)
+        self._has_damage = has_damage
+        self._loop = loop
+        self._metrics = metrics
+        self._cold: list[tuple[LedgerId, EntryId, OnRead]] = []
+        self._loading: dict[LedgerId, list[OnLedger]] = {}
+        self._jobs: dict[asyncio.Future[Any], None] = {}
+
+    def read(self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead) -> None:
+        """Read one entry, or the last one (`LAST_ENTRY`), also if it is not durable yet.
+
+        `on_read` gets OK and the entry, NO_LEDGER or NO_ENTRY when that is certain, or IO_ERROR.
+        """
+        ledger = self._ledger(ledger_id)
+        if ledger is None:
+            on_read(self._absent(Status.NO_LEDGER), None)
+        elif entry_id == LAST_ENTRY:
+            self.with_ledger(ledger_id, partial(self._read_last, on_read))
+        else:
+            self._read(ledger, entry_id, on_read)
+
+    def read_run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int, on_run: OnRun
+    ) -> None:
+        """Read entries that follow each other from `first` on, perhaps fewer than there are.
+
+        At most `count_max`, and no more than fit into `bytes_max`, but the first one whatever its
+        size. `on_run` gets OK and some entries, or none and what `read` says of the first one.
+        """
+        ledger = self._ledger(ledger_id)
+        if ledger is None or first == LAST_ENTRY:
+            self.read(ledger_id, first, partial(_run_of_one, on_run))
+            return
+        hot = self._hot_run(ledger_id, first, count_max, bytes_max)
+        if hot:
+            self._metrics.cache_hits += len(hot)
+            self._give(hot, on_run)
+        elif ledger.is_loaded and first > ledger.last_entry:
+            on_run(self._absent(Status.NO_ENTRY), [])
+        else:
+            count_max = min(count_max, _RUN_ENTRIES_MAX)
+            read = partial(self._reader.read_run, ledger_id, first, count_max, bytes_max)
+            self._submit(read).add_done_callback(
+                partial(self._cold_run_read, ledger_id, first, on_run)
+            )
+
+    def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
+        """Call `on_ledger` with OK and the ledger, its `last_entry` and `lac` being known."""
+        ledger = self._ledger(ledger_id)
+        if ledger is None:
+            on_ledger(self._absent(Status.NO_LEDGER), None)
+        elif ledger.is_loaded:
+            on_ledger(Status.OK, ledger)
+        elif ledger_id in self._loading:
+            self._loading[ledger_id].append(on_ledger)
+        else:
+            self._loading[ledger_id] = [on_ledger]
+            job = self._submit(partial(self._reader.tail, ledger_id))
+            job.add_done_callback(partial(self._loaded, ledger))
+
+    def entry_ids(self, ledger_id: LedgerId, on_ids: OnEntryIds) -> None:
+        """Collect the ids of all entries of a ledger, ascending."""
+        if self._ledger(ledger_id) is None:
+            on_ids(self._absent(Status.NO_LEDGER), [])
+            return
+        recent = self._cache.entry_ids(ledger_id)
+        job = self._submit(partial(self._index.entry_ids, ledger_id))
+
+        def on_done(done: asyncio.Future[list[EntryId]]) -> None:
+            error = done.exception()
+            if error is not None or self._has_damage:
+                logger.error("ledger.unreadable ledger=%d error=%s", ledger_id, error)
+                on_ids(Status.IO_ERROR, [])
+            else:
+                on_ids(Status.OK, sorted({*done.result(), *recent}))
+
+        job.add_done_callback(on_done)
+
+    async def drain(self) -> None:
+        """Wait until no reader job is on its way."""
+        while self._jobs:
+            await asyncio.wait(list(self._jobs))
+
+    def _submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
+        future = self._disk.reader_job(job)
+        self._jobs[future] = None
+        future.add_done_callback(self._jobs.pop)
+        return future
+
+    def _ledger(self, ledger_id: LedgerId) -> Ledger | None:
+        ledger = self._ledgers.get(ledger_id)
+        return None if ledger is not None and ledger.is_deleted else ledger
+
+    def _absent(self, status: Status) -> Status:
+        return Status.IO_ERROR if self._has_damage else status
+
+    def _read(self, ledger: Ledger, entry_id: EntryId, on_read: OnRead) -> None:
+        entry = self._cache.get(ledger.ledger_id, entry_id)
+        if entry is not None:
+            self._metrics.reads += 1
+            self._metrics.cache_hits += 1
+            self._metrics.read_bytes += len(entry)
+            on_read(Status.OK, entry)
+        elif ledger.is_loaded and entry_id > ledger.last_entry:
+            on_read(self._absent(Status.NO_ENTRY), None)
+        else:
+            self._cold.append((ledger.ledger_id, entry_id, on_read))
+            if len(self._cold) == 1:
+                self._loop.call_soon(self._read_cold)
+
+    def _read_last(self, on_read: OnRead, status: Status, ledger: Ledger | None) -> None:
+        if ledger is None:
+            on_read(status, None)
+        elif ledger.last_entry == NO_ENTRY:
+            on_read(self._absent(Status.NO_ENTRY), None)
+        else:
+            on_last = partial(self._last_read, ledger, ledger.last_entry, on_read)
+            self._read(ledger, ledger.last_entry, on_last)
+
+    def _last_read(
+        self, ledger: Ledger, asked: EntryId, on_read: OnRead, status: Status, entry: Buffer | None
+    ) -> None:
+        """Answer, unless the last entry is another one by now: a read from disk takes time.
+
+        Version 2 of the protocol tells equal requests apart by nothing. A late answer to an early
+        one completes a later one, to which it must not be old.
+        """
+        if ledger.last_entry == asked:
+            on_read(status, entry)
+        else:
+            self.read(ledger.ledger_id, LAST_ENTRY, on_read)
+
+    def _read_cold(self) -> None:
+        """Send the reads collected in this turn of the loop to the reader threads."""
+        cold, self._cold = self._cold, []
+        self._metrics.cold_reads += len(cold)
+        for first in range(0, len(cold), _READS_PER_JOB):
+            some = cold[first : first + _READS_PER_JOB]
+            wanted = [(ledger_id, entry_id) for ledger_id, entry_id, _ in some]
+            job = self._submit(partial(self._reader.read_many, wanted))
+            job.add_done_callback(partial(self._cold_read, some))
+
+    def _cold_read(
+        self,
+        some: Sequence[tuple[LedgerId, EntryId, OnRead]],
+        job: asyncio.Future[list[Found]],
+    ) -> None:
+        for (ledger_id, entry_id, on_read), looked_up in zip(some, job.result(), strict=True):
+            found: Buffer | StorageError | None = looked_up
+            if found is None:  # it may have come meanwhile; see `_last_read` for why that counts
+                found = self._cache.get(ledger_id, entry_id)
+            if isinstance(found, StorageError):
+                self._unreadable(ledger_id, entry_id, found)
+                on_read(Status.IO_ERROR, None)
+            elif found is None:
+                on_read(self._absent(Status.NO_ENTRY), None)
+            else:
+                self._metrics.reads += 1
+                self._metrics.read_bytes += len(found)
+                on_read(Status.OK, found)
+
+    def _hot_run(
+        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int
+    ) -> list[Buffer]:
+        hot: list[Buffer] = []
+        while len(hot) < count_max:
+            entry = self._cache.get(ledger_id, EntryId(first + len(hot)))
+            if entry is None:
+                break
+            bytes_max -= len(entry)
+            if hot and bytes_max < 0:
+                break
+            hot.append(entry)
+        return hot
+
+    def _cold_run_read(
+        self,
+        ledger_id: LedgerId,
+        first: EntryId,
+        on_run: OnRun,
+        job: asyncio.Future[list[memoryview]],
+    ) -> None:
+        error = job.exception()
+        if error is not None:
+            self._metrics.cold_reads += 1
+            self._unreadable(ledger_id, first, error)
+            on_run(Status.IO_ERROR, [])
+            return
+        # As for single reads, the cache comes first: it has those that were written again since.
+        found = [
+            self._cache.get(ledger_id, EntryId(at)) or entry
+            for at, entry in enumerate(job.result(), first)
+        ]
+        self._metrics.cold_reads += max(1, len(found))
+        if found:
+            self._give(found, on_run)
+        else:
+            on_run(self._absent(Status.NO_ENTRY), [])
+
+    def _give(self, entries: Sequence[Buffer], on_run: OnRun) -> None:
+        self._metrics.reads += len(entries)
+        self._metrics.read_bytes += sum(map(len, entries))
+        on_run(Status.OK, entries)
+
+    def _unreadable(self, ledger_id: LedgerId, entry_id: EntryId, error: BaseException) -> None:
+        logger.error("entry.unreadable ledger=%d entry=%d reason=%s", ledger_id, entry_id, error)
+        self._metrics.unreadable_entries += 1
+
+    def _loaded(self, ledger: Ledger, job: asyncio.Future[Tail]) -> None:
+        waiting = self._loading.pop(ledger.ledger_id)
+        error = job.exception()
+        if error is not None:
+            logger.error("ledger.unreadable ledger=%d error=%s", ledger.ledger_id, error)
+            for on_ledger in waiting:
+                on_ledger(Status.IO_ERROR, None)
+            return
+        tail = job.result()
+        explicit = ledger.explicit_lac
+        ledger.last_entry = max(ledger.last_entry, tail.last_entry)
+        ledger.lac = max(ledger.lac, tail.lac, peek_lac_packet(explicit) if explicit else NO_ENTRY)
+        ledger.is_loaded = True
+        for on_ledger in waiting:
+            on_ledger(Status.OK, ledger)
+
+
+def _run_of_one(on_run: OnRun, status: Status, entry: Buffer | None) -> None:
+    on_run(status, [] if entry is None else [entry])

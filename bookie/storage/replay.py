@@ -1,0 +1,383 @@
+"""Start after a stop or a crash: read the log from the checkpoint on and bring the index up.
+
+    1  CHECKPOINT says where to begin, which files must exist, what is damaged already
+    2  open the index; if it cannot be opened, or read later on, wipe it and begin at the first file
+    3  scan each file, put entries, keys, fences, explicit LACs and deletions into index and
+       ledger table
+    4  damage in a file: remember the range for good, go on behind it
+    5  torn end of the last file: cut it off; nothing in it was ever answered for
+    6  sync what is left, flush the index, write the checkpoint: what was replayed stays
+
+A missing file is a refusal to start. With damage nobody knows which entries or fences were in it;
+the storage then answers "I cannot say" instead of "no such entry" and takes no ordinary adds.
+`core/log_scan.py` decides what is damage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bookie.errors import CorruptIndex, LogIncomplete
+from bookie.storage.core.append_log import BEGINNING, AppendLog, LogPosition
+from bookie.storage.core.checkpoint import FILE_NAME, Checkpoint, Damage, LogFile, decode_checkpoint
+from bookie.storage.core.ledger_guard import LedgerTable
+from bookie.storage.core.log_format import (
+    FILE_HEADER_BYTES,
+    FIRST_COPY,
+    RECORD_HEADER_BYTES,
+    Deletion,
+    FileHeader,
+    Kind,
+    Location,
+    Record,
+    file_name,
+    file_number,
+    ids_of,
+    is_copy,
+    ledger_of,
+    seed_of,
+    unpack_deletion,
+    unpack_file_header,
+    unpack_ledger,
+)
+from bookie.storage.core.log_scan import Gap, LogScan
+from bookie.storage.core.tally import Tally
+from bookie.storage.disk import Disk
+from bookie.storage.index.index import EntryPlace, Index, IndexFactory, record_of
+from bookie.storage.log_files import Found, find_files, next_copy, remove_left_over
+from client.ids import LedgerId, Rng
+
+logger = logging.getLogger(__name__)
+
+FIRST_FILE: Final = 1
+_FIRST_GROUP: Final = 1
+_BATCH_ENTRIES: Final = 4096
+_CLEARED_AT_ONCE: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A log ready to be appended to, and everything that was found in it."""
+
+    log: AppendLog
+    index: Index
+    ledgers: LedgerTable
+    tally: Tally
+    """Of the file that the log ends in."""
+    checkpoint: Checkpoint
+    """As saved at the end of the replay."""
+    next_copy: int
+    """Number for the next copy of log files."""
+
+
+def is_unused(disk: Disk) -> bool:
+    """Whether nothing was ever written to the log of this data directory."""
+    return not any(file_number(name) is not None for name in disk.names())
+
+
+def init_log(disk: Disk, rng: Rng) -> None:
+    """Prepare an empty data directory. Does nothing if that was done before."""
+    if disk.load(FILE_NAME) is None:
+        start = LogPosition(FIRST_FILE, FILE_HEADER_BYTES)
+        checkpoint = Checkpoint(rng.getrandbits(64), start, _FIRST_GROUP, ())
+        disk.save(FILE_NAME, checkpoint.encode())
+
+
+def replay(disk: Disk, index_factory: IndexFactory, *, log_file_bytes_max: int) -> Replayed:
+    """Make the bookie's storage consistent. Blocks; run it off the event loop.
+
+    Raises LogIncomplete, CorruptIndex (not even an empty index can be made) or OSError.
+    """
+    data = disk.load(FILE_NAME)
+    if data is None:
+        raise LogIncomplete(f"there is no {FILE_NAME}: the data directory is not complete")
+    checkpoint = decode_checkpoint(data)
+    found = find_files(disk, checkpoint)
+    durable = checkpoint.start
+    index = _open_index(index_factory, checkpoint)
+    if index is not None:
+        durable = max(durable, index.end() or durable)
+        try:
+            return _bring_up(disk, index, checkpoint, found, durable, log_file_bytes_max)
+        except CorruptIndex as error:
+            logger.error("index.rebuild reason=%r", str(error))
+    checkpoint = checkpoint._replace(start=BEGINNING, group=_FIRST_GROUP)
+    # Before the index fills: a crash on the way must lead here again.
+    disk.save(FILE_NAME, checkpoint.encode())
+    return _bring_up(disk, index_factory(True), checkpoint, found, durable, log_file_bytes_max)
+
+
+def _bring_up(
+    disk: Disk,
+    index: Index,
+    checkpoint: Checkpoint,
+    found: Found,
+    durable: LogPosition,
+    log_file_bytes_max: int,
+) -> Replayed:
+    """Read the log from the checkpoint on into the index."""
+    try:
+        newest = max((f.number for f in found.log if not is_copy(f.number)), default=0)
+        if durable > LogPosition(newest + 1, FILE_HEADER_BYTES):
+            raise LogIncomplete(f"log file {newest + 1} is missing, but the index knows it")
+        return _Replay(disk, index, checkpoint, found, durable, log_file_bytes_max).run()
+    except BaseException:
+        index.close()
+        raise
+
+
+def _open_index(index_factory: IndexFactory, checkpoint: Checkpoint) -> Index | None:
+    """Return the index, None if it has to be rebuilt from the whole log."""
+    try:
+        index = index_factory(False)
+        end = index.end()
+        # One that knows less than the checkpoint says is another index, or an emptied one.
+        if end is not None and end >= checkpoint.start:
+            return index
+        if end is None and not checkpoint.files:
+            return index
+        index.close()
+        reason = f"it ends at {end}, the checkpoint is at {checkpoint.start}"
+    except CorruptIndex as error:
+        reason = str(error)
+    logger.error("index.rebuild reason=%r", reason)
+    return None
+
+
+class _Replay:
+    """State of one replay."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        index: Index,
+        checkpoint: Checkpoint,
+        found: Found,
+        durable: LogPosition,
+        log_file_bytes_max: int,
+    ) -> None:
+        self._disk = disk
+        self._index = index
+        self._checkpoint = checkpoint
+        self._start = checkpoint.start
+        self._found = found
+        self._files = {file.number: file.size for file in found.log}
+        self._durable = durable
+        self._log_file_bytes_max = log_file_bytes_max
+        self._seed = seed_of(checkpoint.salt)
+        self._group = checkpoint.group
+        self._damage = list(checkpoint.damage)
+        self._ledgers = LedgerTable()
+        self._tally = Tally()
+        self._tallied = 0
+        """Number of the file that `_tally` is about."""
+        self._entries: list[EntryPlace] = []
+        self._changed: dict[LedgerId, None] = {}
+        self._record_count = 0
+
+    def run(self) -> Replayed:
+        self._load_ledgers()
+        newest = max((n for n in self._files if not is_copy(n)), default=FIRST_FILE - 1)
+        for number in list(self._files):
+            if number != newest and self._must_scan(number):
+                self._scan_complete(number)
+        log = self._scan_last(newest)
+        end = LogPosition(log.number, log.position)
+        self._write_index(end)
+        self._index.flush()
+        files = tuple(LogFile(*file) for file in self._files.items())
+        checkpoint = self._checkpoint._replace(
+            start=end,
+            group=log.group,
+            files=files,
+            damage=tuple(sorted(set(self._damage))),
+        )
+        self._disk.save(FILE_NAME, checkpoint.encode())
+        remove_left_over(self._disk, self._found)
+        logger.info(
+            "log.replayed files=%d records=%d ledgers=%d damaged_ranges=%d",
+            len(files),
+            self._record_count,
+            len(self._ledgers),
+            len(checkpoint.damage),
+        )
+        tally = self._tally if self._tallied == log.number else Tally()
+        return Replayed(log, self._index, self._ledgers, tally, checkpoint, next_copy(self._found))
+
+    def _load_ledgers(self) -> None:
+        for ledger_id, record in self._index.ledgers():
+            self._ledgers.restore(
+                ledger_id,
+                record.master_key,
+                fenced=record.fenced,
+                explicit_lac=record.explicit_lac,
+            )
+        for ledger_id, deletion, is_cleared in list(self._index.deletions()):
+            if not is_cleared:
+                self._clear(ledger_id)
+            self._index.settle_deletion(ledger_id, deletion if deletion.fenced else None)
+            if deletion.fenced and self._ledgers.get(ledger_id) is None:
+                self._ledgers.bury(ledger_id, deletion)
+
+    def _must_scan(self, number: int) -> bool:
+        """Whether anything in this file may be missing in the index."""
+        return self._start == BEGINNING or self._start.number <= number < FIRST_COPY
+
+    def _scan_complete(self, number: int) -> None:
+        """Scan a file that has a successor: all of it was durable."""
+        size = self._disk.size(file_name(number))
+        if not self._files[number] and not is_copy(number):
+            # A crash came before its size was noted: the next file says it.
+            following = self._header(number + 1)
+            self._files[number] = following.sealed_size if following else size
+        self._apply_all(number, self._begin_scan(number, size, self._files[number]))
+        self._write_index(LogPosition(number, size))
+
+    def _scan_last(self, number: int) -> AppendLog:
+        """Scan the newest file and return the log, ready to go on behind it."""
+        wanted = max(self._start.number, FIRST_FILE)
+        if number < wanted:
+            size = self._disk.size(file_name(number)) if number >= FIRST_FILE else 0
+            return self._resume(LogPosition(wanted, 0), creates_after=size)
+        name = file_name(number)
+        # What is read here goes into the index and must not vanish with the next crash.
+        self._disk.uncache(name)
+        size = self._disk.size(name)
+        self._disk.truncate(name, size)
+        durable = self._durable.position if self._durable.number == number else 0
+        scan = self._begin_scan(number, size, durable)
+        if self._header(number) is None and not scan.is_proven_durable(FILE_HEADER_BYTES + 1):
+            # The crash came while the file was being made: nothing in it was ever durable.
+            logger.warning("log.unfinished_file number=%d", number)
+            previous = self._disk.size(file_name(number - 1)) if number - 1 in self._files else 0
+            return self._resume(LogPosition(number, 0), creates_after=previous)
+        damage_count = len(self._damage)
+        self._apply_all(number, scan)
+        if len(self._damage) > damage_count:
+            # Leave the damaged file as it is and go on in another one.
+            return self._resume(LogPosition(number + 1, 0), creates_after=size)
+        if scan.is_torn:
+            logger.warning("log.torn_end number=%d position=%d", number, scan.end)
+        self._disk.truncate(name, scan.end)
+        return self._resume(LogPosition(number, scan.end), creates_after=None)
+
+    def _resume(self, end: LogPosition, creates_after: int | None) -> AppendLog:
+        if creates_after is not None:
+            # A file that has to be made again must not be missed if it is gone next time: the
+            # kill that cut its making short may have come before its name was durable.
+            self._files = {n: size for n, size in self._files.items() if n != end.number}
+        return AppendLog(
+            end,
+            group=self._group + 1,
+            salt=self._checkpoint.salt,
+            file_bytes_max=self._log_file_bytes_max,
+            creates_after=creates_after,
+        )
+
+    def _header(self, number: int) -> FileHeader | None:
+        header = unpack_file_header(self._disk.read(file_name(number), 0, FILE_HEADER_BYTES))
+        if header is None:
+            logger.warning("log.bad_file_header number=%d", number)
+            return None
+        if header.number != number or header.salt != self._checkpoint.salt:
+            raise LogIncomplete(f"{file_name(number)} belongs to another bookie or place")
+        return header
+
+    def _begin_scan(self, number: int, size: int, durable: int) -> LogScan:
+        name = file_name(number)
+        start = self._start.position if number == self._start.number else FILE_HEADER_BYTES
+        self._tallied, self._tally = number, self._index.tally(number) or Tally()
+        self._tally.assume_counted(start)
+        return LogScan(
+            lambda position, count: self._disk.read(name, position, count),
+            size,
+            seed=self._seed,
+            start=start,
+            group=0 if is_copy(number) else self._group,
+            durable=durable,
+        )
+
+    def _apply_all(self, number: int, scan: LogScan) -> None:
+        for item in scan:
+            if isinstance(item, Gap):
+                self._found_damage(Damage(number, item.start, item.end))
+            else:
+                self._apply(number, item)
+        self._group = max(self._group, scan.group)
+
+    def _found_damage(self, damage: Damage) -> None:
+        logger.error(
+            "log.damaged number=%d start=%d end=%d", damage.number, damage.start, damage.end
+        )
+        self._damage.append(damage)
+
+    def _apply(self, number: int, record: Record) -> None:
+        self._record_count += 1
+        ledger_id = ledger_of(record.body)
+        is_new = record.position >= self._tally.end
+        if is_new:
+            self._tally.end = record.end
+        if record.kind is Kind.DELETE:
+            self._apply_deletion(number, record)
+            return
+        if is_new:
+            self._tally.add(ledger_id, RECORD_HEADER_BYTES + len(record.body))
+        ledger = self._ledgers.get(ledger_id)
+        if record.kind is Kind.ENTRY:
+            _, entry_id = ids_of(record.body)
+            location = Location(number, record.position, len(record.body))
+            self._entries.append((ledger_id, entry_id, location))
+            if ledger is None:
+                # Its LEDGER record was in damaged bytes: the entry is here, the key is not.
+                self._restore(ledger_id, b"", fenced=False)
+            if len(self._entries) >= _BATCH_ENTRIES:
+                self._write_index(LogPosition(number, record.end))
+        elif record.kind is Kind.EXPLICIT_LAC:
+            if ledger is not None:
+                ledger.explicit_lac = bytes(record.body)
+                self._changed[ledger_id] = None
+        else:
+            _, master_key = unpack_ledger(record.body)
+            fenced = record.kind is Kind.FENCE or (ledger is not None and ledger.fenced)
+            self._restore(ledger_id, master_key, fenced=fenced)
+
+    def _apply_deletion(self, number: int, record: Record) -> None:
+        """Everything before about a ledger is void; what follows is another life of it."""
+        ledger_id, deletion = unpack_deletion(record.body)
+        self._tally.add_deletion(deletion.time_ms)
+        self._write_index(LogPosition(number, record.end), deletions=[(ledger_id, deletion)])
+        self._clear(ledger_id)
+        self._index.settle_deletion(ledger_id, deletion if deletion.fenced else None)
+        self._ledgers.bury(ledger_id, deletion)
+
+    def _clear(self, ledger_id: LedgerId) -> None:
+        while self._index.clear_entries(ledger_id, _CLEARED_AT_ONCE):
+            pass
+
+    def _restore(self, ledger_id: LedgerId, master_key: bytes, *, fenced: bool) -> None:
+        known = self._ledgers.get(ledger_id)
+        self._ledgers.restore(
+            ledger_id,
+            known.master_key if known is not None and known.master_key else master_key,
+            fenced=fenced,
+            explicit_lac=known.explicit_lac if known is not None else None,
+        )
+        self._changed[ledger_id] = None
+
+    def _write_index(
+        self, end: LogPosition, *, deletions: Sequence[tuple[LedgerId, Deletion]] = ()
+    ) -> None:
+        changed = [
+            (ledger.ledger_id, record_of(ledger))
+            for ledger_id in self._changed
+            if (ledger := self._ledgers.get(ledger_id)) is not None
+        ]
+        # A copy says nothing about how far the log itself was durable.
+        reached = BEGINNING if is_copy(end.number) else end
+        self._index.write(self._entries, changed, reached, deletions=deletions)
+        self._index.set_tallies([(self._tallied, self._tally)] if self._tallied else [])
+        self._entries = []
+        self._changed = {}

@@ -1,0 +1,173 @@
+"""The cluster as this broker sees it: live brokers, topics, and each partition's preferred leader.
+
+Watches keep the view current. It may lag behind, so nothing that must be exact is decided by it
+alone (a takeover is decided by compare-and-set, see `broker/TAKEOVER.md`). Topics are changed by
+`broker/topics/topics.py`, which refreshes this view before it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from broker.cluster.core.assignment import planned_leaders
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
+from broker.cluster.directory_view import DirectoryView
+from broker.cluster.leader_epochs import LeaderEpochs
+from broker.config import BrokerConfig
+from broker.errors import UnknownTopicOrPartition
+from client.errors import NodeExists
+from client.ids import BrokerId, Rng
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+
+__all__ = ["BrokerInfo", "Cluster", "TopicInfo"]
+
+log = logging.getLogger(__name__)
+
+_PlanInput = tuple[int, Mapping[int, BrokerId]]
+"""What a topic's leaders were planned from: number of partitions, and pins."""
+
+
+class Cluster:
+    """Brokers and topics, live."""
+
+    def __init__(self, store: MetadataStore, config: BrokerConfig, *, rng: Rng) -> None:
+        self.cluster_id = ""
+        self.brokers: Mapping[BrokerId, BrokerInfo] = {}
+        """Live brokers, in the order of their ids."""
+        self.topics: Mapping[str, TopicInfo] = {}
+        self.topic_by_id: Mapping[UUID, TopicInfo] = {}
+        self.leader_epochs = LeaderEpochs(store)
+        self._store = store
+        self._config = config
+        self._rng = rng
+        self._broker_view = DirectoryView(
+            store, paths.BROKERS, _decode_broker, self._on_brokers_changed
+        )
+        self._topic_view = DirectoryView(
+            store, paths.TOPICS, TopicInfo.decode, self._on_topics_changed
+        )
+        self._myself: BrokerInfo | None = None
+        self._unregistered: dict[BrokerId, tuple[BrokerInfo, float]] = {}
+        """Brokers that are no longer registered, and until when clients are still told of them."""
+        self._plans: dict[UUID, tuple[_PlanInput, tuple[BrokerId, ...]]] = {}
+        """Preferred leaders by topic, with what they were planned from; new brokers, new plans."""
+        self._listeners: list[Callable[[], None]] = []
+        self._notice_planned = False
+
+    async def start(self) -> None:
+        """Make the tree if it is missing, read everything, follow changes. Raises MetadataError."""
+        for path in (paths.BROKERS, paths.TOPICS, paths.PARTITIONS, paths.DELETED):
+            try:
+                await self._store.create(path, make_parents=True)
+            except NodeExists:
+                continue
+        self.cluster_id = await self._settle_cluster_id()
+        await self._broker_view.start()
+        await self._topic_view.start()
+
+    async def close(self) -> None:
+        """Stop following changes."""
+        await self._broker_view.close()
+        await self._topic_view.close()
+        await self.leader_epochs.close()
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` soon after any change of brokers or topics, once per burst."""
+        self._listeners.append(listener)
+
+    def topic(self, name: str) -> TopicInfo:
+        """Return a topic. Raises UnknownTopicOrPartition."""
+        topic = self.topics.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"no topic {name!r}")
+        return topic
+
+    def preferred_leader(self, topic: TopicInfo, index: int) -> BrokerId | None:
+        """Return which live broker should lead a partition; None while no broker is live."""
+        leaders = self.preferred_leaders(topic)
+        return leaders[index] if index < len(leaders) else None
+
+    def preferred_leaders(self, topic: TopicInfo) -> tuple[BrokerId, ...]:
+        """Return which live broker should lead each partition; empty while no broker is live."""
+        planned_from, leaders = self._plans.get(topic.topic_id, (None, ()))
+        plan_input = (topic.partition_count, topic.pins)
+        if planned_from != plan_input:
+            leaders = planned_leaders(topic, self.brokers.values())
+            self._plans[topic.topic_id] = plan_input, leaders
+        return leaders
+
+    def introduce(self, myself: BrokerInfo) -> None:
+        """List this broker from now on, registered or not: a client that asks it can reach it."""
+        self._myself = myself
+
+    def listed_brokers(self) -> list[BrokerInfo]:
+        """Return this broker, live ones, and those gone less than a session timeout ago, by id.
+
+        This one is always listed: clients may ask before the view shows its registration, and some
+        (aiokafka) give up on a broker whose answer lists nobody.
+
+        librdkafka (seen with 2.16) drops whatever it holds for a broker as soon as an answer no
+        longer lists it, and looks for new leaders of its partitions only a second later, although
+        the same answer named them. Kafka lists a dead broker for as long.
+        """
+        now_s = asyncio.get_running_loop().time()
+        listed = {b.id: b for b, until_s in self._unregistered.values() if now_s < until_s}
+        if self._myself is not None:
+            listed[self._myself.id] = self._myself
+        return sorted((listed | dict(self.brokers)).values(), key=lambda broker: broker.id)
+
+    def controller_id(self) -> BrokerId:
+        """Return the broker that clients should send admin requests to; any would do."""
+        return min(self.brokers, default=self._config.node_id)
+
+    async def look_for_topic(self, name: str) -> TopicInfo | None:
+        """Ask the store for a topic that the view may not show yet. Raises MetadataError."""
+        return await self._topic_view.look(name)
+
+    async def _settle_cluster_id(self) -> str:
+        raw = self._rng.getrandbits(128).to_bytes(16, "big")
+        made = base64.urlsafe_b64encode(raw).rstrip(b"=")
+        try:
+            await self._store.create(paths.CLUSTER_ID, made)
+        except NodeExists:
+            return (await self._store.get(paths.CLUSTER_ID)).data.decode()
+        return made.decode()
+
+    def _on_brokers_changed(self) -> None:
+        found = sorted(self._broker_view.values.values(), key=lambda broker: broker.id)
+        until_s = asyncio.get_running_loop().time() + self._config.session_timeout_ms / 1000
+        self._unregistered.update((info.id, (info, until_s)) for info in self.brokers.values())
+        for info in found:
+            self._unregistered.pop(info.id, None)
+        self.brokers = {broker.id: broker for broker in found}
+        self._plans.clear()
+        log.info("cluster.brokers live=%s", ",".join(map(str, self.brokers)))
+        self._plan_notice()
+
+    def _on_topics_changed(self) -> None:
+        self.topics = dict(sorted(self._topic_view.values.items()))
+        self.topic_by_id = {topic.topic_id: topic for topic in self.topics.values()}
+        self._plans = {
+            topic_id: plan for topic_id, plan in self._plans.items() if topic_id in self.topic_by_id
+        }
+        self.leader_epochs.keep_only(self.topic_by_id)
+        self._plan_notice()
+
+    def _plan_notice(self) -> None:
+        if not self._notice_planned:
+            self._notice_planned = True
+            asyncio.get_running_loop().call_soon(self._notify)
+
+    def _notify(self) -> None:
+        self._notice_planned = False
+        for listener in self._listeners:
+            listener()
+
+
+def _decode_broker(name: str, data: bytes) -> BrokerInfo:
+    return BrokerInfo.decode(BrokerId(int(name)), data)

@@ -1,0 +1,252 @@
+"""Topic settings: which exist, what they mean, and which values they take.
+
+A topic stores only what was set for it (`overrides`); everything else has the default below. The
+keys are Kafka's, because tools read and write them by name: DescribeConfigs lists every key with
+its value, and Connect, Streams and operators set many that have no effect here. Those are checked,
+stored and returned, and `effect` says that they change nothing.
+
+How Quire reads Kafka's terms: the replication factor is a ledger's write quorum,
+`min.insync.replicas` its ack quorum, and `quire.ensemble.size` the number of bookies that the
+entries of one ledger are striped over.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from broker.errors import InvalidTopicConfig
+
+UNLIMITED: Final = -1
+_LONG_MAX: Final = (1 << 63) - 1
+_INT_MAX: Final = (1 << 31) - 1
+_DAY_MS: Final = 86_400_000
+
+DELETE: Final = "delete"
+COMPACT: Final = "compact"
+
+
+class Kind(enum.IntEnum):
+    """Type of a setting, as DescribeConfigs numbers them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class TopicKey(NamedTuple):
+    """One setting of a topic."""
+
+    name: str
+    kind: Kind
+    default: str
+    doc: str
+    at_least: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()
+    effect: bool = False
+    """Whether Quire acts on it; otherwise it is only kept."""
+
+
+def _long(
+    name: str, default: int, doc: str, at_least: int = 0, *, effect: bool = False
+) -> TopicKey:
+    return TopicKey(name, Kind.LONG, str(default), doc, at_least, _LONG_MAX, effect=effect)
+
+
+def _int(name: str, default: int, doc: str, at_least: int = 0, *, effect: bool = False) -> TopicKey:
+    return TopicKey(name, Kind.INT, str(default), doc, at_least, _INT_MAX, effect=effect)
+
+
+def _bool(name: str, default: str, doc: str) -> TopicKey:
+    return TopicKey(name, Kind.BOOLEAN, default, doc)
+
+
+_KEPT: Final = "Kept for tools; no effect here."
+
+_KEYS: Final = (
+    TopicKey(
+        "cleanup.policy", Kind.LIST, DELETE,
+        "delete drops whole segments by age or size, compact keeps the last record per key.",
+        choices=(DELETE, COMPACT), effect=True,
+    ),
+    TopicKey(
+        "compression.type", Kind.STRING, "producer",
+        "Batches are stored as the producer compressed them; nothing else is possible.",
+        choices=("producer",),
+    ),
+    _int("compression.gzip.level", -1, _KEPT, -1),
+    _int("compression.lz4.level", 9, _KEPT, 1),
+    _int("compression.zstd.level", 3, _KEPT, -131072),
+    _long("delete.retention.ms", _DAY_MS, "How long a compacted topic keeps tombstones."),
+    _long("file.delete.delay.ms", 60_000, _KEPT),
+    _long("flush.messages", _LONG_MAX, "No effect: every record is synced before its ack."),
+    _long("flush.ms", _LONG_MAX, "No effect: every record is synced before its ack."),
+    TopicKey("follower.replication.throttled.replicas", Kind.LIST, "", _KEPT),
+    _int("index.interval.bytes", 4096, _KEPT),
+    TopicKey("leader.replication.throttled.replicas", Kind.LIST, "", _KEPT),
+    _long("local.retention.bytes", -2, _KEPT, -2),
+    _long("local.retention.ms", -2, _KEPT, -2),
+    _long("max.compaction.lag.ms", _LONG_MAX, "Longest time before a record is compacted.", 1),
+    _int(
+        "max.message.bytes", 1_048_588, "Largest record batch, compressed, with its header.",
+        effect=True,
+    ),
+    _bool("message.downconversion.enable", "true", _KEPT),
+    TopicKey("message.format.version", Kind.STRING, "3.0-IV1", _KEPT),
+    _long(
+        "message.timestamp.after.max.ms", 3_600_000,
+        "How far ahead of now a record's timestamp may be.", effect=True,
+    ),
+    _long(
+        "message.timestamp.before.max.ms", _LONG_MAX,
+        "How far behind now a record's timestamp may be.", effect=True,
+    ),
+    _long("message.timestamp.difference.max.ms", _LONG_MAX, _KEPT),
+    TopicKey(
+        "message.timestamp.type", Kind.STRING, "CreateTime",
+        "Whose clock stamps records: the producer's or the broker's.",
+        choices=("CreateTime", "LogAppendTime"), effect=True,
+    ),
+    TopicKey("min.cleanable.dirty.ratio", Kind.DOUBLE, "0.5", "When to compact.", 0, 1),
+    _long("min.compaction.lag.ms", 0, "Shortest time before a record is compacted."),
+    _int(
+        "min.insync.replicas", 2,
+        "Ack quorum: bookies that must have synced a record before its ack. At most the"
+        " replication factor.", 1, effect=True,
+    ),
+    _bool("preallocate", "false", _KEPT),
+    TopicKey(
+        "quire.ensemble.size", Kind.INT, "0",
+        "Bookies that one ledger is striped over; 0 means the replication factor.",
+        0, _INT_MAX, effect=True,
+    ),
+    _bool("remote.log.copy.disable", "false", _KEPT),
+    _bool("remote.log.delete.on.disable", "false", _KEPT),
+    _bool("remote.storage.enable", "false", _KEPT),
+    _long(
+        "retention.bytes", UNLIMITED,
+        "Size of a partition above which its oldest segments go; -1 for no limit.",
+        UNLIMITED, effect=True,
+    ),
+    _long(
+        "retention.ms", 7 * _DAY_MS,
+        "Age of a segment's newest record at which the segment goes; -1 for no limit.",
+        UNLIMITED, effect=True,
+    ),
+    _int("segment.bytes", 1 << 30, "Size at which a segment is rolled.", 14, effect=True),
+    _int("segment.index.bytes", 10_485_760, _KEPT, 4),
+    _long("segment.jitter.ms", 0, _KEPT),
+    _long("segment.ms", 7 * _DAY_MS, "Age at which a segment is rolled.", 1, effect=True),
+    _bool("unclean.leader.election.enable", "false", "No effect: there is none."),
+)  # fmt: skip
+
+TOPIC_KEYS: Final[Mapping[str, TopicKey]] = types.MappingProxyType({key.name: key for key in _KEYS})
+
+
+def check_value(key: TopicKey, value: str) -> str:
+    """Return the value in its normal spelling. Raises InvalidTopicConfig."""
+    text = value.strip()
+    if key.kind is Kind.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise InvalidTopicConfig(f"{key.name} must be true or false, not {value!r}")
+        return text.lower()
+    if key.kind is Kind.LIST:
+        items = [item.strip() for item in text.split(",") if item.strip()]
+        if key.choices and not items:
+            raise InvalidTopicConfig(f"{key.name} must not be empty")
+        for item in items:
+            _check_choice(key, item)
+        return ",".join(dict.fromkeys(items))
+    if key.kind is Kind.STRING:
+        _check_choice(key, text)
+        return text
+    return _check_number(key, text)
+
+
+def _check_choice(key: TopicKey, value: str) -> None:
+    if key.choices and value not in key.choices:
+        raise InvalidTopicConfig(
+            f"{key.name} must be one of {', '.join(key.choices)}, not {value!r}"
+        )
+
+
+def _check_number(key: TopicKey, text: str) -> str:
+    convert: Callable[[str], float] = float if key.kind is Kind.DOUBLE else int
+    try:
+        number = convert(text)
+    except ValueError:
+        raise InvalidTopicConfig(f"{key.name} must be a number, not {text!r}") from None
+    low, high = key.at_least, key.at_most
+    # Written so that NaN fails too.
+    if (low is not None and not number >= low) or (high is not None and not number <= high):
+        raise InvalidTopicConfig(f"{key.name} must be between {low} and {high}, not {text}")
+    return str(number)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The settings of one topic that Quire acts on, and the overrides they come from."""
+
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """What was set for this topic: key -> value in normal spelling."""
+    cleanup_policy: tuple[str, ...] = (DELETE,)
+    max_message_bytes: int = 1_048_588
+    timestamp_before_max_ms: int = _LONG_MAX
+    timestamp_after_max_ms: int = 3_600_000
+    log_append_time: bool = False
+    min_insync_replicas: int = 2
+    ensemble_size: int = 0
+    """0 means the replication factor."""
+    retention_bytes: int = UNLIMITED
+    retention_ms: int = 7 * _DAY_MS
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * _DAY_MS
+
+    @classmethod
+    def parse(cls, overrides: Mapping[str, str]) -> TopicConfig:
+        """Check every key and value. Raises InvalidTopicConfig."""
+        checked: dict[str, str] = {}
+        for name in sorted(overrides):
+            key = TOPIC_KEYS.get(name)
+            if key is None:
+                raise InvalidTopicConfig(f"unknown topic setting {name!r}")
+            checked[name] = check_value(key, overrides[name])
+
+        def value(name: str) -> str:
+            return checked.get(name, TOPIC_KEYS[name].default)
+
+        return cls(
+            overrides=types.MappingProxyType(checked),
+            cleanup_policy=tuple(value("cleanup.policy").split(",")),
+            max_message_bytes=int(value("max.message.bytes")),
+            timestamp_before_max_ms=int(value("message.timestamp.before.max.ms")),
+            timestamp_after_max_ms=int(value("message.timestamp.after.max.ms")),
+            log_append_time=value("message.timestamp.type") == "LogAppendTime",
+            min_insync_replicas=int(value("min.insync.replicas")),
+            ensemble_size=int(value("quire.ensemble.size")),
+            retention_bytes=int(value("retention.bytes")),
+            retention_ms=int(value("retention.ms")),
+            segment_bytes=int(value("segment.bytes")),
+            segment_ms=int(value("segment.ms")),
+        )
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments are dropped by age and size."""
+        return DELETE in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records are compacted by key, so that every record needs one."""
+        return COMPACT in self.cleanup_policy
+
+    def value(self, name: str) -> str:
+        """Return a setting's value as text, its default if it was not set."""
+        return self.overrides.get(name, TOPIC_KEYS[name].default)

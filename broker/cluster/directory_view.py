@@ -1,0 +1,140 @@
+"""A live copy of one directory of small metadata nodes.
+
+There is one watch on the directory's children and one on each child. Whatever fires only says "look
+again"; a single task looks, so values never go back in time. While the store cannot be reached the
+view keeps what it knows and tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+from client.errors import LogCorrupt, MetadataError, NoNode
+from client.metadata.store import MetadataStore
+from client.node import background
+
+log = logging.getLogger(__name__)
+
+V = TypeVar("V")
+
+_READS_AT_ONCE: Final = 64
+_RETRY_S: Final = 0.5
+
+
+class DirectoryView(Generic[V]):
+    """Child name -> decoded value, kept current by watches."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        path: str,
+        decode: Callable[[str, bytes], V],
+        on_change: Callable[[], None],
+    ) -> None:
+        """`decode` may raise LogCorrupt or ValueError: such a node is reported and left out."""
+        self.values: dict[str, V] = {}
+        self._store = store
+        self._path = path
+        self._decode = decode
+        self._on_change = on_change
+        self._watchers: dict[str, Callable[[], None]] = {}
+        self._stale: dict[str, None] = {}
+        self._listing_is_stale = True
+        self._changed = False
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read everything once, then follow changes. Raises MetadataError."""
+        await self._refresh()
+        self._task = background.run(self._follow(), f"view {self._path}")
+
+    async def close(self) -> None:
+        """Stop following."""
+        await background.stop(self._task)
+
+    async def look(self, name: str) -> V | None:
+        """Read one child now and show it; None if it is not there. Raises MetadataError."""
+        await self._read(name)
+        self._report()
+        return self.values.get(name)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._refresh()
+            except MetadataError as error:
+                log.warning("view.stale path=%s error=%r", self._path, error)
+                await asyncio.sleep(_RETRY_S)
+                self._wake.set()
+
+    async def _refresh(self) -> None:
+        try:
+            if self._listing_is_stale:
+                await self._list()
+            while self._stale:
+                await self._read_some()
+        finally:
+            self._report()
+
+    async def _list(self) -> None:
+        self._listing_is_stale = False
+        try:
+            names = await self._store.children(self._path, self._on_listing)
+        except MetadataError:
+            self._listing_is_stale = True
+            raise
+        present = dict.fromkeys(names)
+        for name in [name for name in self._watchers if name not in present]:
+            self._forget(name)
+        self._stale.update((name, None) for name in names if name not in self._watchers)
+
+    async def _read_some(self) -> None:
+        batch = list(self._stale)[:_READS_AT_ONCE]
+        results = await asyncio.gather(
+            *(self._read(name) for name in batch), return_exceptions=True
+        )
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            self._stale.update((name, None) for name in batch)
+            raise failures[0]
+
+    async def _read(self, name: str) -> None:
+        self._stale.pop(name, None)
+        watcher = self._watchers.setdefault(name, partial(self._on_child, name))
+        try:
+            node = await self._store.get(f"{self._path}/{name}", watcher)
+            value = self._decode(name, node.data)
+        except NoNode:
+            self._forget(name)
+        except (LogCorrupt, ValueError) as error:
+            log.error("view.unreadable path=%s/%s error=%r", self._path, name, error)
+            self._changed |= self.values.pop(name, None) is not None
+        else:
+            self._changed |= self.values.get(name) != value
+            self.values[name] = value
+
+    def _forget(self, name: str) -> None:
+        self._watchers.pop(name, None)
+        self._stale.pop(name, None)
+        self._changed |= self.values.pop(name, None) is not None
+
+    def _report(self) -> None:
+        if self._changed:
+            self._changed = False
+            self._on_change()
+
+    def _on_listing(self) -> None:
+        self._listing_is_stale = True
+        self._wake.set()
+
+    def _on_child(self, name: str) -> None:
+        if name in self._watchers:
+            self._stale[name] = None
+            self._wake.set()

@@ -1,0 +1,179 @@
+"""Holding a metadata answer back while a partition is between two leaders.
+
+A client whose leader dies asks another broker within a millisecond or two, before anybody has
+planned without the dead one. Named again, librdkafka believes it, stops asking and looks at the
+partition a second later; named too early, the next leader refuses, and the client backs off. So
+the answer waits until there is something to say.
+
+A partition is between two leaders while
+
+- the connection to its leader is broken, and `peers.py` has not found out yet what that means
+  (connections break one after the other, so the leader is asked for a sign of life first); or
+- the plan names another leader than before, and its leader epoch has not grown since; or
+- it is new, and had no leader yet.
+
+The wait is a courtesy and bounded: a partition holds answers back for `hold_s` after it was first
+seen so, then the answer says what is planned, and no leader instead of one in doubt or of the
+first that there will be: then clients ask again soon. Nobody relies on it for safety.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final, Protocol
+from uuid import UUID
+
+from broker.cluster.core.topology import TopicInfo
+from client.ids import BrokerId, LeaderEpoch
+
+_LOOK_AGAIN_S: Final = 0.005
+"""Between two looks: much less than a takeover takes, and a look is cheap."""
+
+_TopicState = tuple[
+    Sequence[BrokerId | None], Sequence[LeaderEpoch], frozenset[BrokerId], frozenset[int]
+]
+"""All that a look at a topic depends on: planned leaders, leader epochs, leaders in doubt, and the
+partitions that had no leader yet."""
+
+
+class Epochs(Protocol):
+    """The leader epochs, as far as they are known."""
+
+    def of(self, topic: TopicInfo) -> tuple[LeaderEpoch, ...]:
+        """Return the epoch of each partition; -1: not known."""
+        ...
+
+    def unled(self, topic: TopicInfo) -> frozenset[int]:
+        """Return the partitions that are known to have had no leader yet."""
+        ...
+
+    async def load(self, topics: Iterable[TopicInfo]) -> None:
+        """Read what is not known, or changed."""
+        ...
+
+
+class ClusterPlan(Protocol):
+    """The part of the cluster's view that is asked."""
+
+    @property
+    def leader_epochs(self) -> Epochs:
+        """The epochs of all partitions."""
+        ...
+
+    @property
+    def topic_by_id(self) -> Mapping[UUID, TopicInfo]:
+        """The topics as they are now."""
+        ...
+
+    def preferred_leaders(self, topic: TopicInfo) -> tuple[BrokerId, ...]:
+        """Return which live broker should lead each partition; empty while no broker is live."""
+        ...
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call after any change."""
+        ...
+
+
+class Peers(Protocol):
+    """Who knows which brokers may be gone."""
+
+    async def ask(self, brokers: Iterable[BrokerId]) -> None:
+        """Find out about brokers."""
+        ...
+
+    def is_doubted(self, broker: BrokerId) -> bool:
+        """Tell whether a broker may be gone."""
+        ...
+
+
+class _Seen:
+    """A topic's partitions as they were when each last had a leader."""
+
+    __slots__ = ("epochs", "leaders", "sight", "since_s")
+
+    def __init__(self) -> None:
+        self.leaders: list[BrokerId | None] = []
+        self.epochs: list[LeaderEpoch] = []
+        self.since_s: dict[int, float] = {}
+        """Those that have no leader, and since when."""
+        self.sight: _TopicState | None = None
+        """What was there at the last look: with the same, the next would find the same."""
+
+    def look(self, sight: _TopicState, now_s: float) -> None:
+        """Find the partitions that have no leader."""
+        self.sight = sight
+        for index, (leader, epoch) in enumerate(zip(sight[0], sight[1], strict=True)):
+            if index == len(self.leaders):
+                self.leaders.append(leader)
+                self.epochs.append(epoch)
+            if leader != self.leaders[index]:
+                if epoch > self.epochs[index]:
+                    self.leaders[index], self.epochs[index] = leader, epoch
+            elif index not in self.since_s:  # else the epoch may be its successor's
+                self.epochs[index] = epoch
+            is_led = leader not in sight[2] and index not in sight[3]
+            if leader == self.leaders[index] and is_led:
+                self.since_s.pop(index, None)
+            else:
+                self.since_s.setdefault(index, now_s)
+
+
+class LeaderChangeTracker:
+    """Remembers the leaders of the partitions that clients ask about."""
+
+    def __init__(self, cluster: ClusterPlan, peers: Peers, hold_s: float) -> None:
+        self._cluster = cluster
+        self._peers = peers
+        self._hold_s = hold_s
+        self._seen: dict[UUID, _Seen] = {}
+        cluster.add_listener(self._forget)
+
+    async def settle(self, topics: Iterable[TopicInfo]) -> None:
+        """Load the leader epochs of topics; wait while a partition is between two leaders."""
+        topics = list(topics)
+        epochs, owners = self._cluster.leader_epochs, self._cluster.preferred_leaders
+        await epochs.load(topics)
+        if not topics or not self._hold_s:
+            return
+        now_s = asyncio.get_running_loop().time
+        await self._peers.ask(dict.fromkeys(chain.from_iterable(map(owners, topics))))
+        until_s = now_s() + self._hold_s
+        open_ = [(topic.topic_id, self._open_in(topic.topic_id)) for topic in topics]
+        open_ = [(topic_id, indexes) for topic_id, indexes in open_ if indexes]
+        while open_ and now_s() < until_s:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            current = self._cluster.topic_by_id
+            await epochs.load([current[topic_id] for topic_id, _ in open_ if topic_id in current])
+            # One that is open is reason enough: the others are looked at when it is not any more.
+            while open_:
+                topic_id, indexes = open_.pop()
+                if left := indexes & self._open_in(topic_id):
+                    open_.append((topic_id, left))
+                    break
+
+    def doubted(self, topic: TopicInfo) -> frozenset[BrokerId]:
+        """Return the planned leaders of a topic that are not to be named: they may be gone."""
+        leaders = frozenset(self._cluster.preferred_leaders(topic))
+        return frozenset(filter(self._peers.is_doubted, leaders))
+
+    def _open_in(self, topic_id: UUID) -> frozenset[int]:
+        """Return the partitions that are between two leaders, and have not been for too long."""
+        topic = self._cluster.topic_by_id.get(topic_id)
+        if topic is None:
+            return frozenset()
+        leaders = self._cluster.preferred_leaders(topic) or (None,) * topic.partition_count
+        epochs = self._cluster.leader_epochs
+        sight = leaders, epochs.of(topic), self.doubted(topic), epochs.unled(topic)
+        seen = self._seen.setdefault(topic_id, _Seen())
+        now_s = asyncio.get_running_loop().time()
+        if sight != seen.sight:
+            seen.look(sight, now_s)
+        begun_s = now_s - self._hold_s
+        return frozenset(index for index, since_s in seen.since_s.items() if since_s > begun_s)
+
+    def _forget(self) -> None:
+        """Drop topics that are gone."""
+        current = self._cluster.topic_by_id
+        self._seen = {at: seen for at, seen in self._seen.items() if at in current}

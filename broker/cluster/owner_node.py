@@ -1,0 +1,117 @@
+"""The owner ephemeral of a partition: who holds it, and how it is acquired.
+
+This election is only a hint: it keeps two brokers from duelling over a partition, but proves
+nothing, so it may be overridden. An ephemeral whose broker is no longer registered, or is
+registered with another incarnation, belongs to a process that is gone; it is deleted at once rather
+than when its session times out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.cluster.core.topology import TopicInfo
+from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
+from client.ids import BrokerId
+from client.metadata import paths
+from client.metadata.json_node import read_object, whole
+from client.metadata.store import MetadataStore
+
+_LOG = logging.getLogger(__name__)
+
+
+class Owner(NamedTuple):
+    """One run of a broker process."""
+
+    broker: BrokerId
+    incarnation: str
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return json.dumps({"broker": self.broker, "incarnation": self.incarnation}).encode()
+
+
+def decode_owner(data: bytes) -> Owner | None:
+    """Read the node's bytes; None: nobody we can make sense of."""
+    try:
+        fields = read_object(data)
+        return Owner(BrokerId(whole(fields, "broker")), str(fields["incarnation"]))
+    except (ValueError, KeyError):
+        return None
+
+
+class OwnerNode:
+    """One partition's owner ephemeral, seen by one broker."""
+
+    def __init__(self, store: MetadataStore, topic: TopicInfo, index: int, me: Owner) -> None:
+        self._store = store
+        self._me = me
+        self._may_be_ours = False
+        self.path = paths.partition_owner(topic.id_text, index)
+
+    async def claim(self, on_change: Callable[[], None], is_alive: Callable[[Owner], bool]) -> bool:
+        """Get hold of the node; false: a live broker has it, `on_change` tells when it changes.
+
+        Who holds it may also cease to live: that is the caller's to notice. Raises MetadataError.
+        """
+        self._may_be_ours = True
+        while True:
+            try:
+                node = await self._store.get(self.path, on_change)
+            except NoNode:
+                if await self._make():
+                    return True
+                continue
+            except ConnectionLoss:
+                continue
+            holder = decode_owner(node.data)
+            if holder == self._me and node.ephemeral_owner == self._store.session_id:
+                return True
+            if holder is not None and holder != self._me and is_alive(holder):
+                return False
+            _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
+            # One after the other on the wire, without waiting in between.
+            _, is_made = await asyncio.gather(self._break(node.version), self._make())
+            if is_made:
+                return True
+
+    async def is_ours(self, on_change: Callable[[], None]) -> bool:
+        """Return whether we hold the node; if so, `on_change` is called when that may have changed.
+
+        Raises MetadataError.
+        """
+        try:
+            node = await self._store.get(self.path, on_change)
+        except NoNode:
+            return False
+        return decode_owner(node.data) == self._me
+
+    async def release(self) -> None:
+        """Let go of the node, if it is ours. Raises MetadataError."""
+        if not self._may_be_ours:
+            return
+        try:
+            node = await self._store.get(self.path)
+            if decode_owner(node.data) == self._me:
+                await self._store.delete(self.path, node.version)
+        except (NoNode, VersionConflict):
+            return
+
+    async def _break(self, version: int) -> None:
+        """Delete the node of a process that is gone; what became of it, the next look tells."""
+        with contextlib.suppress(NoNode, VersionConflict, ConnectionLoss):
+            await self._store.delete(self.path, version)
+
+    async def _make(self) -> bool:
+        """Return whether the node was made; without an answer it may be there all the same."""
+        data = self._me.encode()
+        try:
+            await self._store.create(self.path, data, ephemeral=True, make_parents=True)
+        except (NodeExists, ConnectionLoss):
+            return False
+        return True

@@ -1,0 +1,94 @@
+"""A connection to another broker that only asks whether it is alive.
+
+The request is ApiVersions, version 0, which every broker answers at once. At most one is in flight,
+and whoever asks meanwhile shares the next one, so a thousand clients that ask for metadata cost a
+peer one request per round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Final, cast
+
+from broker.cluster.core.topology import BrokerInfo
+
+_CONNECT_TIMEOUT_S: Final = 3.0
+_QUESTION: Final = struct.pack(">ihhih", 10, 18, 0, 0x51554952, -1)
+"""Frame length, API key 18, version 0, correlation id, no client id."""
+_LENGTH: Final = struct.Struct(">i")
+_ANSWER_BYTES_MAX: Final = 1 << 16
+
+
+class PeerConnection(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[float] = self._loop.create_future()
+        """Done when it breaks: the loop's time of that moment."""
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._asked: asyncio.Future[float] | None = None
+        """Done when the question on its way is answered."""
+        self._next: asyncio.Future[float] | None = None
+        """The same for the question that follows."""
+
+    def ask(self) -> asyncio.Future[float]:
+        """Return what is done when a question sent from now on is answered, or never will be.
+
+        Others may have the same future: do not cancel it.
+        """
+        if self.lost.done():
+            return self.lost
+        if self._asked is None:
+            self._asked = self._send()
+            return self._asked
+        if self._next is None:
+            self._next = self._loop.create_future()
+        return self._next
+
+    def close(self) -> None:
+        """Close the connection; it is lost soon."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the one answer that is due."""
+        received = self._received
+        received += data
+        if len(received) < _LENGTH.size:
+            return
+        (length,) = _LENGTH.unpack_from(received)
+        if self._asked is None or not 0 <= length <= _ANSWER_BYTES_MAX:
+            self.close()
+        elif len(received) >= _LENGTH.size + length:
+            received.clear()
+            self._asked.set_result(self._loop.time())
+            self._asked = None
+            if self._next is not None:
+                self._asked, self._next = self._send(self._next), None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who waits."""
+        for future in (self.lost, self._asked, self._next):
+            if future is not None and not future.done():
+                future.set_result(self._loop.time())
+
+    def _send(self, answer: asyncio.Future[float] | None = None) -> asyncio.Future[float]:
+        assert self._transport is not None
+        self._transport.write(_QUESTION)
+        return self._loop.create_future() if answer is None else answer
+
+
+async def connect(peer: BrokerInfo) -> PeerConnection:
+    """Connect to a peer. Raises ConnectionRefusedError if nobody listens, else OSError."""
+    async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+        _, connection = await asyncio.get_running_loop().create_connection(
+            PeerConnection, peer.host, peer.port
+        )
+    return connection

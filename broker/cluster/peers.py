@@ -1,0 +1,160 @@
+"""Notices that another broker's process is gone before its session times out.
+
+There is one idle TCP connection to each registered peer: when a process dies, its host resets its
+connections at once. If a connection breaks and the very next attempt is refused, nobody listens
+there any more; the peer's registration is deleted, so that every broker plans without it right
+away. A wrong guess costs a takeover and nothing else: fencing makes early takeovers safe, and a
+broker whose registration is missing renews it.
+
+Anything less clear (no answer, no route, first contact refused) is left to the session timeout.
+
+Clients may notice sooner than we do: a dying process closes its connections one by one. So whoever
+is about to name a broker to a client first asks that broker for a sign of life (`ask`), and doubts
+it while its connection has only just broken (`is_doubted`); see `leader_changes.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.peer_connection import PeerConnection, connect
+from client.errors import LogCorrupt, MetadataError, NoNode, VersionConflict
+from client.ids import BrokerId
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+from client.node import background
+
+_LOG = logging.getLogger(__name__)
+
+_DOUBT_MAX_S: Final = 2.0
+"""How long a broken connection speaks against a peer: clients may still reach it."""
+_PAUSE_MIN_S: Final = 0.02
+"""A dying process may take one more connection, and break it: clients wait for what follows."""
+_PAUSE_MAX_S: Final = 10.0
+_STEADY_S: Final = 0.1
+"""A connection that breaks sooner than that is not tried again at once."""
+
+
+class ClusterBrokers(Protocol):
+    """The part of the cluster's view that the watch follows."""
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call after any change."""
+        ...
+
+
+class Peers:
+    """One watch per registered broker other than this one."""
+
+    def __init__(
+        self, store: MetadataStore, cluster: ClusterBrokers, me: BrokerId, answer_max_s: float
+    ) -> None:
+        """`answer_max_s`: for a sign of life; 0 asks nobody."""
+        self._answer_max_s = answer_max_s
+        self._store = store
+        self._cluster = cluster
+        self._me = me
+        self._watches: dict[tuple[BrokerId, str], asyncio.Task[None]] = {}
+        self._connections: dict[BrokerId, PeerConnection] = {}
+        """The last connection to each registered peer, broken or not."""
+        self._closing = False
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._cluster.add_listener(self._follow)
+        self._follow()
+
+    async def close(self) -> None:
+        """Stop watching."""
+        self._closing = True
+        tasks = list(self._watches.values())
+        self._watches.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def ask(self, brokers: Iterable[BrokerId]) -> None:
+        """Wait until brokers have given a sign of life, lost their connection, or are slow."""
+        if not self._answer_max_s:
+            return
+        answers = [self._connections[b].ask() for b in brokers if b in self._connections]
+        if answers:
+            await asyncio.wait(answers, timeout=self._answer_max_s)
+
+    def is_doubted(self, broker: BrokerId) -> bool:
+        """Tell whether the connection to a registered peer just broke and is not made again yet."""
+        connection = self._connections.get(broker)
+        if connection is None or not connection.lost.done():
+            return False
+        return asyncio.get_running_loop().time() - connection.lost.result() < _DOUBT_MAX_S
+
+    def _follow(self) -> None:
+        if self._closing:
+            return
+        present = {
+            (info.id, info.incarnation): info
+            for info in self._cluster.brokers.values()
+            if info.id != self._me
+        }
+        for key in [key for key in self._watches if key not in present]:
+            self._watches.pop(key).cancel()
+            self._connections.pop(key[0], None)
+        for key, info in present.items():
+            if key not in self._watches:
+                self._watches[key] = background.keep(partial(self._watch, info), f"peer {info.id}")
+
+    async def _watch(self, peer: BrokerInfo) -> None:
+        """Hold a connection to the peer until its process is gone."""
+        loop = asyncio.get_running_loop()
+        pause_s = _PAUSE_MIN_S
+        was_connected = False
+        while True:
+            try:
+                connection = await connect(peer)
+            except ConnectionRefusedError:
+                if was_connected and await self._declare_gone(peer):
+                    return
+            except (OSError, TimeoutError):
+                was_connected = False
+            else:
+                was_connected = True
+                self._connections[peer.id] = connection
+                since_s = loop.time()
+                try:
+                    await connection.lost
+                finally:
+                    connection.close()
+                if loop.time() - since_s >= _STEADY_S:
+                    pause_s = _PAUSE_MIN_S
+                    continue
+            await asyncio.sleep(pause_s)
+            pause_s = min(_PAUSE_MAX_S, 2 * pause_s)
+
+    async def _declare_gone(self, peer: BrokerInfo) -> bool:
+        """Delete the registration if it is still that incarnation's; false: try again."""
+        path = paths.broker(peer.id)
+        try:
+            node = await self._store.get(path)
+            if BrokerInfo.decode(peer.id, node.data).incarnation != peer.incarnation:
+                return True
+            await self._store.delete(path, node.version)
+        except (NoNode, VersionConflict, LogCorrupt):
+            return True
+        except MetadataError as error:
+            _LOG.warning("peer.not_removed broker=%d error=%r", peer.id, error)
+            return False
+        _LOG.warning(
+            "peer.gone broker=%d incarnation=%s address=%s:%d",
+            peer.id,
+            peer.incarnation,
+            peer.host,
+            peer.port,
+        )
+        return True

@@ -1,0 +1,53 @@
+"""The common part of AlterConfigs and IncrementalAlterConfigs.
+
+Only topics can be configured. Broker settings are fixed while a broker runs, so a change to them is
+refused rather than silently dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.cluster.core.topic_config import TopicConfig
+from broker.errors import InvalidRequest, PolicyViolation
+from broker.faults import Code, code_of, message_of
+from broker.front.services import Services
+from broker.topics.core.config_resource import ConfigResource
+from client.errors import QuireError
+
+Edit = Callable[[TopicConfig], TopicConfig]
+
+
+async def configure_all(
+    services: Services,
+    resources: Sequence[Any],
+    edit_of: Callable[[Any], Edit],
+    *,
+    validate_only: bool,
+) -> list[dict[str, Any]]:
+    """Apply `edit_of(resource)` to each resource; return their answers."""
+    answers = []
+    for item in resources:
+        code, message = int(Code.none), None
+        try:
+            await _configure(services, item, edit_of(item), validate_only)
+        except QuireError as error:
+            code, message = code_of(error), message_of(error)
+        answers.append(
+            {
+                "error_code": code,
+                "error_message": message,
+                "resource_type": item.resource_type,
+                "resource_name": item.resource_name,
+            }
+        )
+    return answers
+
+
+async def _configure(services: Services, item: Any, edit: Edit, validate_only: bool) -> None:
+    if item.resource_type == ConfigResource.BROKER:
+        raise PolicyViolation("broker settings cannot be changed while the broker runs")
+    if item.resource_type != ConfigResource.TOPIC:
+        raise InvalidRequest(f"resources of type {item.resource_type} have no settings")
+    await services.topics.configure(item.resource_name, edit, validate_only=validate_only)

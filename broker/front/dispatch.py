@@ -1,0 +1,193 @@
+"""From a frame to its handler and back: version check, order, last-resort errors.
+
+Covers how requests of one connection are ordered. Kafka serves one request of a
+connection at a time. Here the same order of effects is kept with less waiting:
+
+- Produce is started in arrival order and many may be under way; starting one assigns offsets
+  at once, so the order of appends is the order of arrival.
+- A plain handler (`def handle`) answers at once.
+- An asynchronous handler (`async def handle`) and Fetch mute the connection: the next request
+  starts when they have answered.
+
+Answers leave in request order in any case (`client/wire/kafka/connection.py`).
+
+An unknown API or version closes the connection without an answer, as Kafka does, except that
+ApiVersions of a version we do not know is answered in version 0 with UNSUPPORTED_VERSION and our
+range, so that the client can try again (KIP-511).
+
+When a handler raises: an error of ours becomes the response's top-level error code if it has
+one; anything else is a bug, is logged with its traceback, and becomes UNKNOWN_SERVER_ERROR in
+the same place. Where a response has no such place the connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from broker.faults import Code, code_of, message_of
+from broker.front.services import Call, Peer, Services
+from client.errors import LocalProtocolError, QuireError, RemoteProtocolError
+from client.wire.kafka import codec
+from client.wire.kafka.apis import API_VERSIONS_KEY, ApiKey
+from client.wire.kafka.codec import Buffer
+from client.wire.kafka.connection import Slot
+
+log = logging.getLogger(__name__)
+
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+
+Fields = Mapping[str, Any]
+
+
+class Channel(Protocol):
+    """What dispatch needs of a connection; `broker/front/server.py` has the real one."""
+
+    @property
+    def peer(self) -> Peer:
+        """Both ends."""
+        ...
+
+    def open(self, api_key: int, request_size: int) -> Slot:
+        """Reserve the next place in the order of answers."""
+        ...
+
+    def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
+        """Send buffers, or nothing if empty, once it is the slot's turn."""
+        ...
+
+    def mute(self) -> None:
+        """Start no further request until `unmute`."""
+        ...
+
+    def unmute(self) -> None:
+        """Go on with the next request."""
+        ...
+
+    def on_lost(self, call: Callable[[], None] | None) -> None:
+        """Call this once the connection is gone; None takes it back."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """Close the connection because of what the client sent."""
+        ...
+
+
+class Handler(NamedTuple):
+    """One API: which versions, and what answers it. One of `handle` and `start` is there."""
+
+    key: int
+    versions: tuple[int, int]
+    handle: Callable[[Services, Call, Any], Fields | Awaitable[Fields]] | None
+    """Takes the decoded request and returns the response's fields."""
+    start: Callable[[Services, Call, memoryview, Channel, int], None] | None
+    """Takes the request's bytes (and its size on the wire) and answers through the channel, by
+    callbacks: for the hot paths."""
+
+
+class Dispatcher:
+    """Starts handlers; keeps the tasks of the asynchronous ones."""
+
+    def __init__(self, services: Services, handlers: Sequence[Handler]) -> None:
+        self._services = services
+        self._handlers = {handler.key: handler for handler in handlers}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def close(self) -> None:
+        """Cancel what still runs and wait for it."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def dispatch(self, frame: memoryview, channel: Channel) -> None:
+        """Start one request. Raises RemoteProtocolError: then the connection must be closed."""
+        key, version, correlation_id = codec.peek_header(frame)
+        handler = self._handlers.get(key)
+        if handler is None or not handler.versions[0] <= version <= handler.versions[1]:
+            if key != API_VERSIONS_KEY:
+                raise RemoteProtocolError(f"api {key} version {version} is not served")
+            self._answer_unknown_api_versions(correlation_id, len(frame), channel)
+            return
+        if key != _PRODUCE and len(frame) > self._services.config.control_request_bytes_max:
+            raise RemoteProtocolError(f"api {key} with {len(frame)} bytes")
+        client_id, body = codec.split_header(frame, key, version)
+        call = Call(key, version, correlation_id, client_id, channel.peer)
+        if handler.start is not None:
+            handler.start(self._services, call, body, channel, len(frame))
+        else:
+            self._start(handler, call, codec.decode_request(key, version, body), channel, frame)
+
+    def _answer_unknown_api_versions(
+        self, correlation_id: int, size: int, channel: Channel
+    ) -> None:
+        low, high = self._services.served[API_VERSIONS_KEY]
+        fields = {
+            "error_code": Code.unsupported_version,
+            "api_keys": [{"api_key": API_VERSIONS_KEY, "min_version": low, "max_version": high}],
+        }
+        buffers = codec.encode_response(API_VERSIONS_KEY, 0, correlation_id, fields)
+        channel.answer(channel.open(API_VERSIONS_KEY, size), buffers)
+
+    def _start(
+        self, handler: Handler, call: Call, request: Any, channel: Channel, frame: memoryview
+    ) -> None:
+        slot = channel.open(call.api_key, len(frame))
+        assert handler.handle is not None, "an API has a handle or a start"
+        try:
+            result = handler.handle(self._services, call, request)
+        except Exception as error:  # the outermost loop of a request: nothing may escape
+            self._answer_error(error, call, slot, channel)
+            return
+        if inspect.isawaitable(result):
+            channel.mute()
+            task = asyncio.get_running_loop().create_task(
+                self._finish(result, call, slot, channel), name=f"api {call.api_key}"
+            )
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
+        else:
+            self._answer(result, call, slot, channel)
+
+    async def _finish(
+        self, result: Awaitable[Fields], call: Call, slot: Slot, channel: Channel
+    ) -> None:
+        try:
+            fields = await result
+        except Exception as error:  # as above
+            self._answer_error(error, call, slot, channel)
+        else:
+            self._answer(fields, call, slot, channel)
+        channel.unmute()
+
+    def _answer(self, fields: Fields, call: Call, slot: Slot, channel: Channel) -> None:
+        try:
+            buffers = codec.encode_response(call.api_key, call.version, call.correlation_id, fields)
+        except LocalProtocolError as error:
+            self._answer_error(error, call, slot, channel)
+            return
+        channel.answer(slot, buffers)
+
+    def _answer_error(self, error: Exception, call: Call, slot: Slot, channel: Channel) -> None:
+        expected = isinstance(error, QuireError) and not isinstance(error, LocalProtocolError)
+        if expected:
+            log.debug(
+                "request.refused api=%d version=%d reason=%s",
+                call.api_key, call.version, message_of(error),
+            )  # fmt: skip
+        else:
+            errors = self._services.metrics.request_failures
+            errors[call.api_key] = errors.get(call.api_key, 0) + 1
+            log.error(
+                "request.failed api=%d version=%d client=%s",
+                call.api_key, call.version, call.client_id, exc_info=error,
+            )  # fmt: skip
+        code = code_of(error) if expected else int(Code.unknown_server_error)
+        buffers = codec.encode_error(call.api_key, call.version, call.correlation_id, code)
+        if buffers is None:
+            channel.fail(f"api {call.api_key} failed: {message_of(error)}")
+        else:
+            channel.answer(slot, buffers)

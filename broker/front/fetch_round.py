@@ -1,0 +1,217 @@
+"""One pass over everything a Fetch request asks for.
+
+The limits of the answer: partitions are served in the order of the request; the first batch of the
+first partition with data is included whatever its size, everything else only within both limits.
+What is in memory is taken at once; what is only on bookies is read afterwards, all of it
+concurrently, within the broker's budget for such reads (the first of them in any case).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from broker.errors import FencedLeaderEpoch, NotLeader, UnknownLeaderEpoch, UnsupportedCompression
+from broker.faults import code_of
+from broker.front.services import Services
+from broker.leadership.awaited_partitions import Key
+from broker.partition.partition import Fetched, Partition
+from client.errors import QuireError
+from client.ids import Offset
+from client.wire.kafka.fetch import READ_COMMITTED, FetchRequest, PartitionData, PartitionFetch
+from client.wire.kafka.records import CODEC_MASK, Codec, headers
+
+_ZSTD_FROM: Final = 10
+UNKNOWN: Final = -1
+
+
+class Want(NamedTuple):
+    """One partition of a request."""
+
+    topic: str
+    fetch: PartitionFetch
+
+
+class _Read(NamedTuple):
+    """A partition whose data is on bookies only."""
+
+    at: int
+    leader: Partition
+    size_max: int
+    at_least_one: bool
+
+
+class FetchRound:
+    """What was found, by position in the request."""
+
+    __slots__ = (
+        "_awaited",
+        "_committed",
+        "_leaders",
+        "_reads",
+        "_services",
+        "_version",
+        "_wants",
+        "failed",
+        "results",
+        "size",
+    )
+
+    def __init__(
+        self, services: Services, request: FetchRequest, wants: Sequence[Want], version: int
+    ) -> None:
+        """Collect what is in memory."""
+        self.results: list[PartitionData] = []
+        self.size = 0
+        """Record bytes in `results`."""
+        self.failed = False
+        """Whether any partition has an error that must not wait."""
+        self._awaited: list[Key] = []
+        """Partitions that will be led in a moment; refused if the answer leaves before."""
+        self._services = services
+        self._version = version
+        self._wants = wants
+        self._committed = request.isolation == READ_COMMITTED
+        self._leaders: list[Partition | None] = []
+        self._reads: list[_Read] = []
+        left = min(request.bytes_max, services.config.fetch_bytes_max)
+        for at, want in enumerate(wants):
+            left -= self._collect(at, want, left)
+
+    @property
+    def needs_reading(self) -> bool:
+        """Whether `read` has something to do."""
+        return bool(self._reads)
+
+    def _collect(self, at: int, want: Want, left: int) -> int:
+        """Look at one partition; return how much of the limit it uses."""
+        leader: Partition | None = None
+        fetched: Fetched | None = None
+        fetch = want.fetch
+        size_max = max(0, min(fetch.bytes_max, left))
+        first = not self.size and not self._reads
+        used = 0
+        try:
+            leader = self._services.partitions.leader(want.topic, fetch.partition)
+            check_epoch(leader, fetch.leader_epoch)
+            if size_max or first:
+                fetched = leader.reader.read_cached(
+                    Offset(fetch.offset),
+                    size_max,
+                    at_least_one=first,
+                    read_committed=self._committed,
+                )
+                if fetched is None:
+                    self._reads.append(_Read(at, leader, size_max, first))
+                    used = size_max
+                else:
+                    self._check_codecs(fetched)
+                    used = fetched.size
+                    self.size += used
+                    self._services.metrics.cache_read_bytes += used
+        except QuireError as error:
+            key = None
+            if isinstance(error, NotLeader):
+                key = self._services.partitions.awaited_key(want.topic, fetch.partition)
+            if key is not None:
+                self._awaited.append(key)
+            self.failed |= key is None
+            self.results.append(self._refusal(fetch, error, leader))
+        else:
+            self.results.append(self._data(fetch, leader, fetched))
+        self._leaders.append(leader)
+        return used
+
+    async def read(self) -> None:
+        """Read from bookies what was not in memory."""
+        budget = self._services.reading
+        taken: list[_Read] = []
+        for read in self._reads:
+            if budget.take(read.size_max, at_any_rate=not taken):
+                taken.append(read)
+        try:
+            outcomes = await asyncio.gather(*map(self._read_one, taken))
+        finally:
+            budget.give(sum(read.size_max for read in taken))
+        self._reads = []
+        for read, outcome in zip(taken, outcomes, strict=True):
+            fetch = self._wants[read.at].fetch
+            if isinstance(outcome, QuireError):
+                self.failed = True
+                self.results[read.at] = self._refusal(fetch, outcome, read.leader)
+            else:
+                self.results[read.at] = self._data(fetch, read.leader, outcome)
+                self.size += outcome.size
+                self._services.metrics.ledger_read_bytes += outcome.size
+
+    async def _read_one(self, read: _Read) -> Fetched | QuireError:
+        try:
+            fetched = await read.leader.reader.read(
+                Offset(self._wants[read.at].fetch.offset),
+                read.size_max,
+                at_least_one=read.at_least_one,
+                read_committed=self._committed,
+            )
+            self._check_codecs(fetched)
+        except QuireError as error:
+            return error
+        return fetched
+
+    def on_news(self, call: Callable[[], None]) -> list[Callable[[], None]]:
+        """Call when any partition has more to give; return what cancels the waits."""
+        awaited = self._services.partitions.awaited
+        waits = [awaited.wait(key, call).cancel for key in dict.fromkeys(self._awaited)]
+        for want, leader, data in zip(self._wants, self._leaders, self.results, strict=True):
+            if leader is not None:
+                above = Offset(max(want.fetch.offset, data.high_watermark))
+                waits.append(leader.on_high_watermark(above, call))
+        return waits
+
+    def _data(
+        self, fetch: PartitionFetch, leader: Partition | None, fetched: Fetched | None
+    ) -> PartitionData:
+        high = stable = start = UNKNOWN
+        if leader is not None:
+            high, stable = leader.high_watermark, leader.last_stable_offset
+            start = leader.log_start_offset
+        return PartitionData(
+            fetch.partition,
+            0,
+            high,
+            stable,
+            start,
+            () if fetched is None else fetched.buffers,
+            0 if fetched is None else fetched.size,
+            () if self._committed else None,
+        )
+
+    def _refusal(
+        self, fetch: PartitionFetch, error: QuireError, leader: Partition | None
+    ) -> PartitionData:
+        code = code_of(error)
+        errors = self._services.metrics.fetch_errors
+        errors[code] = errors.get(code, 0) + 1
+        hint = None
+        if isinstance(error, NotLeader) and error.leader is not None:
+            hint = (error.leader, error.epoch)
+        return self._data(fetch, leader, None)._replace(error_code=code, leader=hint)
+
+    def _check_codecs(self, fetched: Fetched) -> None:
+        """Old clients must not be sent zstd, which they would take for garbage."""
+        if self._version >= _ZSTD_FROM:
+            return
+        for _, header in headers(b"".join(fetched.buffers)):
+            if header.attributes & CODEC_MASK == Codec.ZSTD:
+                raise UnsupportedCompression("zstd needs version 10 of Fetch")
+
+
+def check_epoch(leader: Partition, epoch: int) -> None:
+    """Compare the leader epoch a client knows, -1 for none, with ours.
+
+    Raises NotLeader, FencedLeaderEpoch, UnknownLeaderEpoch.
+    """
+    leader.check_leading()
+    if epoch != UNKNOWN and epoch != leader.leader_epoch:
+        text = f"{leader.name} is at leader epoch {leader.leader_epoch}, not {epoch}"
+        raise FencedLeaderEpoch(text) if epoch < leader.leader_epoch else UnknownLeaderEpoch(text)

@@ -1,0 +1,31 @@
+"""AlterConfigs (33), versions 0-2: replace all settings of a topic.
+
+Deviations from Kafka: only topics can be configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.front.config_changes import Edit, configure_all
+from broker.front.services import Call, Services
+from broker.topics.core.config_resource import replaced
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.ALTER_CONFIGS
+VERSIONS: Final = (0, 2)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Configure each topic by itself."""
+    return {
+        "responses": await configure_all(
+            services, request.resources, _edit_of, validate_only=request.validate_only
+        )
+    }
+
+
+def _edit_of(item: Any) -> Edit:
+    settings = [(config.name, config.value) for config in item.configs]
+    return lambda _: replaced(settings)

@@ -1,0 +1,40 @@
+"""CreatePartitions (37), versions 0-3: raise a topic's number of partitions to a new total.
+
+Deviations from Kafka: a manual assignment is ignored, as brokers hold no data; the request's
+timeout is ignored. Internal topics keep their partition count: keys would move to other partitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import InvalidRequest, PolicyViolation
+from broker.faults import Code, code_of, message_of
+from broker.front.services import Call, Services
+from client.errors import QuireError
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.CREATE_PARTITIONS
+VERSIONS: Final = (0, 3)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Grow every topic that can grow; one result per topic."""
+    counts = Counter(item.name for item in request.topics)
+    totals = {item.name: item.count for item in request.topics}
+    results = []
+    for name, total in totals.items():
+        code, message = int(Code.none), None
+        try:
+            if counts[name] > 1:
+                raise InvalidRequest(f"the request names topic {name!r} {counts[name]} times")
+            topic = services.cluster.topics.get(name)
+            if topic is not None and topic.internal:
+                raise PolicyViolation(f"topic {name!r} is internal")
+            await services.topics.grow(name, total, validate_only=request.validate_only)
+        except QuireError as error:
+            code, message = code_of(error), message_of(error)
+        results.append({"name": name, "error_code": code, "error_message": message})
+    return {"results": results}

@@ -1,0 +1,102 @@
+"""CreateTopics (19), versions 2-7.
+
+Behaviour: topics are created one by one; when the answer is sent, this broker shows them. -1 for
+partitions or replication factor lets the broker decide. If a request names a topic twice, both are
+refused.
+
+Deviations from Kafka: a manual assignment of replicas determines the numbers of partitions and
+copies and is otherwise ignored, as brokers hold no data. The replication factor is limited by the
+bookies, not by the brokers. The request's timeout is ignored: creation is synchronous.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import InvalidReplicaAssignment, InvalidRequest, InvalidTopicConfig
+from broker.faults import Code, code_of, message_of
+from broker.front.config_listing import topic_settings
+from broker.front.services import Call, Services
+from broker.topics.core.topic_rules import BROKER_DECIDES
+from client.errors import QuireError
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.CREATE_TOPICS
+VERSIONS: Final = (2, 7)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Create every topic that can be created."""
+    counts = Counter(item.name for item in request.topics)
+    validate_only = bool(field(request, "validate_only", False))
+    answers = []
+    for name in counts:
+        item = next(item for item in request.topics if item.name == name)
+        try:
+            if counts[name] > 1:
+                raise InvalidRequest(f"the request names topic {name!r} {counts[name]} times")
+            topic = await _create(services, item, validate_only)
+        except QuireError as error:
+            answers.append(_refusal(name, error))
+        else:
+            answers.append(_created(topic))
+    return {"topics": answers}
+
+
+async def _create(services: Services, item: Any, validate_only: bool) -> TopicInfo:
+    partitions, factor = item.num_partitions, item.replication_factor
+    if item.assignments:
+        partitions, factor = _assigned(partitions, factor, item.assignments)
+    configs: dict[str, str] = {}
+    for config in item.configs:
+        if config.value is None:
+            raise InvalidTopicConfig(f"{config.name} has no value")
+        configs[config.name] = config.value
+    return await services.topics.create(
+        item.name, partitions, factor, configs, validate_only=validate_only
+    )
+
+
+def _assigned(partitions: int, factor: int, assignments: Sequence[Any]) -> tuple[int, int]:
+    """Return (partitions, copies) of a manual assignment. Raises InvalidReplicaAssignment."""
+    if (partitions, factor) != (BROKER_DECIDES, BROKER_DECIDES):
+        raise InvalidRequest(
+            "a manual assignment cannot be combined with partition count or replication factor"
+        )
+    if sorted(row.partition_index for row in assignments) != list(range(len(assignments))):
+        raise InvalidReplicaAssignment("the partitions of an assignment must be numbered from 0")
+    sizes = {len(row.broker_ids): None for row in assignments}
+    if len(sizes) != 1 or 0 in sizes:
+        raise InvalidReplicaAssignment("every partition needs the same number of replicas")
+    for row in assignments:
+        if len(dict.fromkeys(row.broker_ids)) != len(row.broker_ids):
+            raise InvalidReplicaAssignment(f"partition {row.partition_index} names a broker twice")
+    return len(assignments), next(iter(sizes))
+
+
+def _created(topic: TopicInfo) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_code": Code.none,
+        "error_message": None,
+        "num_partitions": topic.partition_count,
+        "replication_factor": topic.replication_factor,
+        "configs": [row.fields(synonyms=False, docs=False) for row in topic_settings(topic)],
+    }
+
+
+def _refusal(name: str, error: QuireError) -> dict[str, Any]:
+    return {
+        "name": name,
+        "topic_id": None,
+        "error_code": code_of(error),
+        "error_message": message_of(error),
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": [],
+    }

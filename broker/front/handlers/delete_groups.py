@@ -1,0 +1,42 @@
+"""DeleteGroups (42), versions 0-2: remove groups without members, with their offsets.
+
+Behaviour: NON_EMPTY_GROUP while there are members, GROUP_ID_NOT_FOUND if there is no such group.
+Durable before the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import BrokerError
+from broker.faults import Code, code_of
+from broker.front.services import Call, Services
+from broker.groups.coordinator import Coordinator
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.DELETE_GROUPS
+VERSIONS: Final = (0, 2)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Return an error code for each group."""
+    codes: dict[str, int] = {}
+    mine: dict[Coordinator, list[str]] = {}
+    for group_id in dict.fromkeys(request.groups_names):
+        try:
+            mine.setdefault(services.groups.coordinator(group_id), []).append(group_id)
+        except BrokerError as error:
+            codes[group_id] = code_of(error)
+    for coordinator, group_ids in mine.items():
+        try:
+            outcomes = await coordinator.delete_groups(group_ids)
+        except BrokerError as error:
+            codes.update(dict.fromkeys(group_ids, code_of(error)))
+        else:
+            for group_id, outcome in zip(group_ids, outcomes, strict=True):
+                codes[group_id] = int(Code.none) if outcome is None else code_of(outcome)
+    return {
+        "throttle_time": 0,
+        "results": [{"group_id": group_id, "error_code": code} for group_id, code in codes.items()],
+    }

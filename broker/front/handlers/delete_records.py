@@ -1,0 +1,50 @@
+"""DeleteRecords (21), versions 0-2: move a partition's log start.
+
+Behaviour: -1 means the high watermark; the answer is the log start afterwards. The log start may
+be inside a batch; consumers get the whole batch and skip to it.
+
+Deviations from Kafka: the request's timeout is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import InvalidTopicName, PolicyViolation
+from broker.faults import Code, code_of
+from broker.front.services import Call, Services
+from client.errors import QuireError
+from client.ids import Offset
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.DELETE_RECORDS
+VERSIONS: Final = (0, 2)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Answer each partition by itself."""
+    topics = []
+    for topic in request.topics:
+        partitions = [
+            await _delete(services, topic.name, item.partition_index, item.offset)
+            for item in topic.partitions
+        ]
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+async def _delete(services: Services, topic: str, index: int, before: int) -> dict[str, Any]:
+    answer = {"partition_index": index, "low_watermark": -1, "error_code": int(Code.none)}
+    try:
+        leader = await services.partitions.leader_soon(topic, index)
+        if leader.topic.internal:
+            raise InvalidTopicName(f"topic {topic!r} is internal")
+        if not leader.topic.config.deletes:
+            raise PolicyViolation(
+                f"the cleanup.policy of topic {topic!r} does not contain 'delete'"
+            )
+        answer["low_watermark"] = await leader.delete_records(Offset(before))
+    except QuireError as error:
+        answer["error_code"] = code_of(error)
+    return answer

@@ -1,0 +1,51 @@
+"""DeleteTopics (20), versions 1-6: by name, from 6 on also by topic id.
+
+Behaviour: a topic disappears at once; its ledgers are deleted in the background.
+
+Deviations from Kafka: internal topics cannot be deleted. The request's timeout is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import UUID
+
+from broker.errors import PolicyViolation, UnknownTopicId
+from broker.faults import Code, code_of, message_of
+from broker.front.services import Call, Services
+from client.errors import QuireError
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.DELETE_TOPICS
+VERSIONS: Final = (1, 6)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Delete every topic that can be deleted."""
+    asked: list[tuple[str | None, UUID | None]] = [
+        (name, None) for name in field(request, "topic_names", ())
+    ]
+    asked += [(item.name, item.topic_id) for item in field(request, "topics", ())]
+    return {"responses": [await _delete(services, name, topic_id) for name, topic_id in asked]}
+
+
+async def _delete(services: Services, name: str | None, topic_id: UUID | None) -> dict[str, Any]:
+    cluster = services.cluster
+    code, message = int(Code.none), None
+    try:
+        if name is None:
+            by_id = cluster.topic_by_id.get(topic_id) if topic_id is not None else None
+            if by_id is None:
+                raise UnknownTopicId(f"no topic has id {topic_id}")
+            name = by_id.name
+        topic = cluster.topics.get(name) or await cluster.look_for_topic(name)
+        if topic is not None:
+            topic_id = topic.topic_id
+            if topic.internal:
+                raise PolicyViolation(f"topic {name!r} is internal")
+        await services.topics.delete(name)
+    except QuireError as error:
+        code, message = code_of(error), message_of(error)
+    return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}

@@ -1,0 +1,40 @@
+"""DescribeCluster (60), versions 0-1.
+
+Deviations from Kafka: there are no controllers apart from brokers (endpoint type 2), so a request
+for them is refused. Authorized operations are not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.faults import Code
+from broker.front.endpoints import endpoint_for
+from broker.front.services import Call, Services
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.DESCRIBE_CLUSTER
+VERSIONS: Final = (0, 1)
+
+_BROKERS: Final = 1
+
+
+def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """List the live brokers."""
+    cluster = services.cluster
+    kind = field(request, "endpoint_type", _BROKERS)
+    refused = kind != _BROKERS
+    brokers = []
+    for broker in () if refused else cluster.brokers.values():
+        host, port = endpoint_for(services, broker, call.peer)
+        brokers.append({"broker_id": broker.id, "host": host, "port": port, "rack": broker.rack})
+    return {
+        "error_code": Code.unsupported_endpoint_type if refused else Code.none,
+        "error_message": f"endpoint type {kind} does not exist here" if refused else None,
+        "endpoint_type": _BROKERS,
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller_id(),
+        "brokers": brokers,
+    }

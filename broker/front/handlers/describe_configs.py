@@ -1,0 +1,71 @@
+"""DescribeConfigs (32), versions 1-4: every known setting of a topic or broker with its value.
+
+Behaviour: keys that were not set are listed with their defaults, because tools read, modify and
+write back the whole list. An unknown topic is an error.
+
+Deviations from Kafka: broker settings are this broker's only; asking it about another broker is
+refused. Broker loggers, groups and client metrics have no settings here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import InvalidRequest, UnknownTopicOrPartition
+from broker.faults import Code, code_of, message_of
+from broker.front.config_listing import Listed, broker_settings, select, topic_settings
+from broker.front.services import Call, Services
+from broker.topics.core.config_resource import ConfigResource
+from broker.topics.core.topic_rules import check_name
+from client.errors import QuireError
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.DESCRIBE_CONFIGS
+VERSIONS: Final = (1, 4)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Describe each resource by itself."""
+    synonyms = bool(field(request, "include_synonyms", False))
+    docs = bool(field(request, "include_documentation", False))
+    results = []
+    for item in request.resources:
+        answer: dict[str, Any] = {
+            "error_code": Code.none,
+            "error_message": None,
+            "resource_type": item.resource_type,
+            "resource_name": item.resource_name,
+            "configs": [],
+        }
+        try:
+            listed = await _list(services, call, item)
+        except QuireError as error:
+            answer |= {"error_code": code_of(error), "error_message": message_of(error)}
+        else:
+            answer["configs"] = [row.fields(synonyms=synonyms, docs=docs) for row in listed]
+        results.append(answer)
+    return {"results": results}
+
+
+async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
+    name, names = item.resource_name, item.configuration_keys
+    if item.resource_type == ConfigResource.TOPIC:
+        check_name(name)
+        cluster = services.cluster
+        topic = cluster.topics.get(name) or await cluster.look_for_topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"no topic {name!r}")
+        return select(topic_settings(topic), names)
+    if item.resource_type == ConfigResource.BROKER:
+        if name == "":
+            return []  # cluster-wide dynamic defaults: there are none
+        if name != str(services.config.node_id):
+            raise InvalidRequest(f"ask broker {name} itself for its settings")
+        me = services.cluster.brokers.get(services.config.node_id)
+        port = me.port if me is not None else services.config.port
+        return select(broker_settings(services.config, port), names)
+    if item.resource_type in (ConfigResource.GROUP, ConfigResource.CLIENT_METRICS):
+        return []
+    raise InvalidRequest(f"resources of type {item.resource_type} have no settings")

@@ -1,0 +1,68 @@
+"""DescribeGroups (15), versions 0-6: members, protocol and state of groups.
+
+Behaviour: subscriptions and assignments are shown for stable groups only. A group that does not
+exist is in state Dead without an error; from version 6 on it is GROUP_ID_NOT_FOUND as well.
+Tools compare the state names literally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import BrokerError
+from broker.faults import Code, code_of, message_of
+from broker.front.services import Call, Services
+from broker.groups.core.group_types import GroupDescription, GroupState
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.DESCRIBE_GROUPS
+VERSIONS: Final = (0, 6)
+
+_NOT_FOUND_FROM: Final = 6
+_OPERATIONS_NOT_ASKED: Final = -(1 << 31)
+
+
+def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Describe each group."""
+    groups = [_describe(services, call, group_id) for group_id in request.groups]
+    return {"throttle_time": 0, "groups": groups}
+
+
+def _describe(services: Services, call: Call, group_id: str) -> dict[str, Any]:
+    try:
+        description = services.groups.coordinator(group_id).view().describe(group_id)
+    except BrokerError as error:
+        empty = GroupDescription(group_id, GroupState.DEAD, "", "", ())
+        row = {**_row(empty), "group_state": ""}
+        return {**row, "error_code": code_of(error), "error_message": message_of(error)}
+    if description is not None:
+        return _row(description)
+    row = _row(GroupDescription(group_id, GroupState.DEAD, "", "", ()))
+    if call.version >= _NOT_FOUND_FROM:
+        row["error_code"] = Code.group_id_not_found
+        row["error_message"] = f"Group {group_id[:249]} not found."
+    return row
+
+
+def _row(group: GroupDescription) -> dict[str, Any]:
+    return {
+        "error_code": Code.none,
+        "error_message": None,
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol_data": group.protocol,
+        "members": [
+            {
+                "member_id": one.member_id,
+                "group_instance_id": one.instance_id,
+                "client_id": one.client_id,
+                "client_host": one.client_host,
+                "member_metadata": one.metadata,
+                "member_assignment": one.assignment,
+            }
+            for one in group.members
+        ],
+        "authorized_operations": _OPERATIONS_NOT_ASKED,
+    }

@@ -1,0 +1,42 @@
+"""DescribeLogDirs (35), versions 1-4: sizes of the partitions this broker leads.
+
+Deviations from Kafka: a broker has no directories; the one named "ledgers" stands for the
+bookies, each byte counted once whatever the number of copies. Total and usable bytes are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.faults import Code
+from broker.front.services import Call, Services
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
+VERSIONS: Final = (1, 4)
+
+_DIRECTORY: Final = "ledgers"
+
+
+def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """List the partitions asked for (null: all) that are led here."""
+    asked: dict[tuple[str, int], None] | None = None
+    if request.topics is not None:
+        asked = {(row.topic, index): None for row in request.topics for index in row.partitions}
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    for partition in services.partitions:
+        key = (partition.topic.name, partition.index)
+        if asked is not None and key not in asked:
+            continue
+        by_topic.setdefault(key[0], []).append(
+            {
+                "partition_index": partition.index,
+                "partition_size": partition.size_bytes,
+                "offset_lag": 0,
+                "is_future_key": False,
+            }
+        )
+    topics = [{"name": name, "partitions": rows} for name, rows in sorted(by_topic.items())]
+    result = {"error_code": Code.none, "log_dir": _DIRECTORY, "topics": topics}
+    return {"error_code": Code.none, "results": [result]}

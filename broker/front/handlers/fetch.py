@@ -1,0 +1,183 @@
+"""Fetch (1), versions 4-12: long polls for whole batches, byte for byte as they were stored.
+
+Behaviour: the answer begins with the batch that holds the asked offset, also if the offset is in
+its middle. A fetch that finds less than `min_bytes` waits for the high watermarks of its
+partitions until `max_wait_ms`, and for one that this broker is about to lead to be led
+(`awaited_partitions.py`); other errors never wait. Recent batches come from memory without
+leaving this call; older ones are read from bookies, and then what was read is the answer,
+whatever `min_bytes` says. Limits: see `broker/front/fetch_round.py`.
+
+Deviations from Kafka: incremental sessions are declined (session id 0 in every answer, which all
+clients accept; a request inside a session gets FETCH_SESSION_ID_NOT_FOUND). Errors carry the
+real watermarks where they are known. Versions from 13 on, which name topics by id, are not
+served; clients fall back to 12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import FetchSessionNotFound
+from broker.faults import code_of
+from broker.front.dispatch import Channel
+from broker.front.fetch_round import FetchRound, Want
+from broker.front.services import Call, Services
+from client.wire.kafka import fetch as wire
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import response_head
+from client.wire.kafka.fetch import FetchRequest, PartitionData
+
+log = logging.getLogger(__name__)
+
+KEY: Final = ApiKey.FETCH
+VERSIONS: Final = (wire.VERSION_MIN, wire.VERSION_MAX)
+
+_LEAVE_SESSION: Final = -1
+"""Session epoch of a client that ends its session and goes on without one."""
+
+
+def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
+    """Answer at once, or wait for data; the connection is muted meanwhile."""
+    request = wire.parse_request(call.version, body)
+    _Fetch(services, call, channel, size, request).begin()
+
+
+class _Fetch:
+    """One request under way."""
+
+    __slots__ = (
+        "_call",
+        "_cancels",
+        "_channel",
+        "_loop",
+        "_may_wait",
+        "_muted",
+        "_request",
+        "_retry_planned",
+        "_services",
+        "_slot",
+        "_task",
+        "_timer",
+        "_wants",
+    )
+
+    def __init__(
+        self, services: Services, call: Call, channel: Channel, size: int, request: FetchRequest
+    ) -> None:
+        self._services = services
+        self._call = call
+        self._channel = channel
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._slot = channel.open(KEY, size)
+        self._wants = [
+            Want(topic.name, fetch) for topic in request.topics for fetch in topic.partitions
+        ]
+        self._cancels: list[Callable[[], None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._retry_planned = False
+        self._muted = False
+        self._may_wait = False
+
+    def begin(self) -> None:
+        """Make the first attempt."""
+        request = self._request
+        if request.session_id != 0 and request.session_epoch != _LEAVE_SESSION:
+            self._answer([], code_of(FetchSessionNotFound("fetch sessions are declined")))
+        else:
+            self._attempt(may_wait=request.wait_ms_max > 0)
+
+    def _attempt(self, *, may_wait: bool) -> None:
+        self._slot.split_s = self._services.metrics.now_s()
+        found = FetchRound(self._services, self._request, self._wants, self._call.version)
+        if found.needs_reading:
+            self._mute()
+            self._may_wait = may_wait
+            self._task = self._loop.create_task(self._read(found), name="fetch")
+        elif may_wait and self._wants and not found.failed and not self._is_enough(found):
+            self._wait(found)
+        else:
+            self._answer(found.results)
+
+    def _is_enough(self, found: FetchRound) -> bool:
+        return found.size >= self._request.bytes_min
+
+    async def _read(self, found: FetchRound) -> None:
+        try:
+            await found.read()
+        except Exception:  # the outermost loop of a request: nothing may escape
+            log.exception("fetch.failed client=%s", self._call.client_id)
+            self._channel.fail("fetch failed")
+            return
+        self._task = None
+        if found.size or found.failed or not self._may_wait:
+            self._answer(found.results)
+        else:
+            self._wait(found)
+
+    def _wait(self, found: FetchRound) -> None:
+        """Park until a high watermark moves, a leadership ends, or the time is up."""
+        self._mute()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._request.wait_ms_max / 1000, self._expire)
+        self._cancels = found.on_news(self._on_news)
+
+    def _on_news(self) -> None:
+        """Look again, once for all partitions that moved in this turn of the loop."""
+        if not self._retry_planned:
+            self._retry_planned = True
+            self._loop.call_soon(self._retry)
+
+    def _retry(self) -> None:
+        self._retry_planned = False
+        if self._cancels:  # neither expired nor lost meanwhile
+            self._stop_waiting()
+            self._attempt(may_wait=True)
+
+    def _expire(self) -> None:
+        self._may_wait = False  # for a reading that is under way
+        if self._cancels:
+            self._stop_waiting()
+            self._attempt(may_wait=False)
+
+    def _stop_waiting(self) -> None:
+        for cancel in self._cancels:
+            cancel()
+        self._cancels = []
+
+    def _mute(self) -> None:
+        if not self._muted:
+            self._muted = True
+            self._channel.mute()
+            self._channel.on_lost(self._on_lost)
+
+    def _on_lost(self) -> None:
+        self._stop_waiting()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _answer(self, results: list[PartitionData], error_code: int = 0) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        topics: list[tuple[str, list[PartitionData]]] = []
+        at = 0
+        for topic in self._request.topics if results else ():
+            topics.append((topic.name, results[at : at + len(topic.partitions)]))
+            at += len(topic.partitions)
+        call = self._call
+        body, size = wire.build_response(call.version, topics, error_code=error_code)
+        metrics = self._services.metrics
+        for want, data in zip(self._wants, results, strict=False):
+            if data.size:
+                metrics.on_fetched(want.topic, data.size)
+        head = response_head(KEY, call.version, call.correlation_id, size)
+        self._channel.answer(self._slot, [head, *body])
+        if self._muted:
+            self._channel.on_lost(None)
+            self._channel.unmute()

@@ -1,0 +1,68 @@
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group.
+
+Behaviour: creates the internal topic when it is first needed. Versions 0-3 ask for one key, 4+ for
+several; each gets its own answer. The address is chosen as in Metadata, by how the client
+connected. The broker named may still be taking the partition over: it then answers
+COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR, and clients ask again.
+
+Deviations from Kafka: transactions (key type 1) and share groups (2) are refused with
+INVALID_REQUEST and a message, because this broker does not coordinate them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import BrokerError, InvalidRequest
+from broker.faults import Code, code_of, message_of
+from broker.front.endpoints import endpoint_for
+from broker.front.services import Call, Services
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.FIND_COORDINATOR
+VERSIONS: Final = (0, 6)
+
+_BATCHED_FROM: Final = 4
+_GROUP: Final = 0
+_KINDS: Final = {1: "transactions", 2: "share groups"}
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Return the coordinator of each key."""
+    kind = field(request, "key_type", _GROUP)
+    if call.version < _BATCHED_FROM:
+        return await _find(services, call, kind, request.key)
+    return {
+        "throttle_time": 0,
+        "coordinators": [
+            await _find(services, call, kind, key) for key in request.coordinator_keys
+        ],
+    }
+
+
+async def _find(services: Services, call: Call, kind: int, key: str) -> dict[str, Any]:
+    try:
+        if kind != _GROUP:
+            name = _KINDS.get(kind, f"coordinators of type {kind}")
+            raise InvalidRequest(f"this broker does not serve {name}")
+        broker = await services.groups.find(key)
+    except BrokerError as error:
+        return _answer(key, -1, "", -1, code_of(error), message_of(error))
+    host, port = endpoint_for(services, broker, call.peer)
+    return _answer(key, broker.id, host, port, Code.none, None)
+
+
+def _answer(
+    key: str, node_id: int, host: str, port: int, code: int, message: str | None
+) -> dict[str, Any]:
+    return {
+        "throttle_time": 0,
+        "key": key,
+        "node_id": node_id,
+        "host": host,
+        "port": port,
+        "error_code": code,
+        "error_message": message,
+    }

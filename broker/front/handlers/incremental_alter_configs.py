@@ -1,0 +1,31 @@
+"""IncrementalAlterConfigs (44), versions 0-1: set, reset, extend or shorten single settings.
+
+Deviations from Kafka: only topics can be configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.front.config_changes import Edit, configure_all
+from broker.front.services import Call, Services
+from broker.topics.core.config_resource import Change, changed
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.INCREMENTAL_ALTER_CONFIGS
+VERSIONS: Final = (0, 1)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Configure each topic by itself."""
+    return {
+        "responses": await configure_all(
+            services, request.resources, _edit_of, validate_only=request.validate_only
+        )
+    }
+
+
+def _edit_of(item: Any) -> Edit:
+    changes = [Change(row.name, row.config_operation, row.value) for row in item.configs]
+    return lambda config: changed(config, changes)

@@ -1,0 +1,54 @@
+"""ListGroups (16), versions 0-5: the groups that this broker coordinates.
+
+Behaviour: tools ask every broker and put the answers together, so the whole answer is an error
+while any coordinator here is still loading. Filters ignore case, as Kafka's do; all groups here are
+of type classic.
+
+Versions: 4+ state and a filter by state, 5+ type and a filter by type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import BrokerError, NotCoordinator
+from broker.faults import Code, code_of
+from broker.front.services import Call, Services
+from broker.groups.core.group_types import GroupDescription
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.LIST_GROUPS
+VERSIONS: Final = (0, 5)
+
+_TYPE: Final = "classic"
+
+
+def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """List the groups that pass the filters."""
+    states = {name.lower() for name in field(request, "states_filter", ())}
+    types = {name.lower() for name in field(request, "types_filter", ())}
+    code = int(Code.none)
+    found: list[GroupDescription] = []
+    for coordinator in services.groups.coordinators():
+        try:
+            found += coordinator.view().descriptions()
+        except NotCoordinator:
+            continue  # whoever coordinates them now lists them
+        except BrokerError as error:
+            code = code_of(error)
+    return {
+        "throttle_time": 0,
+        "error_code": code,
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type,
+                "group_state": group.state.value,
+                "group_type": _TYPE,
+            }
+            for group in found
+            if (not states or group.state.value.lower() in states) and (not types or _TYPE in types)
+        ],
+    }

@@ -1,0 +1,84 @@
+"""ListOffsets (2), versions 1-8: offsets by meaning or by timestamp.
+
+Behaviour, by the timestamp asked for: -1 the high watermark (the last stable offset for
+read_committed), -2 the log start, -3 the first record with the largest timestamp, -4 the
+earliest local offset, which is the log start, as nothing is tiered; from 0 on the first record
+that is not older. Where no record fits: offset and timestamp -1 and no error. A search finds the
+record, not only its batch. A partition that this broker is about to lead is waited for
+(`awaited_partitions.py`).
+
+Deviations from Kafka: none known. Other negative values are refused with UNSUPPORTED_VERSION.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import InvalidTimestampQuery
+from broker.faults import Code, code_of
+from broker.front.fetch_round import check_epoch
+from broker.front.services import Call, Services
+from broker.partition.partition import Partition
+from client.errors import QuireError
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+from client.wire.kafka.fetch import READ_COMMITTED
+
+KEY: Final = ApiKey.LIST_OFFSETS
+VERSIONS: Final = (1, 8)
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+# Version from which each special value has its meaning.
+_KNOWN_FROM: Final = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8}
+_NONE: Final = (-1, -1)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Answer each partition by itself."""
+    committed = field(request, "isolation_level", 0) == READ_COMMITTED
+    topics = []
+    for topic in request.topics:
+        partitions = [
+            await _partition(services, call, topic.name, item, committed)
+            for item in topic.partitions
+        ]
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+async def _partition(
+    services: Services, call: Call, topic: str, item: Any, committed: bool
+) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "partition_index": item.partition_index,
+        "error_code": Code.none,
+        "offset": -1,
+        "timestamp": -1,
+        "leader_epoch": -1,
+    }
+    try:
+        leader = await services.partitions.leader_soon(topic, item.partition_index)
+        check_epoch(leader, field(item, "current_leader_epoch", -1))
+        offset, timestamp = await _find(call, leader, item.timestamp, committed)
+        leader.check_leading()
+    except QuireError as error:
+        return {**answer, "error_code": code_of(error)}
+    if offset >= 0:
+        answer["leader_epoch"] = leader.leader_epoch
+    return {**answer, "offset": offset, "timestamp": timestamp}
+
+
+async def _find(call: Call, leader: Partition, asked: int, committed: bool) -> tuple[int, int]:
+    if asked < 0 and call.version < _KNOWN_FROM.get(asked, call.version + 1):
+        raise InvalidTimestampQuery(f"timestamp {asked} has no meaning in version {call.version}")
+    if asked == _LATEST:
+        return (leader.last_stable_offset if committed else leader.high_watermark), -1
+    if asked in (_EARLIEST, _EARLIEST_LOCAL):
+        return leader.log_start_offset, -1
+    if asked == _MAX_TIMESTAMP:
+        return await leader.reader.offset_of_max_timestamp() or _NONE
+    return await leader.reader.offset_for_timestamp(asked) or _NONE

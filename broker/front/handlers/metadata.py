@@ -1,0 +1,134 @@
+"""Metadata (3), versions 0-12: who is there and who leads what.
+
+Behaviour: a null list of topics (an empty one in version 0) means all topics. A topic that is
+named, unknown and validly named is created if this broker and the request allow it, and the
+answer has it with its leaders. Before a named topic is called unknown, the metadata store is
+asked: another broker may have just made it. The leader of a partition is its wanted owner; data
+requests wait a moment while that one still opens the partition (`awaited_partitions.py`). An
+answer about named topics waits a moment while one of their partitions is between two leaders, or
+has had none yet (`successions.py`); an answer about all topics waits for new ones only. It has
+LEADER_NOT_AVAILABLE for a partition whose leader may be gone, and for one that nobody opened yet.
+Leader epochs are the ones in the partitions' segment lists, never invented.
+
+What an answer says of a topic is made once for all who ask
+(`broker/front/topic_metadata_cache.py`).
+
+Deviations from Kafka: `replicas` and `isr` are brokers, not bookies (see there). A broker that is
+gone is listed for a session timeout longer, for the sake of clients that would lose track of its
+partitions (`Cluster.listed_brokers`). Any broker takes admin requests; the controller is the live
+broker with the lowest id. Authorized operations are not computed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import TopicExists
+from broker.faults import Code, code_of
+from broker.front.endpoints import endpoint_for
+from broker.front.services import Call, Services
+from broker.topics.core.topic_rules import INTERNAL_TOPICS, check_name
+from client.errors import MetadataError, QuireError
+from client.node.logs import AT_WILL
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+log = logging.getLogger(__name__)
+
+KEY: Final = ApiKey.METADATA
+VERSIONS: Final = (0, 12)
+
+_NULL_IS_ALL_FROM: Final = 1
+_LOOKUPS_MAX: Final = 32
+"""Unknown names per request that are worth a question to the metadata store."""
+
+Fields = dict[str, Any]
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Describe brokers and the topics asked for."""
+    asked = field(request, "topics")
+    cluster = services.cluster
+    missing: list[Fields] = []
+    if asked is None or (not asked and call.version < _NULL_IS_ALL_FROM):
+        topics = list(cluster.topics.values())
+        await cluster.leader_epochs.load(topics)
+        await services.leader_changes.settle(filter(cluster.leader_epochs.unled, topics))
+    else:
+        may_create = services.config.auto_create_topics and field(
+            request, "allow_auto_topic_creation", True
+        )
+        topics = await _find(services, asked, missing, may_create=may_create)
+        await services.leader_changes.settle(topics)
+    topics = [cluster.topic_by_id.get(topic.topic_id, topic) for topic in topics]
+    return {
+        "brokers": _brokers(services, call),
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller_id(),
+        "topics": [
+            *(services.topic_metadata_cache.get(topic, call.version) for topic in topics),
+            *missing,
+        ],
+    }
+
+
+def _brokers(services: Services, call: Call) -> list[Fields]:
+    brokers = []
+    for broker in services.cluster.listed_brokers():
+        host, port = endpoint_for(services, broker, call.peer)
+        brokers.append({"node_id": broker.id, "host": host, "port": port, "rack": broker.rack})
+    return brokers
+
+
+async def _find(
+    services: Services, asked: Sequence[Any], missing: list[Fields], *, may_create: bool
+) -> list[TopicInfo]:
+    """Return the topics that exist, or do now; describe the others in `missing`."""
+    cluster = services.cluster
+    found: dict[UUID, TopicInfo] = {}
+    lookups = 0
+    for item in asked:
+        name, topic_id = field(item, "name"), field(item, "topic_id")
+        if name is None:
+            by_id = cluster.topic_by_id.get(topic_id)
+            if by_id is not None:
+                found[by_id.topic_id] = by_id
+            else:
+                missing.append(_refusal("", topic_id, Code.unknown_topic_id))
+            continue
+        topic = cluster.topics.get(name)
+        try:
+            if topic is None:
+                check_name(name)
+                lookups += 1
+                if may_create or lookups <= _LOOKUPS_MAX:
+                    topic = await _look_or_create(services, name, may_create)
+        except QuireError as error:
+            log.info("topic.not_created topic=%r error=%s", name, error, extra=AT_WILL)
+            code = Code.leader_not_available if isinstance(error, MetadataError) else code_of(error)
+            missing.append(_refusal(name, None, code))
+            continue
+        if topic is not None:
+            found[topic.topic_id] = topic
+        else:
+            missing.append(_refusal(name, None, Code.unknown_topic_or_partition))
+    return list(found.values())
+
+
+async def _look_or_create(services: Services, name: str, may_create: bool) -> TopicInfo | None:
+    cluster = services.cluster
+    topic = await cluster.look_for_topic(name)
+    if topic is None and may_create and name not in INTERNAL_TOPICS:
+        try:
+            topic = await services.topics.create(name)
+        except TopicExists:
+            topic = await cluster.look_for_topic(name)
+    return topic
+
+
+def _refusal(name: str, topic_id: UUID | None, code: int) -> Fields:
+    return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": []}

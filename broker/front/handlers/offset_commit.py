@@ -1,0 +1,101 @@
+"""OffsetCommit (8), versions 2-9: store how far a group has read.
+
+Behaviour: durable before the answer, and shown to nobody before. Who may commit is decided by
+`broker/groups/core/group.py`; a partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION
+while the others are stored. Metadata string and leader epoch are returned as they were given.
+
+Versions: 2-4 may ask for a retention of their own, 6+ leader epoch, 7+ static members, 9+ an
+unknown group is GROUP_ID_NOT_FOUND (before: ILLEGAL_GENERATION).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import BrokerError, GroupIdNotFound, UnknownTopicOrPartition
+from broker.faults import Code, code_of
+from broker.front.services import Call, Services
+from broker.groups.core.group_types import Commit, OffsetToCommit
+from client.errors import MetadataError
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.OFFSET_COMMIT
+VERSIONS: Final = (2, 9)
+
+_GROUP_ID_NOT_FOUND_FROM: Final = 9
+_LOOKUPS_MAX: Final = 16
+"""Topics per request that are looked for in the metadata store if our view lacks them."""
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Return an error code for each partition."""
+    await _look_for_topics(services, request)
+    unknown = code_of(UnknownTopicOrPartition(""))
+    codes: dict[tuple[int, int], int] = {}
+    offsets: dict[tuple[int, int], OffsetToCommit] = {}
+    for at_topic, topic in enumerate(request.topics):
+        info = services.cluster.topics.get(topic.name)
+        for at, one in enumerate(topic.partitions):
+            if info is None or not 0 <= one.partition_index < info.partition_count:
+                codes[at_topic, at] = unknown
+            else:
+                offsets[at_topic, at] = OffsetToCommit(
+                    topic.name,
+                    one.partition_index,
+                    one.committed_offset,
+                    field(one, "committed_leader_epoch", -1),
+                    one.committed_metadata or "",
+                )
+    if offsets:
+        stored = await _commit(services, call, request, list(offsets.values()))
+        codes.update(zip(offsets, stored, strict=True))
+    return {
+        "throttle_time": 0,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": one.partition_index,
+                        "error_code": codes[at_topic, at],
+                    }
+                    for at, one in enumerate(topic.partitions)
+                ],
+            }
+            for at_topic, topic in enumerate(request.topics)
+        ],
+    }
+
+
+async def _commit(
+    services: Services, call: Call, request: Any, offsets: list[OffsetToCommit]
+) -> list[int]:
+    commit = Commit(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=field(request, "group_instance_id"),
+        generation=request.generation_id_or_member_epoch,
+    )
+    try:
+        coordinator = services.groups.coordinator(request.group_id)
+        outcomes = await coordinator.commit(
+            commit, offsets, retention_ms=field(request, "retention_time", -1)
+        )
+    except GroupIdNotFound as error:
+        known = call.version >= _GROUP_ID_NOT_FOUND_FROM
+        return [code_of(error) if known else int(Code.illegal_generation)] * len(offsets)
+    except BrokerError as error:
+        return [code_of(error)] * len(offsets)
+    return [int(Code.none) if one is None else code_of(one) for one in outcomes]
+
+
+async def _look_for_topics(services: Services, request: Any) -> None:
+    """A topic that was just created elsewhere may not have reached our view."""
+    missing = [one.name for one in request.topics if one.name not in services.cluster.topics]
+    try:
+        for name in missing[:_LOOKUPS_MAX]:
+            await services.cluster.look_for_topic(name)
+    except MetadataError:
+        return  # then they stay unknown, and clients try again

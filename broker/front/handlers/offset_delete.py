@@ -1,0 +1,62 @@
+"""OffsetDelete (47), version 0: remove committed offsets of single partitions.
+
+Behaviour: offsets of topics that a live consumer group subscribes to are refused with
+GROUP_SUBSCRIBED_TO_TOPIC; a live group of another type is refused as a whole. A partition
+without an offset is no error. Durable before the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import BrokerError, UnknownTopicOrPartition
+from broker.faults import Code, code_of
+from broker.front.services import Call, Services
+from broker.groups.core.group_offsets import TopicPartition
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.OFFSET_DELETE
+VERSIONS: Final = (0, 0)
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Return an error code for each partition."""
+    keys = [
+        TopicPartition(topic.name, one.partition_index)
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+    known = [key for key in keys if _exists(services, key)]
+    try:
+        coordinator = services.groups.coordinator(request.group_id)
+        outcomes = await coordinator.delete_offsets(request.group_id, known)
+    except BrokerError as error:
+        return {"throttle_time": 0, "error_code": code_of(error), "topics": []}
+    codes = dict.fromkeys(keys, code_of(UnknownTopicOrPartition("")))
+    codes.update(
+        (key, int(Code.none) if outcome is None else code_of(outcome))
+        for key, outcome in zip(known, outcomes, strict=True)
+    )
+    return {
+        "throttle_time": 0,
+        "error_code": Code.none,
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": one.partition_index,
+                        "error_code": codes[TopicPartition(topic.name, one.partition_index)],
+                    }
+                    for one in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ],
+    }
+
+
+def _exists(services: Services, key: TopicPartition) -> bool:
+    topic = services.cluster.topics.get(key.topic)
+    return topic is not None and 0 <= key.partition < topic.partition_count

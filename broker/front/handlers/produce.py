@@ -1,0 +1,414 @@
+"""Produce (0), versions 3-11; 0-2 are advertised and refused.
+
+Behaviour: each partition's batch is checked and given offsets in arrival order before the next
+request of the connection is looked at; the answer leaves when every partition is confirmed or
+has failed. acks 1 waits like acks -1, for the ledger's ack quorum: there is no weaker copy that
+could be acknowledged. With acks 0 there is no answer, and an error closes the connection, the
+only signal there is; the request still counts as unanswered until it is confirmed, which is what
+holds a fast sender back.
+
+A batch for which its partition has no room waits, and with it everything that the connection sends
+after it, in order: nothing further of it is started, and soon nothing further is read. Refusing
+it would let the next one overtake it, and a producer without idempotence would then store
+them in another order. What has waited in vain when the request's timeout ends was not applied
+and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
+
+A batch for a partition that this broker is about to lead waits until it does, for as long as
+`leadership/awaited_partitions.py` allows and never longer than the request's timeout; then it is
+appended or refused. The rest of the request goes on meanwhile, the connection does not: what the
+client sends next comes after it. A client that hangs up meanwhile takes nothing back, just as with
+a batch under way.
+
+Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes their absence for
+"no compression", and close the connection when used. A duplicate of a batch still under way is
+answered with the original.
+
+Errors that clients can turn into a new leader carry a hint from version 10 on: the wanted owner
+and the last epoch known; clients ignore it unless the epoch is news to them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.errors import (
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopicName,
+    NotLeader,
+    RequestTimedOut,
+    UnsupportedCompression,
+)
+from broker.faults import Code, code_of, message_of
+from broker.front.endpoints import node_endpoint
+from broker.front.services import Call, Services
+from broker.leadership.awaited_partitions import Key
+from broker.partition.partition import Append, Partition
+from client.errors import QuireError, RemoteProtocolError
+from client.node.logs import AT_WILL
+from client.wire.kafka import produce as wire
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import response_head
+from client.wire.kafka.produce import NodeEndpoint, PartitionResult, ProduceRequest
+from client.wire.kafka.records import CODEC_MASK, Codec
+
+if TYPE_CHECKING:
+    from broker.front.dispatch import Channel
+
+log = logging.getLogger(__name__)
+
+KEY: Final = ApiKey.PRODUCE
+VERSIONS: Final = (0, wire.VERSION_MAX)
+
+_ZSTD_FROM: Final = 7
+_LEADER_HINT_FROM: Final = 10
+_TIMED_OUT: Final = int(Code.request_timed_out)
+_ATTRIBUTES_AT: Final = 22
+"""Offset of the low attribute byte in a batch."""
+
+
+def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
+    """Append everything in the request; answer when all of it is settled."""
+    if call.version < wire.VERSION_MIN:
+        raise RemoteProtocolError(f"Produce version {call.version} carries old message formats")
+    request = wire.parse_request(call.version, body)
+    _Produce(services, call, channel, size, request).begin(request)
+
+
+_Row = tuple[int, Partition | None, Append | QuireError]
+"""One partition of a request: its index, who leads it, and what becomes of its batch."""
+
+_NOT_STARTED: Final = RequestTimedOut("the batch waited behind others for too long")
+
+
+class _Batch(NamedTuple):
+    """A batch of the request and where what becomes of it belongs."""
+
+    rows: list[_Row]
+    at: int
+    topic: str
+    partition: int
+    records: memoryview | None
+
+
+class _Produce:
+    """One request under way."""
+
+    __slots__ = (
+        "_acks",
+        "_answered",
+        "_call",
+        "_channel",
+        "_error",
+        "_held",
+        "_muted",
+        "_pending",
+        "_services",
+        "_slot",
+        "_stop_waiting",
+        "_ticket",
+        "_topics",
+        "_unstarted",
+    )
+
+    def __init__(
+        self, services: Services, call: Call, channel: Channel, size: int, request: ProduceRequest
+    ) -> None:
+        self._services = services
+        self._call = call
+        self._channel = channel
+        self._acks = request.acks
+        self._slot = channel.open(KEY, size)
+        self._topics: list[tuple[str, list[_Row]]] = []
+        self._pending = 1
+        """Appends that are not complete, and one for `begin` itself."""
+        self._answered = False
+        self._error: QuireError | None = None
+        self._ticket = 0
+        self._muted = False
+        self._held: dict[Key, list[_Batch]] = {}
+        """Batches whose partition is about to be led."""
+        self._unstarted: deque[_Batch] | None = None
+        """Batches that wait for room, or behind such a one."""
+        self._stop_waiting: Callable[[], None] | None = None
+
+    def begin(self, request: ProduceRequest) -> None:
+        """Append every batch, in the order of the request."""
+        for name, partitions in request.topics:
+            rows: list[_Row] = []
+            self._topics.append((name, rows))
+            for index, records in partitions:
+                rows.append((index, None, _NOT_STARTED))
+                self._begin_one(_Batch(rows, len(rows) - 1, name, index, records))
+        services = self._services
+        timeout_s = max(min(request.timeout_ms, services.config.produce_timeout_max_ms), 1) / 1000
+        if self._held:
+            self._hold(timeout_s)
+        self._pending -= 1
+        if not self._pending:
+            self._answer()
+            return
+        self._slot.split_s = services.metrics.now_s()
+        self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
+
+    def _begin_one(self, batch: _Batch) -> None:
+        """Append a batch, or let it wait: for room, behind one that does, or for its leader."""
+        if self._unstarted is not None:
+            self._unstarted.append(batch)
+            return
+        full = self._start(batch)
+        if full is not None:
+            self._unstarted = deque([batch])
+            self._pending += 1
+            self._wait(full, batch)
+        elif isinstance(batch.rows[batch.at][2], NotLeader):
+            key = self._services.partitions.awaited_key(batch.topic, batch.partition)
+            if key is not None:
+                self._held.setdefault(key, []).append(batch)
+
+    def _start(self, batch: _Batch, *, admitted: bool = False) -> Partition | None:
+        """Append a batch; or return the partition that has no room for it now."""
+        rows, at, topic, index, records = batch
+        try:
+            leader, records = self._find_leader(topic, index, records)
+            if not admitted and not leader.admission.has_room(len(records)):
+                return leader
+            append = self._append(leader, topic, records)
+        except QuireError as error:
+            rows[at] = (index, None, error)
+            return None
+        rows[at] = (index, leader, append)
+        self._pending += 1
+        append.on_done(self._on_done)
+        return None
+
+    # --- waiting for the leader
+
+    def _hold(self, timeout_s: float) -> None:
+        """Wait for partitions, unless too much waits already: then their batches stay refused."""
+        awaited = self._services.partitions.awaited
+        if not awaited.take(self._slot.request_size):
+            self._held = {}
+            return
+        self._pending += 1
+        self._mute()
+        for key in self._held:
+            awaited.wait(key, partial(self._resume, key), timeout_s)
+
+    def _resume(self, key: Key) -> None:
+        """A partition is led, or is not waited for any longer: its batches get their rows."""
+        try:
+            # If the deadline was faster, they were refused, and must not be stored after that.
+            for batch in () if self._answered else self._held[key]:
+                self._resume_one(batch)
+        except Exception:  # the outermost loop of a request: nothing may escape
+            self._break()
+        del self._held[key]
+        if self._held:
+            return
+        self._services.partitions.awaited.give(self._slot.request_size)
+        self._slot.split_s = self._services.metrics.now_s()
+        self._on_waited()
+
+    def _resume_one(self, batch: _Batch) -> None:
+        if self._unstarted is not None:
+            self._unstarted.append(batch)
+            return
+        full = self._start(batch)
+        if full is not None:
+            self._unstarted = deque([batch])
+            self._pending += 1
+            self._wait(full, batch)
+
+    # --- waiting for room
+
+    def _wait(self, full: Partition, batch: _Batch) -> None:
+        """Begin nothing further of this connection until there is room."""
+        self._mute()
+        self._channel.on_lost(self._on_lost)
+        size = 0 if batch.records is None else len(batch.records)
+        self._stop_waiting = full.admission.on_room(size, self._on_room)
+
+    def _on_room(self) -> None:
+        """The first of the batches that wait has room, or its partition is led no longer."""
+        unstarted = self._unstarted
+        assert unstarted, "who waits for room has a batch to append"
+        self._start(unstarted.popleft(), admitted=True)
+        while unstarted:
+            full = self._start(unstarted[0])
+            if full is not None:
+                self._wait(full, unstarted[0])
+                return
+            unstarted.popleft()
+        self._on_all_started()
+
+    def _on_all_started(self) -> None:
+        """Nothing waits for room any more."""
+        self._unstarted = None
+        self._channel.on_lost(None)
+        self._on_waited()
+
+    def _on_deadline(self) -> None:
+        """Answer with what is known; what still waits is not applied."""
+        if not self._unstarted:
+            self._answer()
+            return
+        assert self._stop_waiting is not None
+        self._stop_waiting()
+        for rows, at, topic, index, records in self._unstarted:
+            try:
+                leader, batch = self._find_leader(topic, index, records)
+                rows[at] = (index, None, leader.admission.refusal(batch))
+            except QuireError as error:
+                rows[at] = (index, None, error)
+        self._answer()
+        self._on_all_started()
+
+    def _on_lost(self) -> None:
+        """The client is gone: what waits for room is not applied."""
+        assert self._stop_waiting is not None
+        self._stop_waiting()
+        self._unstarted = None
+        self._answered = True
+        self._services.deadlines.cancel(self._ticket)
+
+    # --- both
+
+    def _mute(self) -> None:
+        if not self._muted:
+            self._muted = True
+            self._channel.mute()
+
+    def _on_waited(self) -> None:
+        """One of the two waits is over: answer if all is settled, and go on with the next
+        request if nothing of this one waits any more."""
+        self._pending -= 1
+        if not self._pending and not self._answered:
+            self._answer()
+        if self._muted and self._unstarted is None and not self._held:
+            self._muted = False
+            self._channel.unmute()
+
+    def _find_leader(
+        self, topic: str, index: int, records: memoryview | None
+    ) -> tuple[Partition, memoryview]:
+        """Return who takes a batch, and the batch. Raises what can be said without looking
+        into it."""
+        if self._acks not in (-1, 0, 1):
+            raise InvalidRequiredAcks(f"acks is {self._acks}")
+        leader = self._services.partitions.leader(topic, index)
+        if leader.topic.internal:
+            raise InvalidTopicName(f"topic {topic!r} belongs to the brokers")
+        if not records:
+            raise InvalidRecord("there is no record batch")
+        if (
+            self._call.version < _ZSTD_FROM
+            and len(records) > _ATTRIBUTES_AT
+            and records[_ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
+        ):
+            raise UnsupportedCompression("zstd needs version 7 of Produce")
+        return leader, records
+
+    def _append(self, leader: Partition, topic: str, records: memoryview) -> Append:
+        append = leader.append(records)
+        record_count = append.end_offset - append.base_offset
+        self._services.metrics.on_produced(topic, record_count, len(records))
+        return append
+
+    def _on_done(self, _append: Append) -> None:
+        self._pending -= 1
+        if not self._pending and not self._answered:
+            self._answer()
+
+    def _result(self, name: str, row: _Row, version: int) -> PartitionResult:
+        """Say what became of a batch by now."""
+        index, leader, outcome = row
+        start_offset = -1 if leader is None else leader.log_start_offset
+        if isinstance(outcome, Append):
+            if outcome.completed and outcome.error is None:
+                return PartitionResult(
+                    index, 0, outcome.base_offset, outcome.log_append_time_ms, start_offset
+                )
+            error: QuireError | None = outcome.error
+            if error is None:
+                self._count(_TIMED_OUT)
+                self._error = RequestTimedOut("the append was not confirmed in time")
+                return PartitionResult(index, _TIMED_OUT)
+        else:
+            error = outcome
+        code = code_of(error)
+        self._count(code)
+        self._error = error
+        hint = None
+        if version >= _LEADER_HINT_FROM and isinstance(error, NotLeader):
+            hint = self._hint(name, index, error)
+        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint)
+
+    def _count(self, code: int) -> None:
+        errors = self._services.metrics.produce_errors
+        errors[code] = errors.get(code, 0) + 1
+
+    def _hint(self, name: str, index: int, error: NotLeader) -> tuple[int, int] | None:
+        cluster = self._services.cluster
+        topic = cluster.topics.get(name)
+        if topic is None or error.leader is None or error.leader not in cluster.brokers:
+            return None
+        return error.leader, cluster.leader_epochs.get(topic, index)
+
+    def _answer(self) -> None:
+        """Answer with what is known: everything, or the deadline has come.
+
+        Nothing may escape: whoever completes an append has others to tell, of other connections.
+        """
+        self._answered = True
+        try:
+            self._build_answer()
+        except Exception:  # the outermost loop of a request
+            self._break()
+
+    def _break(self) -> None:
+        """A bug, or an answer that cannot be encoded: it costs this connection, and no other."""
+        failures = self._services.metrics.request_failures
+        failures[KEY] = failures.get(KEY, 0) + 1
+        log.exception("produce.failed client=%s", self._call.client_id, extra=AT_WILL)
+        self._channel.fail("produce failed")
+
+    def _build_answer(self) -> None:
+        if self._ticket:
+            self._services.deadlines.cancel(self._ticket)
+        channel, call = self._channel, self._call
+        version = call.version
+        results = [
+            (name, [self._result(name, row, version) for row in rows])
+            for name, rows in self._topics
+        ]
+        if self._acks == 0:
+            if self._error is not None:
+                channel.fail(f"produce with acks 0 failed: {message_of(self._error)}")
+            else:
+                channel.answer(self._slot, ())
+            return
+        endpoints = () if self._error is None else self._endpoints(results)
+        body = wire.build_response(version, results, endpoints)
+        head = response_head(KEY, version, call.correlation_id, len(body))
+        channel.answer(self._slot, (head, body))
+
+    def _endpoints(
+        self, topics: Sequence[tuple[str, Sequence[PartitionResult]]]
+    ) -> list[NodeEndpoint]:
+        if self._call.version < _LEADER_HINT_FROM:
+            return []
+        leaders = {
+            result.leader[0]: None
+            for _, results in topics
+            for result in results
+            if result.leader is not None
+        }
+        found = [
+            broker for broker in self._services.cluster.brokers.values() if broker.id in leaders
+        ]
+        return [node_endpoint(self._services, broker, self._call.peer) for broker in found]

@@ -1,0 +1,283 @@
+"""Connections: bytes from sockets to the dispatcher, answers back, and every limit between.
+
+The listener, who may come in and who is sent away is every server's of ours
+(`client/node/framed_server.py`). What is Kafka's is here: answers leave in the order of requests,
+and how many bytes and requests each connection, and all of them, may have unanswered. These bounds
+hold by back-pressure: what cannot start stays in the connection's backlog (at most what one read
+brought), and a connection with a backlog is not read.
+
+A connection that breaks the protocol is closed with one log line and takes nobody along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.config import BrokerConfig
+from broker.front.dispatch import Dispatcher
+from broker.front.services import Peer
+from broker.metrics import Metrics
+from client.errors import RemoteProtocolError
+from client.node.connection_limits import ConnectionLimits
+from client.node.framed_server import FramedConnection, FramedServer
+from client.node.logs import AT_WILL
+from client.wire.kafka.codec import Buffer
+from client.wire.kafka.connection import ServerConnection, Slot
+
+log = logging.getLogger(__name__)
+
+_LISTEN_BACKLOG: Final = 1024
+
+
+class Server(FramedServer["Connection"]):
+    """The listener and its connections."""
+
+    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher, metrics: Metrics) -> None:
+        super().__init__(_connection_limits(config), asyncio.get_running_loop())
+        self.config = config
+        self.dispatcher = dispatcher
+        self.metrics = metrics
+        self.in_flight_bytes = 0
+        self._starved: dict[Connection, None] = {}
+        metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
+        metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
+        metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
+        metrics.provide_one("quire_broker_unread_bytes", lambda: self.unread.total_bytes)
+
+    async def start(self) -> int:
+        """Listen; return the port. Raises OSError."""
+        host, port = self.config.listen_host, self.config.port
+        return await self.listen(lambda: Connection(self), host, port, backlog=_LISTEN_BACKLOG)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection; answers already given are still sent."""
+        self.close_all()
+        await self.dispatcher.close()
+
+    def admit(self, connection: Connection) -> bool:
+        """Take in a new connection unless a limit is reached."""
+        is_admitted = super().admit(connection)
+        self.metrics.connections_opened += is_admitted
+        return is_admitted
+
+    def forget(self, connection: Connection) -> None:
+        """Drop a connection that is gone."""
+        super().forget(connection)
+        self._starved.pop(connection, None)
+
+    def may_start(self, connection: Connection) -> bool:
+        """Say whether bytes are left for another request; if not, wake `connection` later."""
+        if self.in_flight_bytes < self.config.in_flight_bytes_max:
+            return True
+        self._starved[connection] = None
+        return False
+
+    def release(self, size: int) -> None:
+        """Give back request bytes; wake connections that waited for them."""
+        self.in_flight_bytes -= size
+        if self._starved and self.in_flight_bytes < self.config.in_flight_bytes_max:
+            for connection in self._starved:
+                self.loop.call_soon(connection.proceed)
+            self._starved = {}
+
+    def on_refused(self, connection: Connection, reason: str, *, is_logged: bool) -> None:
+        """A connection is about to be closed because there are too many."""
+        self.metrics.connections_refused += 1
+        if is_logged:
+            log.warning(
+                "connection.refused peer=%s reason=%r open=%d so_far=%d", connection.peer.host,
+                reason, len(self._connections), self.metrics.connections_refused,
+            )  # fmt: skip
+
+    def on_cut_off(self, connection: Connection, reason: str) -> None:
+        """A connection is about to be closed at once: it holds what others need."""
+        self.metrics.connections_cut_off += 1
+        peer = connection.peer
+        log.warning("connection.cut_off peer=%s port=%d reason=%r", peer.host, peer.port, reason)
+
+    def on_idle(self, connection: Connection) -> None:
+        """A silent connection is about to be closed."""
+        log.info("connection.idle peer=%s", connection.peer.host, extra=AT_WILL)
+
+
+class Connection(FramedConnection):
+    """One client. Implements `broker.front.dispatch.Channel`."""
+
+    _server: Server
+
+    def __init__(self, server: Server) -> None:
+        self.peer = Peer("", 0, "", 0)
+        self._wire = ServerConnection(server.config.request_bytes_max, server.window)
+        super().__init__(server, self._wire.intake)
+        self._backlog: deque[memoryview] = deque()
+        # By the stopwatch. With a backlog nothing is read: all of it came when bytes came last.
+        self._arrived_s = 0.0
+        self._started_s = 0.0
+        """When the dispatcher got its last request."""
+        self._lost_call: Callable[[], None] | None = None
+        self._muted = False
+        # Answers not handed to the transport yet: early ones wait for their turn.
+        self._unsent_bytes = 0
+        self._proceeding = False
+        self._flush_planned = False
+
+    # --- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take in the connection, or close it at once if there are too many."""
+        self.peer = _peer(transport)
+        super().connection_made(transport)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        super().resume_writing()
+        self.proceed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget everything; requests under way finish without anybody to tell."""
+        super().connection_lost(exc)
+        self._backlog.clear()
+        self._server.release(self._wire.in_flight_bytes)
+        self._wire = ServerConnection(0, self._server.window)
+        self._intake = self._wire.intake
+        if self._lost_call is not None:
+            self._lost_call()
+
+    # --- broker.dispatch.Channel
+
+    def open(self, api_key: int, request_size: int) -> Slot:
+        """Reserve the next place in the order of answers."""
+        self._server.in_flight_bytes += request_size
+        return self._wire.open(request_size, api_key, self._arrived_s, self._started_s)
+
+    def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
+        """Send buffers, or nothing if empty, once it is the slot's turn."""
+        if self._transport is None:
+            return
+        self._unsent_bytes += sum(map(len, buffers))
+        now_s = self._server.metrics.now_s()
+        if self._wire.answer(slot, buffers, now_s) and not self._flush_planned:
+            # Answers that become ready in one turn of the loop leave with one system call.
+            self._flush_planned = True
+            if not self._proceeding:
+                self._loop.call_soon(self._on_flush)
+
+    def mute(self) -> None:
+        """Start no further request until `unmute`."""
+        self._muted = True
+
+    def unmute(self) -> None:
+        """Go on with the next request."""
+        self._muted = False
+        if self._backlog:
+            self.proceed()
+
+    def on_lost(self, call: Callable[[], None] | None) -> None:
+        """Call this once the connection is gone; None takes it back."""
+        self._lost_call = call
+
+    def fail(self, reason: str) -> None:
+        """Close the connection because of what the client sent."""
+        self._server.metrics.protocol_errors += 1
+        log.warning("connection.failed peer=%s port=%d reason=%s", self.peer.host, self.peer.port,
+                    reason, extra=AT_WILL)  # fmt: skip
+        self.close()
+
+    # --- client.node.framed_server.FramedConnection
+
+    @property
+    def unanswered_count(self) -> int:
+        """Requests whose answers are owed."""
+        return self._wire.open_slots
+
+    def _serve(self, frames: list[memoryview], size: int) -> int:
+        metrics = self._server.metrics
+        metrics.received_bytes += size
+        if frames:
+            self._arrived_s = metrics.now_s()
+            self._backlog += frames
+            self.proceed()
+        return sum(map(len, self._backlog)) if self._backlog else 0
+
+    def _drop_waiting(self) -> None:
+        super()._drop_waiting()
+        self._backlog.clear()
+
+    # --- the rest
+
+    def proceed(self) -> None:
+        """Start waiting requests as far as the limits allow."""
+        if self._proceeding or self._transport is None:
+            return
+        self._proceeding = True
+        try:
+            while self._backlog and self._may_start():
+                self._started_s = self._server.metrics.now_s()
+                self._server.dispatcher.dispatch(self._backlog.popleft(), self)
+                if self._flush_planned and not (self._backlog and self._may_start()):
+                    self._flush()  # which may let more of the backlog start
+        except RemoteProtocolError as error:
+            self.fail(str(error))
+        except Exception:  # the outermost loop of a connection: it alone goes down
+            log.exception("connection.broken peer=%s", self.peer.host)
+            self.close()
+        finally:
+            self._proceeding = False
+        if self.is_reading == bool(self._backlog):
+            self._set_reading(not self._backlog)
+
+    def _may_start(self) -> bool:
+        config = self._server.config
+        return (
+            not self._muted
+            and not self._is_unread
+            and self._unsent_bytes < config.send_buffer_bytes_max
+            and self._wire.in_flight_bytes < config.connection_in_flight_bytes_max
+            and self._wire.open_slots < config.connection_requests_max
+            and self._server.may_start(self)
+        )
+
+    def _on_flush(self) -> None:
+        self._flush()
+        if self._backlog:
+            self.proceed()
+
+    def _flush(self) -> None:
+        self._flush_planned = False
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        before = self._wire.in_flight_bytes
+        now_s = self._server.metrics.now_s()
+        buffers: list[Buffer] = []
+        for slot in self._wire.take():
+            buffers += slot.answer
+            self._server.metrics.on_answered(slot, now_s)
+        self._server.release(before - self._wire.in_flight_bytes)
+        if buffers:
+            size = sum(map(len, buffers))
+            self._unsent_bytes -= size
+            self._server.metrics.sent_bytes += size
+            transport.writelines(buffers)
+
+
+def _connection_limits(config: BrokerConfig) -> ConnectionLimits:
+    return ConnectionLimits(
+        connections_max=config.connections_max,
+        connections_per_host_max=config.connections_per_host_max,
+        connection_idle_s=config.connection_idle_ms / 1000,
+        frame_timeout_s=config.frame_timeout_ms / 1000,
+        unfinished_bytes_max=config.unfinished_bytes_max,
+        unread_bytes_max=config.unread_bytes_max,
+        unsent_bytes_max=config.send_buffer_bytes_max,
+    )
+
+
+def _peer(transport: asyncio.BaseTransport) -> Peer:
+    host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+    local_host, local_port = (transport.get_extra_info("sockname") or ("", 0))[:2]
+    return Peer(host, port, local_host, local_port)

@@ -1,0 +1,127 @@
+"""Caches the encoded topics of Metadata (3) answers for as long as they are up to date.
+
+All clients of a broker ask for the same topics, again and again while leaders change, and a topic
+may have thousands of partitions: an answer is put together from bytes that were encoded for the
+first client that asked. Nothing notifies this cache of changes. It compares everything that an
+answer depends on, which is cheap, and encodes again only what differs: a single partition if only
+its leader epoch grew. A partition known to have had no leader yet is named none: its first leader
+would refuse what comes before it has opened it.
+
+Deviation from Kafka: `replicas` and `isr` name the leader and further live brokers, as many as
+the replication factor and the cluster allow, because clients and tools expect broker ids there;
+the copies really are on bookies.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from uuid import UUID
+
+from broker.cluster.cluster import Cluster
+from broker.cluster.core.topology import TopicInfo
+from broker.cluster.leader_changes import LeaderChangeTracker
+from broker.faults import Code
+from client.ids import BrokerId, LeaderEpoch
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import encode_part
+
+_VERSIONS_KEPT: Final = 4
+"""Of the answer, per topic: clients of one fleet ask in one version, or in a few."""
+_NO_LEADER: Final = -1
+_TOPIC: Final = ("topics",)
+_PARTITION: Final = ("topics", "partitions")
+
+_Leaders = tuple[TopicInfo, tuple[BrokerId, ...], tuple[BrokerId, ...], frozenset[BrokerId]]
+"""What every partition depends on: the topic, its planned leaders, live brokers, those in doubt."""
+
+
+class _Kept:
+    """A topic's part of the answer in one version, with what it was made from."""
+
+    __slots__ = ("epochs", "leaders", "partitions", "unled", "whole")
+
+    def __init__(self, leaders: _Leaders) -> None:
+        self.leaders = leaders
+        self.epochs: tuple[LeaderEpoch, ...] = ()
+        self.unled: frozenset[int] = frozenset()
+        self.partitions: list[bytes] = []
+        self.whole = b""
+
+
+class TopicMetadataCache:
+    """(topic, version of the API) -> its part of the answer."""
+
+    def __init__(self, cluster: Cluster, leader_changes: LeaderChangeTracker) -> None:
+        self._cluster = cluster
+        self._successions = leader_changes
+        self._kept: dict[UUID, dict[int, _Kept]] = {}
+        cluster.add_listener(self._forget)
+
+    def get(self, topic: TopicInfo, version: int) -> bytes:
+        """Return a topic as it is now: an item of the response's `topics`."""
+        cluster = self._cluster
+        epochs = cluster.leader_epochs.of(topic)
+        planned = cluster.preferred_leaders(topic)
+        leaders = (topic, planned, tuple(cluster.brokers), self._successions.doubted(topic))
+        versions = self._kept.setdefault(topic.topic_id, {})
+        kept = versions.get(version)
+        if kept is None or kept.leaders != leaders:
+            versions.pop(version, None)
+            if len(versions) == _VERSIONS_KEPT:
+                del versions[next(iter(versions))]
+            kept = versions[version] = _Kept(leaders)
+        unled = cluster.leader_epochs.unled(topic)
+        if kept.epochs != epochs or kept.unled != unled:
+            _encode(kept, epochs, unled, version)
+        return kept.whole
+
+    def _forget(self) -> None:
+        """Drop topics that are gone."""
+        current = self._cluster.topic_by_id
+        self._kept = {at: kept for at, kept in self._kept.items() if at in current}
+
+
+def _encode(
+    kept: _Kept, epochs: tuple[LeaderEpoch, ...], unled: frozenset[int], version: int
+) -> None:
+    """Encode the partitions whose epochs differ, or that had no leader yet, and the topic."""
+    topic, planned, live, doubted = kept.leaders
+    before = kept.epochs or (None,) * len(epochs)
+    kept.partitions = kept.partitions or [b""] * len(epochs)
+    replicas = {leader: _replicas(live, leader, topic.replication_factor) for leader in planned}
+    for index, (old, epoch) in enumerate(zip(before, epochs, strict=True)):
+        if old != epoch or (index in unled) != (index in kept.unled):
+            preferred = planned[index] if planned else None
+            leader = None if preferred in doubted or index in unled else preferred
+            replica_ids = [] if preferred is None else replicas[preferred]
+            fields = _partition(index, leader, epoch, replica_ids)
+            kept.partitions[index] = encode_part(ApiKey.METADATA, version, _PARTITION, fields)
+    kept.epochs, kept.unled = epochs, unled
+    fields = {
+        "error_code": Code.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
+        "partitions": kept.partitions,
+    }
+    kept.whole = encode_part(ApiKey.METADATA, version, _TOPIC, fields)
+
+
+def _partition(
+    index: int, leader: BrokerId | None, epoch: LeaderEpoch, replicas: list[BrokerId]
+) -> dict[str, Any]:
+    return {
+        "error_code": Code.none if leader is not None else Code.leader_not_available,
+        "partition_index": index,
+        "leader_id": _NO_LEADER if leader is None else leader,
+        "leader_epoch": epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": replicas,
+        "offline_replicas": [],
+    }
+
+
+def _replicas(live: tuple[BrokerId, ...], leader: BrokerId, count: int) -> list[BrokerId]:
+    """Return the leader and the brokers after it, in a circle."""
+    at = live.index(leader)
+    return [*live[at:], *live[:at]][:count]

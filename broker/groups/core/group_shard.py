@@ -1,0 +1,208 @@
+"""All groups of one coordinator partition: replay, membership requests, deadlines.
+
+The groups themselves are in `group_table`; requests about offsets are in `offset_requests`, and
+what can be asked without changing anything is in `group_view`.
+
+The flow of everything durable: a request method returns `Append(ticket, records)`; the shell
+appends the records as one batch; when they are durable it calls `replay` for each record and
+then `on_stored(ticket)`, which releases the reply. Durable state therefore equals, at any time,
+the fold of `replay` over the log up to there, and that is all a fail-over needs. If the log
+refuses an append, `on_store_failed(ticket)` undoes the intent; if its outcome is unknown, the
+whole shard is given up (`unload`) and loaded again from the log.
+
+Snapshots. The log is trimmed at an offset S after every live key was written again behind S.
+Keys with records in flight are left out of the copy: what is in flight lies behind S already
+and is newer. Copies of different groups may be appended at different times with other records
+between them, since each is the newest durable value at its moment.
+
+Source: Kafka's GroupCoordinatorShard, OffsetMetadataManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.errors import (
+    BrokerError,
+    GroupError,
+    GroupIdNotFound,
+    InvalidGroupId,
+    InvalidRequest,
+    NonEmptyGroup,
+    UnknownMember,
+)
+from broker.groups.core.group_table import GroupTable
+from broker.groups.core.group_types import (
+    NO_MEMBER,
+    GroupConfig,
+    GroupState,
+    Heartbeat,
+    Join,
+    Leaving,
+    LogRecord,
+    Now,
+    ShardEffect,
+    ShardEffects,
+    Sync,
+    Ticket,
+    Token,
+)
+from broker.groups.core.group_view import GroupView
+from broker.groups.core.offset_changes import Outcomes
+from broker.groups.core.offset_records import GroupEntry, OffsetEntry, decode, fits
+from broker.groups.core.offset_requests import OffsetRequests
+
+__all__ = ["GroupShard", "Outcomes"]
+
+
+class GroupShard:
+    """The groups of one partition of the internal topic."""
+
+    def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
+        """Start empty; feed the log to `replay`, then call `loaded`."""
+        self._config = config
+        self._table = GroupTable(config, new_member_id)
+        self._expire_s: float | None = None
+        self.offsets = OffsetRequests(self._table, config)
+        self.view = GroupView(self._table)
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def replay(self, record: LogRecord) -> None:
+        """Apply a durable record. Raises CorruptCoordinatorRecord."""
+        entry = decode(record.key, record.value)
+        if isinstance(entry, OffsetEntry):
+            self._table.offsets.replay(entry)
+        elif isinstance(entry, GroupEntry):
+            self._table.get_or_create(entry.group_id).replay(entry.metadata)
+
+    def loaded(self, now: Now) -> ShardEffects:
+        """Go live after the log was replayed to its end."""
+        table = self._table
+        effects: list[ShardEffect] = []
+        for group_id in table.offsets:
+            table.get_or_create(group_id)
+        for group in table:
+            effects += table.shard_effects(group, group.restore(now))
+        self._expire_s = now.s + self._config.offsets_check_interval_ms / 1000
+        return effects
+
+    def on_stored(self, ticket: Ticket, now: Now) -> ShardEffects:
+        """Continue after the records of an Append were replayed."""
+        table = self._table
+        group = table.pop_store(ticket)
+        if group is not None:
+            return table.shard_effects(group, group.on_stored(ticket, now))
+        change = table.offsets.settle(ticket)
+        for dead in change.dead:
+            table.forget(dead)
+        table.note(change.keys)
+        return change.replies()
+
+    def on_store_failed(self, ticket: Ticket, error: BrokerError, now: Now) -> ShardEffects:
+        """Continue after the log refused an Append: nothing of it is durable."""
+        table = self._table
+        group = table.pop_store(ticket)
+        if group is not None:
+            return table.shard_effects(group, group.on_store_failed(ticket, error, now))
+        change = table.offsets.settle(ticket)
+        for dead in change.dead:
+            revived = table.get(dead)
+            assert revived is not None
+            revived.revive(now)
+        table.note(change.keys)
+        return change.replies(error)
+
+    def unload(self, error: BrokerError) -> ShardEffects:
+        """Answer everything that waits: this broker no longer coordinates these groups."""
+        table = self._table
+        effects: list[ShardEffect] = []
+        for group in table:
+            effects += table.shard_effects(group, group.unload(error))
+        effects += table.offsets.give_up(error)
+        table.drop_stores()
+        return effects
+
+    # --- membership ---------------------------------------------------------------------------
+
+    def join(self, request: Join, token: Token, now: Now) -> ShardEffects:
+        """Take a JoinGroup. Raises GroupError, InvalidRequest."""
+        _check_texts(request)
+        table = self._table
+        if request.member_id != NO_MEMBER:
+            table.of_member(request.group_id, request.member_id)
+        group = table.get_or_create(request.group_id)
+        try:
+            effects = group.join(request, token, now)
+        except GroupError:
+            table.note((request.group_id,))
+            raise
+        return table.shard_effects(group, effects)
+
+    def sync(self, request: Sync, token: Token, now: Now) -> ShardEffects:
+        """Take a SyncGroup. Raises GroupError."""
+        group = self._table.of_member(request.group_id, request.member_id)
+        return self._table.shard_effects(group, group.sync(request, token, now))
+
+    def heartbeat(self, request: Heartbeat, now: Now) -> GroupError | None:
+        """Renew a session; see `Group.heartbeat`. Raises GroupError."""
+        group = self._table.of_member(request.group_id, request.member_id)
+        outcome = group.heartbeat(request, now)
+        self._table.note((request.group_id,))
+        return outcome
+
+    def leave(
+        self, group_id: str, leaving: Sequence[Leaving], now: Now
+    ) -> tuple[Outcomes, ShardEffects]:
+        """Remove members. Returns an outcome for each. Raises GroupError."""
+        group = self._table.get(group_id)
+        if group is None:
+            return tuple(UnknownMember(one.member_id) for one in leaving), ()
+        outcomes, effects = group.leave(leaving, now)
+        return outcomes, self._table.shard_effects(group, effects)
+
+    def delete_groups(self, group_ids: Sequence[str], token: Token, now: Now) -> ShardEffects:
+        """Delete groups without members; the reply is `Outcomes`."""
+        outcomes: list[BrokerError | None] = []
+        dead: list[str] = []
+        for group_id in group_ids:
+            group = self._table.get(group_id)
+            if group is None or group.state is GroupState.DEAD:
+                outcomes.append(GroupIdNotFound(group_id))
+            elif group.state is not GroupState.EMPTY:
+                outcomes.append(NonEmptyGroup(group_id))
+            else:
+                group.mark_dead(now)
+                outcomes.append(None)
+                dead.append(group_id)
+        gone = {group_id: self._table.offsets.of(group_id).keys() for group_id in dead}
+        return self._table.offsets.remove(gone, token, tuple(outcomes), dead=tuple(dead))
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """Return when `on_deadline` wants to be called; perhaps early, never late."""
+        deadlines = (self._table.wakes.first(), self._expire_s)
+        return min((at_s for at_s in deadlines if at_s is not None), default=None)
+
+    def on_deadline(self, now: Now) -> ShardEffects:
+        """Do what is due in all groups."""
+        table = self._table
+        effects: list[ShardEffect] = []
+        while (group_id := table.wakes.pop_due(now.s)) is not None:
+            group = table.get(group_id)
+            assert group is not None
+            effects += table.shard_effects(group, group.on_deadline(now))
+        if self._expire_s is not None and self._expire_s <= now.s:
+            self._expire_s = now.s + self._config.offsets_check_interval_ms / 1000
+            effects += self.offsets.expire(now)
+        return effects
+
+
+def _check_texts(request: Join) -> None:
+    """Refuse what no record could hold; newer versions of JoinGroup know no such limit."""
+    texts = (request.instance_id or "", request.client_id, request.protocol_type)
+    if not fits(request.group_id):
+        raise InvalidGroupId("the group id is too long")
+    if not all(fits(text) for text in (*texts, *(name for name, _ in request.protocols))):
+        raise InvalidRequest("a name is too long")

@@ -1,0 +1,73 @@
+"""What can be asked of the groups of a coordinator partition: descriptions, offsets, counts."""
+
+from __future__ import annotations
+
+from broker.groups.core.group_offsets import GroupOffsets
+from broker.groups.core.group_table import GroupTable
+from broker.groups.core.group_types import GroupDescription, GroupState, LogRecord
+from broker.groups.core.offset_records import group_record, offset_record
+
+
+class GroupView:
+    """Reads a group table; changes nothing."""
+
+    def __init__(self, table: GroupTable) -> None:
+        self._table = table
+
+    def group_ids(self) -> list[str]:
+        """Return the ids of all groups, and of all that have offsets."""
+        groups = (group.group_id for group in self._table)
+        return list(dict.fromkeys((*groups, *self._table.offsets)))
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """Describe a group, None if there is no such group."""
+        group = self._table.get(group_id)
+        return None if group is None else group.describe()
+
+    def descriptions(self) -> list[GroupDescription]:
+        """Describe all groups."""
+        return [group.describe() for group in self._table]
+
+    def state_counts(self) -> dict[GroupState, int]:
+        """Count groups by state, for metrics."""
+        counts = dict.fromkeys(GroupState, 0)
+        for group in self._table:
+            counts[group.state] += 1
+        return counts
+
+    def committed(self, group_id: str) -> GroupOffsets:
+        """Return the durable offsets of a group; empty for one that does not exist."""
+        return self._table.offsets.of(group_id)
+
+    def all_committed(self) -> list[tuple[str, GroupOffsets]]:
+        """Return (group id, durable offsets) of every group."""
+        return [(group_id, self.committed(group_id)) for group_id in self.group_ids()]
+
+    def oldest_commits(self) -> dict[str, int]:
+        """Return the topics for which any group keeps offsets: name -> oldest commit time, ms."""
+        oldest: dict[str, int] = {}
+        for _, offsets in self.all_committed():
+            for key, committed in offsets:
+                commit_ms = oldest.get(key.topic, committed.commit_ms)
+                oldest[key.topic] = min(commit_ms, committed.commit_ms)
+        return oldest
+
+    def snapshot(self, group_id: str) -> list[LogRecord]:
+        """Return the durable state of a group as records, without what is in flight."""
+        group = self._table.get(group_id)
+        if group is not None and group.state is GroupState.DEAD:
+            return []
+        records = []
+        if group is not None and group.stored is not None and not group.is_storing():
+            records.append(group_record(group_id, group.stored))
+        offsets = self.committed(group_id)
+        records += (
+            offset_record(group_id, key.topic, key.partition, committed)
+            for key, committed in offsets
+            if not offsets.is_in_flight(key)
+        )
+        return records
+
+    def check(self) -> None:
+        """Assert the invariants of all groups and of the deadline order."""
+        self._table.check()

@@ -1,0 +1,235 @@
+"""Finds the coordinator of a group, and holds the coordinators of this broker.
+
+The internal topic `__consumer_offsets` is created when it is first needed. Whoever leads one of its
+partitions coordinates the groups in it (`broker/groups/coordinator.py`).
+
+Offsets go with their topic. A coordinator acts as soon as the cluster's view loses a topic, or
+shows its name with another id. A sweep finds topics that were deleted while no coordinator was
+looking: a topic that is missing in two sweeps in a row and in the metadata store, or offsets
+clearly older than the topic that now has the name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from typing import Final
+from uuid import UUID
+
+from broker.cluster.cluster import Cluster
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
+from broker.config import BrokerConfig
+from broker.errors import (
+    BrokerError,
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    TopicExists,
+)
+from broker.groups.coordinator import Coordinator, Phase
+from broker.groups.core.group_routing import OFFSETS_TOPIC, group_partition
+from broker.groups.core.group_types import GroupState
+from broker.partition.partition import Partition
+from broker.topics.topics import Topics
+from client.errors import LogCorrupt, MetadataError
+from client.ids import Clock, Rng
+from client.node import background
+
+_LOG = logging.getLogger(__name__)
+
+TOPIC_SETTINGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(100 * 1024 * 1024),
+    # A group's whole metadata is one record, and an entry has to fit a bookie's frame.
+    "max.message.bytes": str(4 * 1024 * 1024),
+}
+
+SWEEP_S: Final = 600.0
+CLOCK_SKEW_MS: Final = 600_000
+"""How much older than a topic an offset must be to belong to the topic's predecessor."""
+
+
+class Groups:
+    """Finds and holds coordinators. `on_opened`/`on_closed` are told of led partitions."""
+
+    def __init__(
+        self, cluster: Cluster, topics: Topics, config: BrokerConfig, *, clock: Clock, rng: Rng
+    ) -> None:
+        self._cluster = cluster
+        self._topics = topics
+        self._config = config
+        self._clock = clock
+        self._rng = rng
+        self.rebalance_count = 0
+        """Rebalances begun here."""
+        self._coordinators: dict[int, Coordinator] = {}
+        self._creating: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._topic_ids: dict[str, UUID] = {}
+        self._missing: frozenset[str] = frozenset()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Follow the cluster's topics from now on."""
+        self._topic_ids = self._current_ids()
+        self._cluster.add_listener(self._on_cluster_changed)
+        self._sweeper = background.keep(self._sweep, "offset-sweep")
+
+    def close(self) -> None:
+        """Stop serving all groups."""
+        for task in (self._sweeper, self._creating):
+            if task is not None:
+                task.cancel()
+        for coordinator in self._coordinators.values():
+            coordinator.close()
+        self._coordinators.clear()
+
+    def on_opened(self, partition: Partition) -> None:
+        """This broker leads a partition now; ignored unless it is one of the internal topic."""
+        if partition.topic.name != OFFSETS_TOPIC:
+            return
+        coordinator = Coordinator(
+            partition,
+            self._config.groups(),
+            clock=self._clock,
+            new_member_id=self._new_member_id,
+            copy_bytes_min=self._config.group_log_copy_bytes,
+            on_rebalance=self._count_rebalance,
+        )
+        self._coordinators[partition.index] = coordinator
+        coordinator.start()
+
+    def on_closed(self, partition: Partition) -> None:
+        """This broker leads a partition no longer."""
+        coordinator = self._coordinators.get(partition.index)
+        if coordinator is not None and coordinator.partition is partition:
+            del self._coordinators[partition.index]
+            coordinator.close()
+
+    # --- routing ------------------------------------------------------------------------------
+
+    async def find(self, group_id: str) -> BrokerInfo:
+        """Return the broker that coordinates a group; create the internal topic if there is none.
+
+        Raises CoordinatorNotAvailable.
+        """
+        topic = self._cluster.topics.get(OFFSETS_TOPIC) or await self._make_topic()
+        owner = self._cluster.preferred_leader(
+            topic, group_partition(group_id, topic.partition_count)
+        )
+        broker = None if owner is None else self._cluster.brokers.get(owner)
+        if broker is None:
+            raise CoordinatorNotAvailable("no broker is available to coordinate the group")
+        return broker
+
+    def coordinator(self, group_id: str) -> Coordinator:
+        """Return the coordinator of a group, if it is this broker.
+
+        Raises NotCoordinator, CoordinatorLoading (it is about to be).
+        """
+        topic = self._cluster.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise NotCoordinator("this cluster has not coordinated any group yet")
+        index = group_partition(group_id, topic.partition_count)
+        coordinator = self._coordinators.get(index)
+        if coordinator is not None:
+            return coordinator
+        if self._cluster.preferred_leader(topic, index) == self._config.node_id:
+            raise CoordinatorLoading(f"partition {index} of the group topic is being opened")
+        raise NotCoordinator(f"another broker coordinates group {group_id!r}")
+
+    def coordinators(self) -> list[Coordinator]:
+        """Return all coordinators of this broker, by partition."""
+        return [self._coordinators[index] for index in sorted(self._coordinators)]
+
+    # --- for metrics --------------------------------------------------------------------------
+
+    def _count_rebalance(self) -> None:
+        self.rebalance_count += 1
+
+    def state_counts(self) -> dict[GroupState, int]:
+        """Count the groups coordinated here by state."""
+        counts = dict.fromkeys(GroupState, 0)
+        for coordinator in self.coordinators():
+            for state, count in coordinator.last_view.state_counts().items():
+                counts[state] += count
+        return counts
+
+    # --- the internal topic -------------------------------------------------------------------
+
+    async def _make_topic(self) -> TopicInfo:
+        """Create the topic once, however many ask for it meanwhile."""
+        if self._creating is None:
+            self._creating = asyncio.get_running_loop().create_task(
+                self._create_topic(), name=f"create {OFFSETS_TOPIC}"
+            )
+        creating = self._creating
+        try:
+            await asyncio.shield(creating)
+        except (BrokerError, LogCorrupt, MetadataError) as error:
+            _LOG.warning("groups.topic_not_created error=%r", error)
+            raise CoordinatorNotAvailable(f"cannot create {OFFSETS_TOPIC}: {error}") from error
+        finally:
+            if creating.done() and self._creating is creating:
+                self._creating = None
+        topic = self._cluster.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise CoordinatorNotAvailable(
+                f"{OFFSETS_TOPIC} was created, but this broker does not see it yet"
+            )
+        return topic
+
+    async def _create_topic(self) -> None:
+        try:
+            await self._topics.create(
+                OFFSETS_TOPIC,
+                self._config.offsets_topic_partitions,
+                config=TOPIC_SETTINGS,
+                internal=True,
+            )
+        except TopicExists:
+            await self._cluster.look_for_topic(OFFSETS_TOPIC)
+
+    def _new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{uuid.UUID(int=self._rng.getrandbits(128), version=4)}"
+
+    # --- deleted topics -----------------------------------------------------------------------
+
+    def _current_ids(self) -> dict[str, UUID]:
+        return {name: topic.topic_id for name, topic in self._cluster.topics.items()}
+
+    def _on_cluster_changed(self) -> None:
+        before, self._topic_ids = self._topic_ids, self._current_ids()
+        for name, topic_id in before.items():
+            if self._topic_ids.get(name) != topic_id:
+                for coordinator in self.coordinators():
+                    coordinator.delete_topic(name)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                await self._sweep_once()
+            except MetadataError as error:
+                _LOG.warning("groups.sweep_put_off error=%r", error)
+
+    async def _sweep_once(self) -> None:
+        missing: set[str] = set()
+        for coordinator in self.coordinators():
+            if coordinator.phase is not Phase.ACTIVE:
+                continue
+            for name, oldest_ms in coordinator.last_view.oldest_commits().items():
+                topic = self._cluster.topics.get(name)
+                if topic is None:
+                    missing.add(name)
+                elif oldest_ms < topic.created_ms - CLOCK_SKEW_MS:
+                    before_ms = topic.created_ms - CLOCK_SKEW_MS
+                    coordinator.delete_topic(name, before_ms=before_ms)
+        for name in sorted(missing & self._missing):
+            if await self._cluster.look_for_topic(name) is None:
+                _LOG.info("groups.orphaned_offsets topic=%s", name)
+                for coordinator in self.coordinators():
+                    coordinator.delete_topic(name)
+        self._missing = frozenset(missing)

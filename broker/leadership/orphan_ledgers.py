@@ -1,0 +1,178 @@
+"""Deletes ledgers that no partition lists and that none can ever list again.
+
+A broker that dies between creating a ledger and listing it, or between taking ledgers off the list
+and deleting them, leaves ledgers behind that nobody would ever delete. Each ledger names in its own
+metadata the partition and leader epoch it was created for. It is listed by a compare-and-set on the
+version that its creator had read, in that epoch; so once the list has reached a later epoch without
+it, that compare-and-set can no longer succeed, whatever its creator believes.
+
+One live broker sweeps, the one with the lowest id; two at once would do no harm. Ledgers of other
+applications are not touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from broker.partition.ledger_creation import (
+    APPLICATION,
+    APPLICATION_NAME,
+    LEADER_EPOCH,
+    PARTITION,
+    TOPIC_ID,
+)
+from broker.partition.ledgers import Ledgers
+from client.errors import LedgerError, LogCorrupt, MetadataError, NoNode, NoSuchLedger
+from client.ids import BrokerId, LeaderEpoch, LedgerId
+from client.log.segments import SegmentList, decode_segments
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+from client.node import background
+
+_LOG = logging.getLogger(__name__)
+
+_INTERVAL_S: Final = 6 * 3600.0
+_DIGITS_MAX: Final = 10
+_INT32_MAX: Final = 2**31 - 1
+
+
+class Purpose(NamedTuple):
+    """What a ledger was created for."""
+
+    topic_id: str
+    partition: int
+    leader_epoch: LeaderEpoch
+
+
+class LiveBrokers(Protocol):
+    """The part of the cluster's view that the sweep asks."""
+
+    @property
+    def brokers(self) -> Iterable[BrokerId]:
+        """Ids of live brokers."""
+        ...
+
+
+class OrphanLedgers:
+    """A background task of every broker."""
+
+    def __init__(
+        self, store: MetadataStore, ledgers: Ledgers, cluster: LiveBrokers, me: BrokerId
+    ) -> None:
+        self._store = store
+        self._ledgers = ledgers
+        self._cluster = cluster
+        self._me = me
+        self._mislabelled_count = 0
+        """Ledgers that claim to be ours with labels we never write; one of a round is logged."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = background.keep(self._run, "orphan-sweep")
+
+    async def close(self) -> None:
+        """Stop wherever it is."""
+        await background.stop(self._task)
+
+    async def sweep(self) -> list[LedgerId]:
+        """Make one round; return what was deleted. Raises MetadataError, LedgerError."""
+        self._mislabelled_count = 0
+        listed = await self._listed()
+        deleted: list[LedgerId] = []
+        async for ledger_id in self._ledgers.ledgers():
+            if ledger_id not in listed and await self._is_orphan(ledger_id):
+                _LOG.info("sweep.orphan ledger=%d", ledger_id)
+                with contextlib.suppress(NoSuchLedger):
+                    await self._ledgers.delete(ledger_id)
+                deleted.append(ledger_id)
+        return deleted
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(_INTERVAL_S)
+            if min(self._cluster.brokers, default=None) != self._me:
+                continue
+            try:
+                await self.sweep()
+            except (MetadataError, LedgerError, LogCorrupt) as error:
+                _LOG.warning("sweep.failed error=%r", error)
+
+    async def _listed(self) -> dict[LedgerId, None]:
+        """Return every ledger that some list names: none of them needs a closer look."""
+        found: dict[LedgerId, None] = {}
+        for topic_id in await self._store.children(paths.PARTITIONS):
+            try:
+                indexes = await self._store.children(paths.topic_partitions(topic_id))
+            except NoNode:
+                continue
+            for index in indexes:
+                segments = await self._segments(topic_id, int(index))
+                if segments is not None:
+                    found.update((item.ledger_id, None) for item in segments.segments)
+        return found
+
+    async def _is_orphan(self, ledger_id: LedgerId) -> bool:
+        try:
+            metadata = await self._ledgers.describe(ledger_id)
+        except NoSuchLedger:
+            return False
+        purpose = purpose_of(metadata.custom_metadata)
+        if purpose is None:
+            if metadata.custom_metadata.get(APPLICATION) == APPLICATION_NAME:
+                self._mislabelled_count += 1
+                if self._mislabelled_count == 1:
+                    _LOG.warning("sweep.mislabelled ledger=%d", ledger_id)
+            return False
+        path = paths.partition(purpose.topic_id, purpose.partition)
+        await self._store.sync(path)
+        return is_orphan(
+            ledger_id, purpose, await self._segments(purpose.topic_id, purpose.partition)
+        )
+
+    async def _segments(self, topic_id: str, index: int) -> SegmentList | None:
+        try:
+            node = await self._store.get(paths.partition(topic_id, index))
+        except NoNode:
+            return None
+        return decode_segments(node.data)
+
+
+def is_orphan(ledger_id: LedgerId, purpose: Purpose, segments: SegmentList | None) -> bool:
+    """Whether no list can name the ledger any more; None: the partition was deleted."""
+    if segments is None:
+        return True
+    return not segments.has(ledger_id) and segments.leader_epoch > purpose.leader_epoch
+
+
+def purpose_of(labels: Mapping[str, bytes]) -> Purpose | None:
+    """Read a ledger's custom metadata; None: it is not one of ours.
+
+    Anybody can write such labels. Only the very form that we write is taken, because the topic id
+    becomes part of a path, and a partition that no list can have would look deleted.
+    """
+    try:
+        if labels[APPLICATION] != APPLICATION_NAME:
+            return None
+        topic_id = labels[TOPIC_ID].decode()
+        if str(UUID(topic_id)) != topic_id:
+            return None
+        partition, epoch = _number(labels[PARTITION]), _number(labels[LEADER_EPOCH])
+        return Purpose(topic_id, partition, LeaderEpoch(epoch))
+    except (KeyError, ValueError):
+        return None
+
+
+def _number(label: bytes) -> int:
+    """Raises ValueError unless it is a number as we write it, of 32 bits."""
+    if len(label) > _DIGITS_MAX or not label.isdigit() or str(int(label)).encode() != label:
+        raise ValueError("not a partition or epoch")
+    number = int(label)
+    if number > _INT32_MAX:
+        raise ValueError("beyond 32 bits")
+    return number

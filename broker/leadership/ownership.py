@@ -1,0 +1,353 @@
+"""Which partitions this broker leads: taking them over, handing them on.
+
+The cluster's plan says who is wanted; for each partition that this broker should lead, one task
+goes through
+
+    claim the owner ephemeral -> take over -> lead -> close -> release
+
+and starts over with a growing, jittered pause when a takeover is lost or leadership ends early,
+as long as we are wanted. When the plan changes its mind the task closes its partition in peace
+and lets go of the ephemeral; the next broker waits for that. Safety does not depend on any of
+this: the takeover's fencing and compare-and-set decide who writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+from uuid import UUID
+
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
+from broker.cluster.owner_node import Owner, OwnerNode
+from broker.errors import BrokerError
+from broker.leadership.partitions import Partitions
+from broker.partition.log_services import LogServices
+from broker.partition.opening import Opening
+from broker.partition.partition import Partition
+from client.errors import LedgerError, LogCorrupt, MetadataError, SessionExpired
+from client.ids import BrokerId
+from client.metadata.store import SessionState
+from client.node import background
+
+_LOG = logging.getLogger(__name__)
+
+_RELEASE_S: Final = 0.5
+"""For letting go of the owner nodes, after the ledgers' time is over."""
+_PAUSE_MIN_S: Final = 0.05
+_PAUSE_MAX_S: Final = 5.0
+_CORRUPT_PAUSE_S: Final = 60.0
+_DOUBT_RETRY_S: Final = 1.0
+_OPENINGS_MAX: Final = 128
+"""Takeovers under way at once: most of each is waiting for the metadata store and for bookies.
+Claims count too. When a cluster starts, its first broker is wanted by every partition for a
+moment: it must not claim them all, nor be too busy to notice that others have come."""
+_REPLAYS_MAX: Final = 32
+"""Of these, how many read back their log's end at once: each a few megabytes."""
+
+
+class ClusterPlan(Protocol):
+    """The part of the cluster's view that ownership follows."""
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+    topics: Mapping[str, TopicInfo]
+
+    def preferred_leader(self, topic: TopicInfo, index: int) -> BrokerId | None:
+        """Return which live broker should lead a partition."""
+        ...
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call after any change."""
+        ...
+
+
+Observer = Callable[[Partition], None]
+
+
+class Ownership:
+    """Follows the plan for this broker."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        cluster: ClusterPlan,
+        partitions: Partitions,
+        me: Owner,
+        *,
+        close_timeout_s: float = 10.0,
+    ) -> None:
+        self._services = services
+        self._cluster = cluster
+        self._partitions = partitions
+        self._me = me
+        self._close_timeout_s = close_timeout_s
+        self._owned: dict[tuple[UUID, int], _PartitionOwnership] = {}
+        self._observers: list[tuple[Observer, Observer]] = []
+        self._openings = asyncio.Semaphore(_OPENINGS_MAX)
+        self._replays = asyncio.Semaphore(_REPLAYS_MAX)
+        self._closing = False
+        self._lease_task: asyncio.Task[None] | None = None
+
+    def add_observer(self, on_opened: Observer, on_closed: Observer) -> None:
+        """Tell of every partition that is led from now on, and of the end of its leadership.
+
+        `on_closed` comes when the partition is not to be used any more; what was appended
+        before may still be confirmed if the end is a graceful one.
+        """
+        self._observers.append((on_opened, on_closed))
+
+    async def start(self) -> None:
+        """Begin to follow the plan. Raises MetadataError."""
+        self._services.store.add_session_listener(self._on_session)
+        lease = self._services.lease
+        await lease.ask(self._services.store)
+        self._lease_task = background.keep(lambda: lease.keep(self._services.store), "lease")
+        self._cluster.add_listener(self._follow_plan)
+        self._follow_plan()
+
+    async def close(self) -> None:
+        """Hand over every partition in peace. Call it while the broker is still registered.
+
+        Others begin to take over when the registration goes; by then nothing is left that they
+        would have to fence.
+        """
+        self._closing = True
+        self._follow_plan()
+        tasks = [ownership.task for ownership in self._owned.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._close_timeout_s + _RELEASE_S)
+            for task in [task for task in tasks if task in late]:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await background.stop(self._lease_task)
+
+    def missing(self) -> list[str]:
+        """Return the names of partitions that want this broker and are not led yet."""
+        return [
+            f"{topic.name}-{index}"
+            for topic in self._cluster.topics.values()
+            for index in range(topic.partition_count)
+            if self._cluster.preferred_leader(topic, index) == self._me.broker
+            and self._partitions.find(topic.name, index) is None
+        ]
+
+    def _follow_plan(self) -> None:
+        """Start a task for every partition that should be led here; end the others."""
+        wanted: dict[tuple[UUID, int], TopicInfo] = {}
+        if not self._closing:
+            for topic in self._cluster.topics.values():
+                for index in range(topic.partition_count):
+                    if self._cluster.preferred_leader(topic, index) == self._me.broker:
+                        wanted[topic.topic_id, index] = topic
+        for key, ownership in self._owned.items():
+            ownership.set_wanted(wanted.get(key))
+        for key, topic in wanted.items():
+            if key not in self._owned:
+                self._owned[key] = _PartitionOwnership(self, topic, key[1])
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._services.lease.ask_soon()
+        elif state is SessionState.EXPIRED:
+            self._services.lease.end()
+            for partition in self._partitions:
+                partition.resign("the metadata session expired")
+
+    def _is_alive(self, owner: Owner) -> bool:
+        broker = self._cluster.brokers.get(owner.broker)
+        return broker is not None and broker.incarnation == owner.incarnation
+
+    def _on_opened(self, partition: Partition) -> None:
+        self._partitions.add(partition)
+        for on_opened, _ in self._observers:
+            on_opened(partition)
+
+    def _on_closed(self, partition: Partition) -> None:
+        self._partitions.remove(partition)
+        for _, on_closed in self._observers:
+            on_closed(partition)
+
+    def _on_vacated(self, ownership: _PartitionOwnership) -> None:
+        """A task is over; if the plan wants us again by now, it gets a new one."""
+        if self._owned.get(ownership.key) is ownership:
+            del self._owned[ownership.key]
+        if ownership.topic is not None and not self._closing:
+            self._follow_plan()
+
+
+class _PartitionOwnership:
+    """One partition that wants, or wanted, this broker; owns its task."""
+
+    def __init__(self, ownership: Ownership, topic: TopicInfo, index: int) -> None:
+        self.key = (topic.topic_id, index)
+        self.topic: TopicInfo | None = topic
+        """The topic as it is now; None: not wanted here any more."""
+        self._ownership = ownership
+        self._first_topic = topic
+        self._index = index
+        self._wake = asyncio.Event()
+        """Set when `topic` changed, leadership ended, or the owner node did."""
+        self._in_doubt = False
+        """Whether the owner node may have changed since we looked."""
+        self._partition: Partition | None = None
+        ownership._partitions.awaited.begin(self.key)
+        self.task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"ownership {topic.name}-{index}"
+        )
+        # Not a `finally` in the task: that would also run when a dead loop's tasks are collected.
+        self.task.add_done_callback(self._on_over)
+
+    def set_wanted(self, topic: TopicInfo | None) -> None:
+        """The plan was looked at again."""
+        self.topic = topic
+        if topic is None:
+            self._ownership._partitions.awaited.end(self.key)
+        elif self._partition is None:
+            self._ownership._partitions.awaited.begin(self.key)
+        if topic is not None and self._partition is not None and self._partition.topic != topic:
+            self._partition.configure(topic)
+        self._wake.set()
+
+    def _is_wanted(self) -> bool:
+        return self.topic is not None
+
+    async def _run(self) -> None:
+        ownership = self._ownership
+        topic = self._first_topic
+        owner = OwnerNode(ownership._services.store, topic, self._index, ownership._me)
+        try:
+            await self._hold(owner)
+        except Exception:
+            # A bug in here must not stay silent, nor take the other partitions with it.
+            _LOG.exception("ownership.failed topic=%s partition=%d", topic.name, self._index)
+            self._end("the ownership failed")
+            await self._wait(_PAUSE_MAX_S)
+        await self._release(owner)
+
+    def _on_over(self, _task: asyncio.Task[None]) -> None:
+        self._end("the ownership ended")
+        self._ownership._on_vacated(self)
+
+    async def _hold(self, owner: OwnerNode) -> None:
+        """Lead the partition as often and as long as it wants us."""
+        failures = 0
+        while self.topic is not None:
+            partition = await self._open(owner)
+            if partition is not None and not await self._lead(partition, owner):
+                failures = 0
+            else:
+                failures += 1
+                await self._pause(failures)
+
+    def _end(self, reason: str) -> None:
+        self._ownership._partitions.opening(*self.key, is_opening=False)
+        self._ownership._partitions.awaited.end(self.key)
+        if self._partition is not None:
+            self._partition.resign(reason)
+            self._partition = None
+
+    async def _open(self, owner: OwnerNode) -> Partition | None:
+        """Make one attempt to lead, once no live broker does; None: it failed, or is not wanted."""
+        name, index = self._first_topic.name, self._index
+        metrics = self._ownership._services.metrics
+        if self.topic is not None:
+            self._ownership._partitions.awaited.begin(self.key)
+        try:
+            while self.topic is not None:
+                self._ownership._partitions.opening(*self.key, is_opening=True)
+                async with self._ownership._openings:
+                    self._wake.clear()
+                    if not self._is_wanted():
+                        break
+                    if await owner.claim(self._wake.set, self._ownership._is_alive):
+                        return await self._take_over(self.topic or self._first_topic)
+                self._ownership._partitions.opening(*self.key, is_opening=False)
+                await self._wake.wait()
+        except LogCorrupt as error:
+            _LOG.error("takeover.corrupt topic=%s partition=%d error=%s", name, index, error)
+            metrics.takeovers_lost += 1
+            await self._wait(_CORRUPT_PAUSE_S)
+        except (BrokerError, LedgerError, MetadataError) as error:
+            _LOG.warning("takeover.lost topic=%s partition=%d error=%r", name, index, error)
+            metrics.takeovers_lost += 1
+        return None
+
+    async def _take_over(self, topic: TopicInfo) -> Partition:
+        services, replays = self._ownership._services, self._ownership._replays
+        began_s = services.metrics.now_s()
+        opened = await Opening(services, topic, self._index, self._is_wanted, replays).run()
+        services.metrics.takeover_seconds.observe(services.metrics.now_s() - began_s)
+        return Partition(services, self.topic or topic, self._index, opened)
+
+    async def _lead(self, partition: Partition, owner: OwnerNode) -> bool:
+        """Lead until we are not wanted any more or leadership ends; return whether by a rival.
+
+        Who breaks our owner node takes us for dead and takes over. If nobody appends, nothing
+        else would ever tell us, and we would serve yesterday's log for as long as we are wanted.
+        """
+        ownership = self._ownership
+        partition.on_ended = self._wake.set
+        self._partition = partition
+        ownership._partitions.opening(*self.key, is_opening=False)
+        is_deposed = False
+        if partition.is_open:
+            ownership._on_opened(partition)
+            try:
+                self._in_doubt = True
+                while self.topic is not None and partition.is_open:
+                    if self._in_doubt and not await self._still_owns(owner):
+                        is_deposed = True
+                        partition.resign("somebody broke our owner node")
+                        break
+                    await self._wake.wait()
+                    self._wake.clear()
+            finally:
+                ownership._on_closed(partition)
+        await partition.close(ownership._close_timeout_s)
+        self._partition = None
+        return is_deposed
+
+    async def _still_owns(self, owner: OwnerNode) -> bool:
+        """Look at the owner node and watch it; without an answer, look again later."""
+        self._in_doubt = False
+        try:
+            return await owner.is_ours(self._doubt)
+        except MetadataError as error:
+            _LOG.info("owner.not_read path=%s error=%r", owner.path, error)
+            asyncio.get_running_loop().call_later(_DOUBT_RETRY_S, self._doubt)
+            return True
+
+    def _doubt(self) -> None:
+        self._in_doubt = True
+        self._wake.set()
+
+    async def _release(self, owner: OwnerNode) -> None:
+        """Let go of the owner node, however often that takes: others wait for it while we live."""
+        while True:
+            try:
+                await owner.release()
+            except SessionExpired:
+                return
+            except MetadataError as error:
+                _LOG.warning("owner.not_released path=%s error=%r", owner.path, error)
+                await asyncio.sleep(_PAUSE_MIN_S)
+            else:
+                return
+
+    async def _pause(self, failures: int) -> None:
+        """Wait longer after each failure, with jitter, so that duelling brokers part."""
+        longest = min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2 ** min(failures, 16))
+        await self._wait(longest * (0.5 + self._ownership._services.rng.random() / 2))
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait, but not on when we are not wanted any more."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + seconds
+        while self.topic is not None and loop.time() < deadline_s:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                return

@@ -1,0 +1,152 @@
+"""The segment being written: what it holds so far, where things are in it, when it should end.
+
+Covers the decisions "write a snapshot now" and "roll now". It counts what was accepted; the facts
+are final once everything accepted was confirmed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.partition.core.log_limits import UNLIMITED, LogLimits, SegmentLimits
+from broker.partition.core.offset_index import SparseIndex
+from client.ids import EntryId, LedgerId, Offset
+from client.log.segments import SegmentFacts
+from client.log.snapshot import IndexPoint
+
+_SNAPSHOT_SHARE: Final = 8
+"""Large snapshots are written less often: at most an eighth of the log is snapshots."""
+
+_POINT_COUNT_MAX: Final = 4096
+"""Places listed in a snapshot; beyond, every other one is left out."""
+
+
+class ActiveSegment:
+    """Counts and sparse indexes of one segment."""
+
+    __slots__ = (
+        "_in_entry",
+        "_index_interval_bytes",
+        "_last_point_bytes",
+        "_last_snapshot_bytes",
+        "_limits",
+        "_since_index_bytes",
+        "_since_snapshot_bytes",
+        "_since_snapshot_entries",
+        "base_offset",
+        "created_ms",
+        "end_offset",
+        "entry_count",
+        "ledger_id",
+        "max_timestamp_ms",
+        "offsets",
+        "points",
+        "size_bytes",
+        "timestamps",
+    )
+
+    def __init__(
+        self, ledger_id: LedgerId, base_offset: Offset, created_ms: int, limits: LogLimits
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        self.created_ms = created_ms
+        self.entry_count = 0
+        self.size_bytes = 0
+        self.max_timestamp_ms = -1
+        self.offsets = SparseIndex()
+        self.timestamps = SparseIndex()
+        self.points: list[IndexPoint] = []
+        self._limits = limits
+        self._in_entry = False
+        """Whether batches were counted that belong to the next entry."""
+        self._index_interval_bytes = limits.index_interval_bytes
+        self._since_index_bytes = limits.index_interval_bytes
+        self._since_snapshot_bytes = 0
+        self._since_snapshot_entries = 0
+        self._last_snapshot_bytes = 0
+        self._last_point_bytes = 0
+
+    def on_batch(self, offset: Offset, end: Offset, size: int, max_timestamp_ms: int) -> None:
+        """The next entry holds a batch of `size` bytes for the offsets [offset, end).
+
+        So do further ones until `on_entry`.
+        """
+        if not self._in_entry:
+            self._in_entry = True
+            if self._since_index_bytes >= self._index_interval_bytes:
+                self._since_index_bytes = 0
+                entry_id = EntryId(self.entry_count)
+                self.offsets.add(offset, entry_id)
+                self.timestamps.add(self.max_timestamp_ms, entry_id)
+        self.end_offset = end
+        self.size_bytes += size
+        self._since_index_bytes += size
+        self._since_snapshot_bytes += size
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+
+    def on_entry(self) -> None:
+        """The entry of the batches counted since the last one is complete."""
+        assert self._in_entry, "an entry holds batches"
+        self._in_entry = False
+        self.entry_count += 1
+        self._since_snapshot_entries += 1
+
+    def on_snapshot(self, size: int) -> None:
+        """The next entry is a snapshot of `size` bytes, at the segment's present end."""
+        assert not self._in_entry, "batches accepted before a snapshot stand before it"
+        self._list_point()
+        self.entry_count += 1
+        self.size_bytes += size
+        self._since_snapshot_bytes = 0
+        self._since_snapshot_entries = 0
+        self._last_snapshot_bytes = size
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether enough was written since the last snapshot."""
+        written = self._since_snapshot_bytes
+        limits = self._limits
+        return written >= _SNAPSHOT_SHARE * self._last_snapshot_bytes and (
+            self._since_snapshot_entries >= limits.snapshot_interval_entries
+            or written >= limits.snapshot_interval_bytes
+        )
+
+    @property
+    def has_news(self) -> bool:
+        """Whether batches follow the last snapshot."""
+        return self._since_snapshot_bytes > 0
+
+    def _list_point(self) -> None:
+        """List the snapshot that comes next, unless the last one listed is near: all are carried
+        by every later snapshot, and would make it large."""
+        distance = self.size_bytes - self._last_point_bytes
+        if self.points and distance < self._limits.snapshot_interval_bytes:
+            return
+        self._last_point_bytes = self.size_bytes
+        entry_id = EntryId(self.entry_count)
+        self.points.append(IndexPoint(self.end_offset, entry_id, self.max_timestamp_ms))
+        if len(self.points) > _POINT_COUNT_MAX:
+            del self.points[1::2]
+
+    def roll_due(self, limits: SegmentLimits, now_ms: int) -> bool:
+        """Whether the segment is full, or old, or would be deleted if it were sealed.
+
+        A segment without records never ends: an idle topic does not grow.
+        """
+        if self.end_offset == self.base_offset:
+            return False
+        if self.size_bytes >= limits.segment_bytes:
+            return True
+        if now_ms - self.created_ms >= limits.segment_ms:
+            return True
+        if limits.retention_ms == UNLIMITED:
+            return False
+        newest = max(self.max_timestamp_ms, self.created_ms)
+        return now_ms - newest > limits.retention_ms
+
+    def facts(self) -> SegmentFacts:
+        """Return what will be listed of the segment; everything accepted was confirmed."""
+        return SegmentFacts(Offset(self.end_offset - 1), self.size_bytes, self.max_timestamp_ms)

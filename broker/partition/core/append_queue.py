@@ -1,0 +1,177 @@
+"""Accepted entries on their way to being confirmed, in one order across ledgers.
+
+Entries leave the queue exactly as they entered it. An entry waits here until it is taken for the
+ledger, which is when the ledger's writer has room for it.
+
+While a partition changes ledgers the queue holds new entries back: nothing is sent to the next
+ledger before everything in the previous one is confirmed. So whatever a recovery finds in the
+newer ledger continues what it finds in the older one, and an acknowledgement in the newer one
+implies that the older one's end is final.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from broker.errors import BrokerError
+from client.ids import NO_ENTRY, EntryId, Offset
+from client.wire.kafka.records import Buffer
+
+
+class Append:
+    """One accepted batch and what became of it.
+
+    `completed` turns true once: with `error` None the batch is on its ack quorum and will be
+    read at `base_offset` for ever; otherwise the error's `outcome` says what is known.
+    """
+
+    __slots__ = (
+        "_calls",
+        "base_offset",
+        "buffers",
+        "completed",
+        "end_offset",
+        "error",
+        "log_append_time_ms",
+        "size",
+    )
+
+    def __init__(
+        self,
+        base_offset: Offset,
+        end_offset: Offset,
+        buffers: Sequence[Buffer],
+        size: int,
+        log_append_time_ms: int = -1,
+    ) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.buffers = buffers
+        """The batch as it is stored; empty for a duplicate."""
+        self.size = size
+        self.log_append_time_ms = log_append_time_ms
+        """Timestamp the broker set, or -1."""
+        self.completed = False
+        self.error: BrokerError | None = None
+        self._calls: list[Callable[[Append], None]] = []
+
+    def on_done(self, call: Callable[[Append], None]) -> None:
+        """Call `call(self)` once completed: at once if that has happened already."""
+        if self.completed:
+            call(self)
+        else:
+            self._calls.append(call)
+
+    def complete(self, error: BrokerError | None = None) -> None:
+        """Settle the append and tell those who wait. For the partition only."""
+        assert not self.completed
+        self.completed = True
+        self.error = error
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call(self)
+
+
+class LogEntry:
+    """What one ledger entry holds: batches that share it, or a snapshot, which is no append."""
+
+    __slots__ = ("appends", "buffers", "end_offset", "entry_id", "sent_s", "size")
+
+    def __init__(
+        self, appends: Sequence[Append], buffers: Sequence[Buffer], end_offset: Offset, size: int
+    ) -> None:
+        self.entry_id: EntryId = NO_ENTRY
+        """The id that it must get in its ledger."""
+        self.appends = appends
+        """In the order of their offsets."""
+        self.buffers = buffers
+        self.end_offset = end_offset
+        """Where the log goes on behind it."""
+        self.size = size
+        self.sent_s = 0.0
+        """When it was handed to the ledger."""
+
+
+class AppendQueue:
+    """First in, first out; with a gate in front of the ledger."""
+
+    __slots__ = ("_held", "_holding", "_pending", "_waiting", "size_bytes")
+
+    def __init__(self) -> None:
+        self._pending: deque[LogEntry] = deque()
+        """Taken for the ledger, not confirmed."""
+        self._waiting: deque[LogEntry] = deque()
+        """For the same ledger, not taken yet."""
+        self._held: deque[LogEntry] = deque()
+        """For the next ledger."""
+        self._holding = False
+        self.size_bytes = 0
+        """Bytes accepted and not confirmed."""
+
+    def __len__(self) -> int:
+        return len(self._pending) + len(self._waiting) + len(self._held)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether new entries wait for the next ledger."""
+        return self._holding
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is an entry to take."""
+        return bool(self._waiting)
+
+    @property
+    def entries_under_way(self) -> int:
+        """Entries that the ledger has not confirmed yet."""
+        return len(self._pending) + len(self._waiting)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the ledger confirmed everything that is for it."""
+        return not self._pending and not self._waiting
+
+    def push(self, entry: LogEntry) -> None:
+        """Enqueue."""
+        self.size_bytes += entry.size
+        (self._held if self._holding else self._waiting).append(entry)
+
+    def take(self) -> LogEntry:
+        """Return the next entry to send; `is_waiting` says whether there is one."""
+        entry = self._waiting.popleft()
+        self._pending.append(entry)
+        return entry
+
+    def pop(self) -> LogEntry:
+        """The ledger confirmed its oldest entry: return what it holds."""
+        entry = self._pending.popleft()
+        self.size_bytes -= entry.size
+        return entry
+
+    def hold(self) -> None:
+        """Hold new entries back from now on."""
+        assert not self._holding
+        self._holding = True
+
+    def release(self) -> None:
+        """Open the gate to the next ledger: what was held may be taken for it, in order."""
+        assert self._holding
+        assert self.is_drained, "the previous ledger has unconfirmed entries"
+        self._holding = False
+        self._waiting, self._held = self._held, self._waiting
+
+    def appends(self) -> Iterator[Append]:
+        """Walk everything queued, oldest first."""
+        for queue in (self._pending, self._waiting, self._held):
+            for entry in queue:
+                yield from entry.appends
+
+    def drain(self) -> list[Append]:
+        """Remove and return everything: none of it will be confirmed to us."""
+        drained = list(self.appends())
+        self._pending.clear()
+        self._waiting.clear()
+        self._held.clear()
+        self.size_bytes = 0
+        return drained

@@ -1,0 +1,146 @@
+"""May this batch be appended? Every rule about a produced batch that needs no other state.
+
+They look at the 61-byte header and the checksum; records are opened in one case only, a compacted
+topic, where each needs a key. What is not opened is the producer's word, record count and
+timestamps; but so many records must have room.
+
+Order: what is cheap first, then the checksum, then the fields it vouches for, so that a batch
+damaged on the way is told from a batch that was wrong from the start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from broker.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    UnsupportedCompression,
+)
+from client.errors import RemoteProtocolError
+from client.wire.kafka.compression import cautious_bytes_max
+from client.wire.kafka.record_builder import (
+    DECOMPRESSED_BYTES_MAX,
+    RECORD_BYTES_MIN,
+    records,
+)
+from client.wire.kafka.records import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Codec,
+    crc_of,
+    parse_header,
+)
+
+_CODEC_MAX: Final = max(Codec)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """What a topic allows; sizes are whole batches with their header."""
+
+    batch_bytes_max: int = 1_048_588
+    entry_bytes_max: int = 5_000_000
+    """What fits into a ledger entry, whatever the topic says."""
+    segment_bytes: int = 1 << 30
+    timestamp_before_max_ms: int = (1 << 63) - 1
+    timestamp_after_max_ms: int = 3_600_000
+    log_append_time: bool = False
+    keys_required: bool = False
+
+
+def check_batch(
+    batch: memoryview, limits: BatchLimits, now_ms: int, *, from_client: bool = True
+) -> BatchHeader:
+    """Check one batch and return its header.
+
+    A coordinator's own batch (`from_client` false) needs the right shape only. Raises the
+    `InvalidRecord` family; nothing was applied.
+    """
+    try:
+        header = parse_header(batch)
+    except RemoteProtocolError as error:
+        raise InvalidRecord(str(error)) from error
+    size = header.size
+    if header.magic != MAGIC:
+        raise InvalidRecord(f"record batch has magic {header.magic}, only 2 is stored")
+    if size < HEADER_BYTES or size != len(batch):
+        raise InvalidRecord(f"record batch claims {size} bytes of {len(batch)}")
+    if size > limits.segment_bytes:
+        raise BatchTooLarge(f"record batch of {size} bytes, a segment has {limits.segment_bytes}")
+    size_max = limits.entry_bytes_max
+    if from_client:
+        size_max = min(size_max, limits.batch_bytes_max)
+    if size > size_max:
+        raise MessageTooLarge(f"record batch of {size} bytes, {size_max} are allowed")
+    if from_client:
+        if crc_of(batch) != header.crc:
+            raise CorruptBatch("record batch fails its CRC")
+        _check_client_fields(header, limits, now_ms)
+        if limits.keys_required:
+            _check_keys(batch)
+    _check_count(header)
+    return header
+
+
+def _check_count(header: BatchHeader) -> None:
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta + 1 != count:
+        raise InvalidRecord(
+            f"record batch counts {count} records up to delta {header.last_offset_delta}"
+        )
+    is_plain = header.attributes & CODEC_MASK == Codec.NONE
+    room = header.size - HEADER_BYTES if is_plain else DECOMPRESSED_BYTES_MAX
+    if count * RECORD_BYTES_MIN > room:
+        raise InvalidRecord(f"record batch of {header.size} bytes counts {count} records")
+
+
+def _check_client_fields(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
+    attributes = header.attributes
+    if header.base_offset != 0:
+        raise InvalidRecord(f"base offset of a produced batch is {header.base_offset}, not 0")
+    if attributes & (CONTROL_BIT | DELETE_HORIZON_BIT):
+        raise InvalidRecord(f"a client may not set attributes {attributes:#x}")
+    if attributes & LOG_APPEND_TIME_BIT:
+        raise InvalidTimestamp("a client may not claim a broker-set timestamp")
+    if attributes & CODEC_MASK > _CODEC_MAX:
+        raise UnsupportedCompression(f"unknown codec {attributes & CODEC_MASK}")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise InvalidRecord(
+            f"producer {header.producer_id} sent sequence {header.base_sequence}"
+            f" in epoch {header.producer_epoch}"
+        )
+    if not limits.log_append_time:
+        _check_timestamps(header, limits, now_ms)
+
+
+def _check_timestamps(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
+    newest = header.max_timestamp
+    oldest = min(header.base_timestamp, newest)
+    if newest - now_ms > limits.timestamp_after_max_ms:
+        raise InvalidTimestamp(f"timestamp {newest} is too far ahead of {now_ms}")
+    if oldest != NO_TIMESTAMP and now_ms - oldest > limits.timestamp_before_max_ms:
+        raise InvalidTimestamp(f"timestamp {oldest} is too far behind {now_ms}")
+
+
+def _check_keys(batch: memoryview) -> None:
+    try:
+        keyless = tuple(
+            index
+            for index, record in enumerate(records(batch, size_max=cautious_bytes_max(len(batch))))
+            if record.key is None
+        )
+    except RemoteProtocolError as error:
+        raise InvalidRecord(str(error)) from error
+    if keyless:
+        raise InvalidRecord("records of a compacted topic need keys", record_indexes=keyless)

@@ -1,0 +1,462 @@
+"""The leader of one partition: accepts appends, changes the segment list, knows when it is over.
+
+Inputs return effects (`leader_effects.py`), which the shell carries out in order before its next
+input. What was accepted and confirmed is `log_state.py`'s business; here is what follows from it.
+
+    OPEN      appends, and changes of the list
+    CLOSING   a graceful end: what was accepted is confirmed, new appends are refused
+    ENDED     closed, or lost: an add failed, somebody else changed the segment list, or the
+              metadata session ended. What was not confirmed then has an unknown outcome.
+
+One change at a time; each begins from the version that the last one left:
+
+    stage      input              becomes    effects
+    -          Roll               CREATING   CreateLedger
+    CREATING   LedgerCreated      LISTING    ChangeList
+    CREATING   LedgerRefused      -          ChangeDone: the log goes on in the present ledger
+    LISTING    ListChanged        DRAINING   the segment's last entry, BeginSegment
+    LISTING    ListLost           DISCARDING Ended, DiscardLedger
+    DRAINING   last confirmation  SEALING    SwitchLedger, SendEntries, CloseLedger (previous)
+    SEALING    LedgerNotClosed    SEALING    CloseLedger once more if nobody answered, else Ended
+    SEALING    LedgerClosed       FACTS      ChangeList
+    FACTS      ListChanged        -          ChangeDone
+    -          Trim, Maintain     TRIMMING   ChangeList
+    TRIMMING   ListChanged        DELETING   DeleteLedgers
+    DELETING   LedgersDeleted     -          ChangeDone
+    DISCARDING LedgersDeleted     -          ChangeDone
+    -          Close              FINISHING  the segment's last entry
+    FINISHING  last confirmation  CLOSING    CloseLedger
+    CLOSING    LedgerClosed       -          ChangeDone, Ended
+    any        end, ListLost      -          Ended
+
+Rules, by the names that TAKEOVER.md and the tests use:
+
+    LIST-FIRST       nothing is sent to a ledger before it is listed.
+    DRAIN            nothing is sent to the next ledger before the previous one is complete.
+    ONE-ROLL         the next roll begins after the last step of the one before, so that never more
+                     than the last two listed ledgers are open.
+    LIST-THEN-DELETE ledgers are deleted after the list let them go.
+    OWN-SNAPSHOT     no segment goes before the active ledger can replace what it knows.
+    RESIGN, UNKNOWN  whatever fails ends the leadership, with an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from broker.cluster.core.topic_config import TopicConfig
+from broker.errors import LeadershipLost, NotEnoughReplicas, NotLeader, Overloaded
+from broker.partition.core.active_segment import ActiveSegment
+from broker.partition.core.append_queue import Append
+from broker.partition.core.batch_checks import BatchLimits
+from broker.partition.core.leader_effects import (
+    NOTHING,
+    AdoptList,
+    BeginSegment,
+    Change,
+    ChangeDone,
+    ChangeList,
+    Close,
+    CloseLedger,
+    CreateLedger,
+    DeleteLedgers,
+    DiscardLedger,
+    Effect,
+    Effects,
+    Ended,
+    EntryConfirmed,
+    LedgerClosed,
+    LedgerCreated,
+    LedgerNotClosed,
+    LedgerRefused,
+    LedgersDeleted,
+    ListChanged,
+    ListLost,
+    Maintain,
+    Now,
+    Roll,
+    RollListed,
+    RollSealed,
+    RollUnanswered,
+    StepOutcome,
+    SwitchLedger,
+    Trim,
+    Trimmed,
+)
+from broker.partition.core.log_limits import UNLIMITED, SegmentLimits
+from broker.partition.core.log_state import LogState
+from broker.partition.core.retention import expired_count, trimmed_start
+from client.errors import QuireError
+from client.ids import LedgerId, Offset
+from client.log.segments import SegmentList
+from client.wire.kafka.records import Buffer
+
+RETRY_S: Final = 1.0
+"""How long a failed roll, or the closing of a rolled ledger, waits before it is tried again."""
+
+
+class State(enum.Enum):
+    """Where the leadership stands."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    ENDED = "ended"
+
+
+class Stage(enum.Enum):
+    """Where the change under way stands; see the table above."""
+
+    NONE = "none"
+    CREATING = "creating"
+    LISTING = "listing"
+    DISCARDING = "discarding"
+    DRAINING = "draining"
+    SEALING = "sealing"
+    FACTS = "facts"
+    TRIMMING = "trimming"
+    DELETING = "deleting"
+    FINISHING = "finishing"
+    CLOSING = "closing"
+
+
+class PartitionLeader:
+    """Decides for one led partition. Owned and called by one shell only."""
+
+    def __init__(
+        self,
+        name: str,
+        log: LogState,
+        segments: SegmentList,
+        version: int,
+        *,
+        list_bytes_max: int = 1 << 20,
+    ) -> None:
+        """`version`: of the metadata node that holds `segments`. `list_bytes_max`: a longer list is
+        not rolled any further."""
+        self._list_bytes_max = list_bytes_max
+        self.state = State.OPEN
+        self.stage = Stage.NONE
+        self.log = log
+        self.segments = segments
+        """As listed; from a roll's switch on with the facts that its last step lists."""
+        self._name = name
+        self._version = version
+        self._limits = SegmentLimits()
+        self._asked: deque[Change] = deque()
+        self._change: Change | None = None
+        """The one under way."""
+        self._wanted = segments
+        """The list that the running compare-and-set would make."""
+        self._previous: ActiveSegment | None = None
+        """The segment before the active one, while a roll completes it."""
+        self._roll_not_before_s = float("-inf")
+        self._error: LeadershipLost | None = None
+        """Why the leadership ended."""
+
+    def configure(self, config: TopicConfig) -> None:
+        """Follow the topic's configuration as it is now."""
+        self.log.batch_limits = BatchLimits(
+            batch_bytes_max=config.max_message_bytes,
+            entry_bytes_max=self.log.limits.entry_bytes_max,
+            segment_bytes=config.segment_bytes,
+            timestamp_before_max_ms=config.timestamp_before_max_ms,
+            timestamp_after_max_ms=config.timestamp_after_max_ms,
+            log_append_time=config.log_append_time,
+            keys_required=config.compacts,
+        )
+        self._limits = SegmentLimits(
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            retention_ms=config.retention_ms if config.deletes else UNLIMITED,
+            retention_bytes=config.retention_bytes if config.deletes else UNLIMITED,
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole log, each counted once."""
+        sealed = sum(item.facts.size_bytes for item in self.segments.segments if item.facts)
+        return sealed + self.log.active.size_bytes
+
+    def check_open(self) -> None:
+        """Raise NotLeader unless appends are accepted."""
+        if self.state is not State.OPEN:
+            raise NotLeader(f"{self._name} is {self.state.value}")
+
+    # --- the append path ----------------------------------------------------------------
+
+    def start(self) -> Effects:
+        """Begin to lead: the first entry of the ledger is a snapshot."""
+        self.log.write_snapshot()
+        return self.log.outgoing()
+
+    def append(
+        self, batch: Buffer, now_ms: int, now_s: float, *, from_client: bool = True
+    ) -> tuple[Append, Effects]:
+        """Accept a batch; its bytes must not change afterwards. Raises as `LogState.append`."""
+        if self.state is not State.OPEN:
+            self.check_open()
+        log = self.log
+        append = log.append(batch, now_ms, now_s, from_client=from_client)
+        effects = log.outgoing()
+        if log.active.size_bytes >= self._limits.segment_bytes:
+            effects = [*effects, *self.roll_soon(Now(now_ms, now_s))]
+        return append, effects
+
+    def on_turn_over(self) -> Effects:
+        """The turn of the loop is over in which `PlanSend` was returned."""
+        return NOTHING if self.state is State.ENDED else self.log.on_turn_over()
+
+    def on_confirmed(self) -> Effects:
+        """The ledger confirmed its oldest entry."""
+        if self.state is State.ENDED:
+            return NOTHING
+        log = self.log
+        confirmed = EntryConfirmed(log.on_confirmed())
+        outgoing = log.outgoing()
+        if self._change is not None:
+            return [confirmed, *outgoing, *self._on_drained()]
+        return (confirmed, *outgoing) if outgoing else (confirmed,)
+
+    # --- changes ------------------------------------------------------------------------
+
+    def ask(self, change: Change, now: Now) -> Effects:
+        """Make a change after those that were asked for before.
+
+        It ends in `ChangeDone`, or the leadership with it. Errors: NotEnoughReplicas and
+        Overloaded (the log goes on in the present ledger), NotLeader, LeadershipLost.
+        """
+        if self.state is State.ENDED:
+            return (ChangeDone(change.ticket, NotLeader(f"{self._name} is not led here any more")),)
+        if isinstance(change, Close):
+            self.state = State.CLOSING
+        effects: list[Effect] = []
+        if isinstance(change, Maintain):
+            self.log.producers.expire(now.ms)
+            if self.log.active.roll_due(self._limits, now.ms):
+                effects += self.roll_soon(now)
+            if self._change is not None:
+                return [*effects, ChangeDone(change.ticket)]
+        self._asked.append(change)
+        return [*effects, *self._begin_next(now)]
+
+    def roll_soon(self, now: Now) -> Effects:
+        """Roll, unless that is happening already or has just failed."""
+        changes = (*self._asked, self._change)
+        is_rolling = any(isinstance(change, Roll) for change in changes)
+        if is_rolling or self.state is not State.OPEN or now.s < self._roll_not_before_s:
+            return NOTHING
+        return self.ask(Roll(0), now)
+
+    def on_outcome(self, outcome: StepOutcome, now: Now) -> Effects:
+        """A step has come to its end."""
+        change = self._change
+        if change is None:
+            return NOTHING  # the leadership ended meanwhile
+        match outcome:
+            case LedgerCreated(ledger_id):
+                self.stage = Stage.LISTING
+                return self._change_list(self.segments.rolled(ledger_id, now.ms))
+            case LedgerRefused(error):
+                return self._done(
+                    now, NotEnoughReplicas(f"{self._name}: no next ledger: {error!r}")
+                )
+            case ListChanged(version):
+                return self._on_list_changed(version, now)
+            case ListLost(error):
+                return self._on_list_lost(change, error)
+            case LedgerClosed():
+                return self._on_ledger_closed(change)
+            case LedgerNotClosed():
+                return self._on_ledger_not_closed(change, outcome)
+            case LedgersDeleted():
+                return self._done(now, self._error)
+        assert_never(outcome)
+
+    def end(self, reason: str) -> Effects:
+        """Stop leading at once. What is not confirmed fails with an unknown outcome."""
+        if self.state is State.ENDED:
+            return NOTHING
+        is_lost = self.state is State.OPEN
+        self.state = State.ENDED
+        self.stage = Stage.NONE
+        changes = [*self._asked] if self._change is None else [self._change, *self._asked]
+        self._change = None
+        self._asked.clear()
+        self._error = LeadershipLost(f"{self._name}: {reason}")
+        tickets = [change.ticket for change in changes]
+        return (Ended(reason, self._error, self.log.drain(), tickets, is_lost),)
+
+    def check(self) -> None:
+        """Assert the invariants; tests call this after every input."""
+        self.log.offsets.check()
+        self.segments.check()
+        assert (self.stage is Stage.NONE) == (self._change is None)
+        assert self._change is not None or not self._asked, "a change waits for nothing"
+        assert self.state is not State.ENDED or self.stage in (Stage.NONE, Stage.DISCARDING)
+        assert self.segments.segments[-1].ledger_id == self.log.active.ledger_id
+
+    def _begin_next(self, now: Now) -> Effects:
+        effects: list[Effect] = []
+        while self._change is None and self._asked:
+            self._change = self._asked.popleft()
+            effects += self._begin(self._change, now)
+        return effects
+
+    def _begin(self, change: Change, now: Now) -> Effects:
+        match change:
+            case Roll():
+                return self._begin_roll(now)
+            case Trim(_, before):
+                return self._begin_trim(before, now)
+            case Maintain():
+                return self._trim(self._expired_count(now.ms), Offset(0), now)
+            case Close():
+                self.log.finish_segment()
+                self.stage = Stage.FINISHING
+                return [*self.log.outgoing(), *self._on_drained()]
+        assert_never(change)
+
+    def _done(self, now: Now, error: QuireError | None = None) -> Effects:
+        """The change under way is over; the next one begins."""
+        change, self._change = self._change, None
+        assert change is not None
+        self.stage = Stage.NONE
+        if error is not None and isinstance(change, Roll):
+            self._roll_not_before_s = now.s + RETRY_S
+        return [ChangeDone(change.ticket, error), *self._begin_next(now)]
+
+    def _lose(self, change: Change, reason: str) -> Effects:
+        """The change under way has shown that somebody else leads."""
+        self._change = None
+        effects = self.end(reason)
+        return [*effects, ChangeDone(change.ticket, self._error)]
+
+    def _change_list(self, wanted: SegmentList) -> Effects:
+        self._wanted = wanted
+        return (ChangeList(wanted, self._version),)
+
+    def _on_list_changed(self, version: int, now: Now) -> Effects:
+        before, self.segments = self.segments, self._wanted
+        self._version = version
+        if self.stage is Stage.LISTING:
+            return self._hold(now)
+        if self.stage is Stage.FACTS:
+            return self._on_facts_listed(now)
+        assert self.stage is Stage.TRIMMING, self.stage
+        count = len(before.segments) - len(self.segments.segments)
+        return self._on_trimmed([item.ledger_id for item in before.segments[:count]], now)
+
+    def _on_list_lost(self, change: Change, error: QuireError) -> Effects:
+        is_roll = self.stage is Stage.LISTING
+        effects = self._lose(change, f"the segment list is not ours: {error!r}")
+        if not is_roll:
+            return effects
+        # Nobody else knows of our ledger. Whoever asked for the roll hears when that is settled.
+        self._change = change
+        self.stage = Stage.DISCARDING
+        ledger_id = self._wanted.segments[-1].ledger_id
+        return [*effects[:-1], DiscardLedger(ledger_id, self._version)]
+
+    # --- roll ---------------------------------------------------------------------------
+
+    def _begin_roll(self, now: Now) -> Effects:
+        if len(self.segments.encode()) > self._list_bytes_max:
+            return self._done(
+                now, Overloaded(f"{self._name} has too many segments; raise segment.bytes")
+            )
+        self.stage = Stage.CREATING
+        return (CreateLedger(self.segments.leader_epoch),)
+
+    def _hold(self, now: Now) -> Effects:
+        """The next ledger is listed: appends go into its segment, and wait."""
+        ledger_id = self.segments.segments[-1].ledger_id
+        log = self.log
+        log.finish_segment()
+        self._previous = log.hold(ledger_id, now.ms)
+        self.stage = Stage.DRAINING
+        return [
+            AdoptList(self.segments),
+            RollListed(ledger_id),
+            BeginSegment(log.active),
+            *log.outgoing(),
+            *self._on_drained(),
+        ]
+
+    def _on_drained(self) -> Effects:
+        """Go on if that is what the change waits for."""
+        log = self.log
+        if not log.queue.is_drained:
+            return NOTHING
+        if self.stage is Stage.FINISHING:
+            self.stage = Stage.CLOSING
+            return (CloseLedger(log.active.ledger_id),)
+        if self.stage is not Stage.DRAINING:
+            return NOTHING
+        assert self._previous is not None
+        log.switch()
+        self.segments = self.segments.sealed(self._previous.facts())
+        self.stage = Stage.SEALING
+        return [
+            SwitchLedger(log.active.ledger_id),
+            *log.outgoing(),
+            AdoptList(self.segments),
+            CloseLedger(self._previous.ledger_id),
+        ]
+
+    def _on_ledger_closed(self, change: Change) -> Effects:
+        if self.stage is Stage.SEALING:
+            self.stage = Stage.FACTS
+            return self._change_list(self.segments)
+        assert self.stage is Stage.CLOSING, self.stage
+        self._change = None
+        return [ChangeDone(change.ticket), *self.end("closed")]
+
+    def _on_ledger_not_closed(self, change: Change, outcome: LedgerNotClosed) -> Effects:
+        error = outcome.error
+        if self.stage is Stage.CLOSING:
+            self._change = None
+            return [ChangeDone(change.ticket, error), *self.end(f"not closed in peace: {error!r}")]
+        assert self._previous is not None
+        ledger_id = self._previous.ledger_id
+        if outcome.is_unanswered:
+            return RollUnanswered(ledger_id, error), CloseLedger(ledger_id, RETRY_S)
+        return self._lose(change, f"ledger {ledger_id} not ours: {error!r}")
+
+    def _on_facts_listed(self, now: Now) -> Effects:
+        previous, self._previous = self._previous, None
+        assert previous is not None
+        return [RollSealed(previous.ledger_id, previous.facts()), *self._done(now)]
+
+    # --- trim ---------------------------------------------------------------------------
+
+    def _begin_trim(self, before: Offset, now: Now) -> Effects:
+        start = max(before, self.log.offsets.log_start)
+        ends = [item.end_offset for item in self.segments.segments[:-1]]
+        return self._trim(sum(1 for end in ends if end is not None and end <= start), start, now)
+
+    def _expired_count(self, now_ms: int) -> int:
+        active_bytes = self.log.active.size_bytes
+        return expired_count(self.segments, self._limits, active_bytes=active_bytes, now_ms=now_ms)
+
+    def _trim(self, count: int, start: Offset, now: Now) -> Effects:
+        """Drop segments, as far as no takeover could need them, and move the log start."""
+        if not self.log.has_own_snapshot:
+            count = 0
+        if count:
+            start = max(start, trimmed_start(self.segments, count))
+        if not count and start <= self.log.offsets.log_start:
+            return self._done(now)
+        self.stage = Stage.TRIMMING
+        return self._change_list(self.segments.trimmed(count, start))
+
+    def _on_trimmed(self, dropped: Sequence[LedgerId], now: Now) -> Effects:
+        log_start = self.segments.log_start_offset
+        self.log.offsets.on_trimmed(log_start)
+        effects: list[Effect] = [AdoptList(self.segments), Trimmed(dropped, log_start)]
+        if not dropped:
+            return [*effects, *self._done(now)]
+        self.stage = Stage.DELETING
+        return [*effects, DeleteLedgers(dropped)]

@@ -1,0 +1,79 @@
+"""The sizes and intervals that shape a partition's log, and which of them a topic sets.
+
+Simulations vary every one of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+UNLIMITED: Final = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentLimits:
+    """When the active segment ends and when sealed ones go: from the topic's configuration."""
+
+    segment_bytes: int = 1 << 30
+    """Roll once a segment has this many bytes."""
+
+    segment_ms: int = 7 * 86_400_000
+    """Roll a segment that has records and is this old."""
+
+    retention_ms: int = 7 * 86_400_000
+    """Delete segments whose newest record is older; -1: never."""
+
+    retention_bytes: int = UNLIMITED
+    """Delete the oldest segments while the others still have this many bytes; -1: never."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogLimits:
+    """The same for all partitions of a broker."""
+
+    snapshot_interval_bytes: int = 4 * 1024 * 1024
+    """A takeover reads back at most about this much. Lower: more snapshot bytes in the log."""
+
+    snapshot_interval_entries: int = 64
+    """And at most about so many entries: small ones cost a takeover as much each as large ones."""
+
+    index_interval_bytes: int = 64 * 1024
+    """Distance of places in the sparse index of the segment being written."""
+
+    entry_bytes_max: int = 5_000_000
+    """Largest batch or snapshot: bookies take frames of 5 MiB (`nettyMaxFrameSizeBytes`)."""
+
+    shared_entry_bytes_max: int = 256 * 1024
+    """Batches that come together share an entry up to so many bytes; a larger one has its own."""
+
+    shared_entry_batches_max: int = 128
+    """And up to so many batches: a takeover looks at the header of each."""
+
+    entries_before_sharing: int = 2
+    """With so many entries under way, batches gather for the next one (`gathering.py`)."""
+
+    in_flight_bytes_max: int = 64 * 1024 * 1024
+    """Appends wait for bookies up to this much in one partition; then their clients wait."""
+
+    read_entries_max: int = 256
+    """Most entries that one read asks a ledger for at once."""
+
+    search_span_entries: int = 8
+    """A search reads the rest in one go once so few entries are left."""
+
+    readers_max: int = 8
+    """Open ledger readers that a partition keeps."""
+
+    producer_expiration_ms: int = 86_400_000
+    """An idempotent producer silent for so long is forgotten (Kafka: producer.id.expiration.ms)."""
+
+    producer_count_max: int = 20_000
+    """Idempotent producers a partition remembers; beyond, the ones silent longest are dropped."""
+
+    settling_ms: int = 5_000
+    """After a leadership began, gaps in producers' sequences may be of our own making for so long
+    (`sequence_gaps.py`). Lower: clients slower than that raise their epoch for nothing."""
+
+    copy_below_bytes: int = 4096
+    """Copy batches smaller than this, so that a few bytes do not keep a large frame in memory."""

@@ -1,0 +1,267 @@
+"""The end of a led partition's log: what was accepted, what of it is confirmed, in one order.
+
+An append gets its offsets, is recorded for duplicate detection and counted in one go, without a
+copy of its bytes (a fresh prefix, and the producer's buffer behind it). At the end of the loop's
+turn it leaves in an entry that it may share with others (`batch_accumulator.py`), and waits in the
+queue until the ledger's writer has room for it.
+
+A change of ledgers has two halves. `hold` begins the next segment: appends go on being
+accepted, but wait. `switch`, once the previous ledger has confirmed everything, lets them go to
+the next one, whose first entry is a snapshot of the moment of `hold`.
+
+    ACCEPTED-ORDER  producers' sequences follow what was accepted, not what is confirmed.
+    PARKED          a duplicate of a batch on its way is answered with it, never before it.
+    SNAPSHOT-FIRST  the first entry of every ledger is a snapshot.
+    DRAIN           nothing leaves for the next ledger before the previous one is complete.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from broker.errors import (
+    InvalidTransactionState,
+    NotLeader,
+    OutOfOrderSequence,
+    Overloaded,
+)
+from broker.partition.core.active_segment import ActiveSegment
+from broker.partition.core.append_queue import Append, AppendQueue, LogEntry
+from broker.partition.core.batch_accumulator import BatchAccumulator
+from broker.partition.core.batch_checks import BatchLimits, check_batch
+from broker.partition.core.leader_effects import (
+    NOTHING,
+    PLAN,
+    SEND,
+    SEND_AND_PLAN,
+    Effects,
+)
+from broker.partition.core.log_limits import LogLimits
+from broker.partition.core.offsets import LogOffsets
+from broker.partition.core.producer_state import AcceptedBatch, ProducerState
+from broker.partition.core.sequence_gaps import SequenceGaps, is_gap
+from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
+from client.log.snapshot import seal_snapshot
+from client.wire.kafka.records import (
+    HEADER_BYTES,
+    STAMP_BYTES,
+    BatchHeader,
+    Buffer,
+    stamp,
+    stamp_log_append_time,
+)
+
+
+class LogState:
+    """Accepts, orders and confirms the appends of one partition under one leader."""
+
+    def __init__(
+        self,
+        name: str,
+        leader_epoch: LeaderEpoch,
+        limits: LogLimits,
+        offsets: LogOffsets,
+        producers: ProducerState,
+        active: ActiveSegment,
+        gaps: SequenceGaps,
+    ) -> None:
+        """`active`: the segment of a ledger that has no entries yet."""
+        self._name = name
+        self._leader_epoch = leader_epoch
+        self.limits = limits
+        self.offsets = offsets
+        self.producers = producers
+        self.active = active
+        self.has_own_snapshot = False
+        """Whether a snapshot is confirmed in the active ledger, so that a takeover needs no
+        older one."""
+        self._gaps = gaps
+        self.queue = AppendQueue()
+        """Entries on their way; the shell takes those that wait, and nothing else."""
+        self._accumulator = BatchAccumulator(limits)
+        self.batch_limits = BatchLimits()
+        """What the topic's configuration allows now."""
+        self._is_send_planned = False
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes accepted and not confirmed."""
+        return self.queue.size_bytes + self._accumulator.size_bytes
+
+    # --- append -------------------------------------------------------------------------
+
+    def append(self, batch: Buffer, now_ms: int, now_s: float, *, from_client: bool) -> Append:
+        """Check a batch, give it offsets and let it wait for its entry.
+
+        A duplicate returns the append that it repeats, or a completed one. Raises NotLeader,
+        Overloaded, the InvalidRecord and SequenceError families; nothing was applied then.
+        """
+        view = memoryview(batch)
+        header = check_batch(view, self.batch_limits, now_ms, from_client=from_client)
+        if header.producer_id >= 0:
+            if from_client and header.is_transactional:
+                raise InvalidTransactionState(header.producer_id, "no transaction is open")
+            known = self._find_duplicate(header, now_s)
+            if known is not None:
+                return self._repeat(known)
+        size = header.size
+        if not self.has_room(size):
+            raise self._no_room(header)
+        if not self._accumulator.has_room(size):
+            self._gather()
+        base = self.offsets.log_end
+        if self.batch_limits.log_append_time:
+            set_ms = max_timestamp_ms = now_ms
+            prefix = stamp_log_append_time(view, header, base, self._leader_epoch, now_ms)
+            rest = view[HEADER_BYTES:]
+        else:
+            set_ms, max_timestamp_ms = -1, header.max_timestamp
+            prefix = stamp(base, header.batch_length, self._leader_epoch)
+            rest = view[STAMP_BYTES:]
+        end = Offset(base + header.record_count)
+        is_small = size < self.limits.copy_below_bytes
+        append = Append(
+            base,
+            end,
+            (b"".join((prefix, rest)),) if is_small else (prefix, rest),
+            size,
+            log_append_time_ms=set_ms,
+        )
+        self._accumulator.add(append)
+        if header.producer_id >= 0:
+            self.producers.accept(header, base, now_ms, set_ms)
+        self.offsets.on_accepted(end)
+        self.active.on_batch(base, end, size, max_timestamp_ms)
+        return append
+
+    def has_room(self, size: int) -> bool:
+        """Whether a batch of `size` bytes stays within the partition's limit; one that is larger
+        than that goes alone."""
+        in_flight_bytes = self.queue.size_bytes + self._accumulator.size_bytes
+        return not in_flight_bytes or in_flight_bytes + size <= self.limits.in_flight_bytes_max
+
+    def refuse(self, batch: Buffer, now_ms: int) -> Overloaded:
+        """Return the refusal of a batch that has waited for room in vain. Raises as `append`."""
+        return self._no_room(check_batch(memoryview(batch), self.batch_limits, now_ms))
+
+    def _no_room(self, header: BatchHeader) -> Overloaded:
+        if header.producer_id >= 0:
+            self._gaps.on_no_room(header)
+        return Overloaded(f"{self._name} has {self.in_flight_bytes} unconfirmed bytes")
+
+    def _find_duplicate(self, header: BatchHeader, now_s: float) -> AcceptedBatch | None:
+        """Return the batch that this one repeats; None: accept it.
+
+        Raises SequenceError; NotLeader or Overloaded if what is missing before it was refused.
+        """
+        is_news = header.base_sequence != 0 and header.producer_id not in self.producers
+        if is_news and self._gaps.is_settling(now_s):
+            raise self._not_yet(header)
+        try:
+            return self.producers.find_duplicate(header)
+        except OutOfOrderSequence as error:
+            if is_gap(error.first, error.expected) and self._gaps.is_settling(now_s):
+                raise self._not_yet(header) from error
+            if self._gaps.lacked_room(header, error.expected):
+                raise Overloaded(f"{self._name} had no room for the batch before this") from error
+            raise
+
+    def _not_yet(self, header: BatchHeader) -> NotLeader:
+        return NotLeader(
+            f"{self._name} is led since a moment ago: send what precedes sequence"
+            f" {header.base_sequence} of producer {header.producer_id} again, then this"
+        )
+
+    def _repeat(self, known: AcceptedBatch) -> Append:
+        """Answer a duplicate: with its original while that is on its way, else as completed."""
+        original = self._find_under_way(known.base_offset)
+        if original is not None:
+            return original
+        done = Append(
+            known.base_offset, known.next_offset, (), 0, log_append_time_ms=known.timestamp_ms
+        )
+        done.complete()
+        return done
+
+    def _find_under_way(self, base_offset: Offset) -> Append | None:
+        for append in chain(self.queue.appends(), self._accumulator):
+            if append.base_offset == base_offset:
+                return append
+        return None
+
+    # --- entries ------------------------------------------------------------------------
+
+    def outgoing(self) -> Effects:
+        """Return how what was accepted gets on: now if it is enough for an entry, or else when
+        this turn of the loop is over."""
+        accumulator, queue = self._accumulator, self.queue
+        if accumulator.size_bytes:
+            if accumulator.is_full:
+                self._gather()
+            if not self._is_send_planned and accumulator.may_leave(queue.entries_under_way):
+                self._is_send_planned = True
+                return SEND_AND_PLAN if queue.is_waiting else PLAN
+        return SEND if queue.is_waiting else NOTHING
+
+    def on_turn_over(self) -> Effects:
+        """The turn of the loop is over in which `PlanSend` was returned."""
+        self._is_send_planned = False
+        if self._accumulator.may_leave(self.queue.entries_under_way):
+            self._gather()
+        return SEND if self.queue.is_waiting else NOTHING
+
+    def on_confirmed(self) -> LogEntry:
+        """The ledger confirmed its oldest entry: return it."""
+        entry = self.queue.pop()
+        self.offsets.on_confirmed(entry.end_offset)
+        if not entry.appends:
+            self.has_own_snapshot = True
+        return entry
+
+    def write_snapshot(self) -> None:
+        """Enqueue a snapshot of everything accepted so far."""
+        self._gather()
+        active = self.active
+        end = self.offsets.log_end
+        data = seal_snapshot(
+            end, self._leader_epoch, active.max_timestamp_ms, active.points, self.producers.encode()
+        )
+        self._push(LogEntry((), (data,), end, len(data)))
+        active.on_snapshot(len(data))
+
+    def _gather(self) -> None:
+        """Let the batches that wait for their entry have it."""
+        if self._accumulator:
+            self._push(self._accumulator.take())
+            self.active.on_entry()
+            if self.active.snapshot_due:
+                self.write_snapshot()
+
+    def _push(self, entry: LogEntry) -> None:
+        entry.entry_id = EntryId(self.active.entry_count)
+        self.queue.push(entry)
+
+    # --- changes of ledgers -------------------------------------------------------------
+
+    def finish_segment(self) -> None:
+        """End the segment with a snapshot, so that whoever opens it reads one entry."""
+        if self.active.has_news:
+            self.write_snapshot()
+
+    def hold(self, next_ledger_id: LedgerId, now_ms: int) -> ActiveSegment:
+        """Begin the next segment; return the previous one, complete but not yet confirmed."""
+        self._gather()
+        self.queue.hold()
+        previous = self.active
+        self.active = ActiveSegment(next_ledger_id, self.offsets.log_end, now_ms, self.limits)
+        self.write_snapshot()
+        return previous
+
+    def switch(self) -> None:
+        """The previous ledger has confirmed everything: what was held may go to the next one."""
+        self.queue.release()
+        self.has_own_snapshot = False
+
+    def drain(self) -> list[Append]:
+        """Remove and return every append that is not confirmed."""
+        return [*self.queue.drain(), *self._accumulator.drain()]

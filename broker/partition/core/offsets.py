@@ -1,0 +1,60 @@
+"""The four offsets of a led partition.
+
+Covers their order:
+
+    log start <= last stable offset <= high watermark <= log end
+
+The log start moves by trimming, the log end when a batch is accepted, the high watermark when
+its entry is confirmed, in order. None of them ever goes back: a reader that saw a record below
+the high watermark will find it there after any takeover. Until transactions exist the last
+stable offset is the high watermark.
+"""
+
+from __future__ import annotations
+
+from client.ids import Offset
+
+
+class LogOffsets:
+    """Offsets of one partition under one leader. After a takeover everything is confirmed."""
+
+    __slots__ = ("high_watermark", "log_end", "log_start")
+
+    def __init__(self, log_start: Offset, log_end: Offset) -> None:
+        self.log_start = log_start
+        self.high_watermark = log_end
+        self.log_end = log_end
+        self.check()
+
+    @property
+    def last_stable(self) -> Offset:
+        """First offset of the oldest open transaction, else the high watermark."""
+        return self.high_watermark
+
+    def on_accepted(self, end: Offset) -> None:
+        """A batch that ends before `end` was enqueued."""
+        assert end > self.log_end, (end, self.log_end)
+        self.log_end = end
+
+    def on_confirmed(self, end: Offset) -> None:
+        """Everything below `end` is on its ack quorum."""
+        assert self.high_watermark <= end <= self.log_end, (end, self.high_watermark, self.log_end)
+        self.high_watermark = end
+
+    def on_trimmed(self, start: Offset) -> None:
+        """Records below `start` may disappear."""
+        assert self.log_start <= start <= self.high_watermark, (start, self.high_watermark)
+        self.log_start = start
+
+    def check(self) -> None:
+        """Assert the order of the offsets."""
+        assert 0 <= self.log_start <= self.last_stable <= self.high_watermark <= self.log_end, (
+            self.describe()
+        )
+
+    def describe(self) -> str:
+        """One stable line for logs and transcripts."""
+        return (
+            f"log_start={self.log_start} high_watermark={self.high_watermark}"
+            f" log_end={self.log_end}"
+        )

@@ -1,0 +1,195 @@
+"""What idempotent producers have written: sequence checks and duplicate detection.
+
+Rule: each batch once, in order. State is a fold over the log in the order of acceptance,
+batches on their way to the bookies included: a batch is checked against what was accepted before
+it, not against what is durable. Nothing is ever rolled back, because a partition whose append
+fails resigns and its successor folds the recovered log anew; so a record that was never
+acknowledged but survived counts as written, and its retry is found.
+
+Per producer id: the epoch, and the last five batches as (first sequence, last sequence, base
+offset). Sequences count records and wrap from 2^31-1 to 0.
+
+    unknown producer       any sequence (its state may have expired, or been trimmed)
+    older epoch            refused
+    newer epoch            must start at sequence 0; the window starts over
+    same epoch             exactly a batch of the window: a duplicate, answered with its offset
+                           the sequence after the last one: accepted
+                           anything else: out of order
+
+Source: KIP-98, Kafka's `ProducerAppendInfo`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker.errors import InvalidProducerEpoch, OutOfOrderSequence
+from client.errors import LogCorrupt
+from client.ids import Offset, ProducerId
+from client.wire.kafka.records import BatchHeader
+
+WINDOW_BATCHES: Final = 5
+"""A producer has at most five requests in flight, so a retry is one of the last five batches."""
+
+SEQUENCE_MODULUS: Final = 1 << 31
+
+_COUNT: Final = struct.Struct(">i")
+_PRODUCER: Final = struct.Struct(">qhqb")
+_BATCH: Final = struct.Struct(">iiqq")
+
+
+class AcceptedBatch(NamedTuple):
+    """One batch of a producer's window."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: Offset
+    timestamp_ms: int
+    """What the batch's answer said: the broker-set timestamp, or -1."""
+
+    @property
+    def next_offset(self) -> Offset:
+        """Offset after its last record: sequences and offsets count the same records."""
+        count = (self.last_sequence - self.first_sequence) % SEQUENCE_MODULUS + 1
+        return Offset(self.base_offset + count)
+
+
+class _Producer:
+    """Epoch, window and last sign of life of one producer id."""
+
+    __slots__ = ("epoch", "last_seen_ms", "window")
+
+    def __init__(self, epoch: int, last_seen_ms: int) -> None:
+        self.epoch = epoch
+        self.last_seen_ms = last_seen_ms
+        self.window: list[AcceptedBatch] = []
+
+
+class ProducerState:
+    """All producers of one partition. `producer_count_max` bounds memory and snapshots."""
+
+    def __init__(
+        self, *, expiration_ms: int = 86_400_000, producer_count_max: int = 20_000
+    ) -> None:
+        self._expiration_ms = expiration_ms
+        self._producer_count_max = producer_count_max
+        self._producers: dict[ProducerId, _Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __contains__(self, producer_id: ProducerId) -> bool:
+        return producer_id in self._producers
+
+    def find_duplicate(self, header: BatchHeader) -> AcceptedBatch | None:
+        """Check an idempotent batch: None to accept it, or the batch that it repeats.
+
+        Raises InvalidProducerEpoch, OutOfOrderSequence. Changes nothing.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        first = header.base_sequence
+        if header.producer_epoch != producer.epoch:
+            if header.producer_epoch < producer.epoch:
+                raise InvalidProducerEpoch(
+                    header.producer_id, f"epoch {header.producer_epoch} after {producer.epoch}"
+                )
+            if first != 0:
+                raise OutOfOrderSequence(
+                    header.producer_id,
+                    f"new epoch {header.producer_epoch} begins with {first}",
+                    first=first,
+                    expected=0,
+                )
+            return None
+        last = (first + header.last_offset_delta) % SEQUENCE_MODULUS
+        for batch in producer.window:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        expected = next_sequence(producer.window[-1].last_sequence) if producer.window else 0
+        if first != expected:
+            raise OutOfOrderSequence(
+                header.producer_id,
+                f"sequence {first}, expected {expected}",
+                first=first,
+                expected=expected,
+            )
+        return None
+
+    def accept(
+        self, header: BatchHeader, base_offset: Offset, now_ms: int, timestamp_ms: int = -1
+    ) -> None:
+        """Record a batch that was appended, or found in the log, at `base_offset`."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            if len(self._producers) >= self._producer_count_max:
+                self._evict()
+            producer = self._producers[header.producer_id] = _Producer(
+                header.producer_epoch, now_ms
+            )
+        elif producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.window.clear()
+        producer.last_seen_ms = now_ms
+        if header.base_sequence < 0:
+            return
+        last = (header.base_sequence + header.last_offset_delta) % SEQUENCE_MODULUS
+        if len(producer.window) == WINDOW_BATCHES:
+            del producer.window[0]
+        producer.window.append(AcceptedBatch(header.base_sequence, last, base_offset, timestamp_ms))
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers that were silent for the expiration time; return how many."""
+        horizon = now_ms - self._expiration_ms
+        silent = [key for key, value in self._producers.items() if value.last_seen_ms <= horizon]
+        for producer_id in silent:
+            del self._producers[producer_id]
+        return len(silent)
+
+    def encode(self) -> bytes:
+        """Return the state as bytes: count, then per producer its fixed part and its window."""
+        parts = [_COUNT.pack(len(self._producers))]
+        for producer_id, producer in self._producers.items():
+            parts.append(
+                _PRODUCER.pack(
+                    producer_id, producer.epoch, producer.last_seen_ms, len(producer.window)
+                )
+            )
+            parts.extend(_BATCH.pack(*batch) for batch in producer.window)
+        return b"".join(parts)
+
+    def restore(self, data: memoryview) -> memoryview:
+        """Replace the state by an encoded one; return the bytes after it. Raises LogCorrupt."""
+        self._producers.clear()
+        try:
+            (count,) = _COUNT.unpack_from(data)
+            at = _COUNT.size
+            for _ in range(count):
+                producer_id, epoch, last_seen_ms, batch_count = _PRODUCER.unpack_from(data, at)
+                at += _PRODUCER.size
+                producer = self._producers[producer_id] = _Producer(epoch, last_seen_ms)
+                for _ in range(batch_count):
+                    producer.window.append(AcceptedBatch._make(_BATCH.unpack_from(data, at)))
+                    at += _BATCH.size
+        except struct.error as error:
+            raise LogCorrupt(f"producer snapshot of {len(data)} bytes is truncated") from error
+        return data[at:]
+
+    def windows(self) -> Iterator[tuple[ProducerId, int, tuple[AcceptedBatch, ...]]]:
+        """Walk (producer id, epoch, window), for tests and descriptions."""
+        for producer_id, producer in self._producers.items():
+            yield producer_id, producer.epoch, tuple(producer.window)
+
+    def _evict(self) -> None:
+        """Drop the tenth that was silent longest, so that eviction is rare and cheap on average."""
+        by_age = sorted(self._producers, key=lambda key: self._producers[key].last_seen_ms)
+        for producer_id in by_age[: max(1, len(by_age) // 10)]:
+            del self._producers[producer_id]
+
+
+def next_sequence(sequence: int) -> int:
+    """Return the sequence after `sequence`: 2^31-1 is followed by 0."""
+    return (sequence + 1) % SEQUENCE_MODULUS

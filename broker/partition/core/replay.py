@@ -1,0 +1,105 @@
+"""Reading back the end of a closed ledger: where the log ends, and who wrote what.
+
+Covers the replay of a ledger. It asks for entries from the end backwards, in growing runs, until a
+snapshot turns up, then folds what follows it forwards. The first entry of every ledger is a
+snapshot, so one ledger is always enough. Nothing is skipped: an entry that does not continue the
+one before it means the log is damaged, and the replay says so.
+
+A record that its writer never saw acknowledged, but that recovery found, counts like any other:
+the fold is over what the ledger holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from broker.partition.core.producer_state import ProducerState
+from client.errors import LogCorrupt
+from client.ids import EntryId, Offset
+from client.log.entry_format import batch_headers, first_offset, is_internal
+from client.log.snapshot import IndexPoint, Snapshot, open_snapshot
+from client.wire.kafka.records import BatchHeader, Buffer
+
+_FIRST_RUN_ENTRIES: Final = 1
+"""A ledger that was closed in peace ends with a snapshot."""
+
+_RUN_GROWTH: Final = 8
+_RUN_ENTRIES_MAX: Final = 256
+
+
+class LedgerTail(NamedTuple):
+    """What a replay found."""
+
+    base_offset: Offset
+    end_offset: Offset
+    max_timestamp_ms: int
+    size_bytes: int
+    points: tuple[IndexPoint, ...]
+    """Snapshots of this ledger, the last one included: places for a sparse index."""
+    producers: ProducerState
+
+
+class LedgerReplay:
+    """Replays one closed ledger of `size_bytes` whose last entry is `last_entry` (at least 0)."""
+
+    def __init__(
+        self, last_entry: EntryId, size_bytes: int, producers: ProducerState, now_ms: int
+    ) -> None:
+        assert last_entry >= 0
+        self._size_bytes = size_bytes
+        self._producers = producers
+        self._now_ms = now_ms
+        self._next = last_entry
+        self._run_entries = _FIRST_RUN_ENTRIES
+        self._after: list[BatchHeader] = []
+        """Headers of the batches after the snapshot, newest first."""
+        self._snapshot: Snapshot | None = None
+        self._snapshot_entry = EntryId(-1)
+        self._base_offset: Offset | None = None
+
+    def wanted(self) -> tuple[EntryId, EntryId] | None:
+        """Return the next entries to read, as an inclusive range; None: everything is known."""
+        if self._snapshot is None:
+            return EntryId(max(0, self._next - self._run_entries + 1)), self._next
+        if self._base_offset is None:
+            return EntryId(0), EntryId(0)
+        return None
+
+    def on_entries(self, first: EntryId, payloads: Sequence[Buffer]) -> None:
+        """Take the entries that `wanted` named. Raises LogCorrupt."""
+        if first == 0:
+            self._base_offset = first_offset(payloads[0])
+        if self._snapshot is not None:
+            return
+        for index in range(len(payloads) - 1, -1, -1):
+            payload = payloads[index]
+            if is_internal(payload):
+                self._snapshot = open_snapshot(payload)
+                self._snapshot_entry = EntryId(first + index)
+                return
+            self._after.extend(header for _, header in reversed(batch_headers(payload)))
+        if first == 0:
+            raise LogCorrupt("ledger does not begin with a snapshot")
+        self._next = EntryId(first - 1)
+        self._run_entries = min(_RUN_ENTRIES_MAX, self._run_entries * _RUN_GROWTH)
+
+    def finish(self) -> LedgerTail:
+        """Fold the headers onto the snapshot. Raises LogCorrupt."""
+        snapshot = self._snapshot
+        assert snapshot is not None
+        assert self._base_offset is not None
+        self._producers.restore(snapshot.producers)
+        end = snapshot.log_end_offset
+        newest = snapshot.max_timestamp_ms
+        for header in reversed(self._after):
+            if header.base_offset != end:
+                raise LogCorrupt(f"batch at offset {header.base_offset} follows offset {end}")
+            if header.producer_id >= 0:
+                timestamp_ms = header.max_timestamp if header.has_log_append_time else -1
+                self._producers.accept(header, end, self._now_ms, timestamp_ms)
+            newest = max(newest, header.max_timestamp)
+            end = header.next_offset
+        here = IndexPoint(snapshot.log_end_offset, self._snapshot_entry, snapshot.max_timestamp_ms)
+        points = (*snapshot.points, here)
+        return LedgerTail(self._base_offset, end, newest, self._size_bytes, points, self._producers)

@@ -1,0 +1,332 @@
+"""Becoming the leader of one partition, as a state machine that only asks.
+
+Covers the takeover rules. The shell does what each returned step says, one at a time, and reports
+what came of it. TAKEOVER.md numbers the steps and argues for them.
+
+    state        input                        next        step asked for
+    CLAIMING     on_claimed                   READING     ReadList
+    READING      on_list                      RECOVERING  Recover(last but one), or onwards
+    RECOVERING   on_recovered                 RECOVERING  Recover(last)
+                                              REPLAYING   Replay(newest ledger needed), or onwards
+    REPLAYING    on_replayed                  REPLAYING   Replay(the ledger before)
+                                              CREATING    CreateLedger
+    CREATING     on_created                   COMMITTING  Commit
+    COMMITTING   on_committed                 LEADING     Serve
+                 on_commit_lost               SETTLING    ReadBack, if an attempt's end is unknown
+                                              DISCARDING  DeleteLedger
+                 on_commit_unknown            SETTLING    ReadBack
+    SETTLING     on_read_back                 LEADING     Serve: our ledger is last, by our version
+                                              COMMITTING  Commit again: nothing has changed
+                                              DISCARDING  DeleteLedger: it is not listed
+                                              RESIGNED    Resign: listed, and overtaken
+    DISCARDING   on_discarded                 RESIGNED    Resign
+    any          on_failed                    RESIGNED    Resign
+
+The commit is the only proof of leadership. Its outcome is told by finding our own ledger id in
+the list, never by a version alone, since a lost answer may hide a success.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+from broker.partition.core.replay import LedgerTail
+from client.errors import LocalProtocolError, LogCorrupt
+from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.segments import Segment, SegmentFacts, SegmentList
+
+RECOVER_LEDGERS: Final = 2
+"""The last two: the old leader may still write the last but one while it lists the last."""
+
+
+class State(enum.Enum):
+    """Where a takeover stands."""
+
+    CLAIMING = "claiming"
+    READING = "reading"
+    RECOVERING = "recovering"
+    REPLAYING = "replaying"
+    CREATING = "creating"
+    COMMITTING = "committing"
+    SETTLING = "settling"
+    DISCARDING = "discarding"
+    LEADING = "leading"
+    RESIGNED = "resigned"
+
+
+class Claim(NamedTuple):
+    """Hold the owner ephemeral: a suggestion, so that few brokers duel."""
+
+
+class ReadList(NamedTuple):
+    """Read the segment list with its version."""
+
+
+class Recover(NamedTuple):
+    """Fence and recover a ledger; it is closed afterwards. A missing ledger is a failure."""
+
+    ledger_id: LedgerId
+
+
+class Replay(NamedTuple):
+    """Replay a closed ledger (`core/replay.py`); report None if it has no entry."""
+
+    ledger_id: LedgerId
+
+
+class CreateLedger(NamedTuple):
+    """Create a ledger that nobody knows of yet."""
+
+    leader_epoch: LeaderEpoch
+
+
+class Commit(NamedTuple):
+    """Set the list if its version is still the expected one."""
+
+    segments: SegmentList
+    expected_version: int
+
+
+class ReadBack(NamedTuple):
+    """Read the list again, from a server that has caught up."""
+
+
+class DeleteLedger(NamedTuple):
+    """Delete the ledger that we created and that is certainly not listed."""
+
+    ledger_id: LedgerId
+
+
+class Serve(NamedTuple):
+    """Lead: append to `ledger_id` with the new epoch."""
+
+    segments: SegmentList
+    version: int
+    ledger_id: LedgerId
+    tail: LedgerTail | None
+    """What the newest ledger with entries said; None: the log never had an entry."""
+    log_end_offset: Offset
+
+
+class Resign(NamedTuple):
+    """Stop; the owner decides whether to try again."""
+
+    reason: str
+
+
+Step = (
+    Claim
+    | ReadList
+    | Recover
+    | Replay
+    | CreateLedger
+    | Commit
+    | ReadBack
+    | DeleteLedger
+    | Serve
+    | Resign
+)
+
+
+class Takeover:
+    """One attempt to lead one partition."""
+
+    def __init__(self) -> None:
+        self.state = State.CLAIMING
+        self._list = SegmentList()
+        self._version = -1
+        self._to_recover: list[LedgerId] = []
+        self._replay_index = -1
+        self._tails: dict[LedgerId, LedgerTail | None] = {}
+        self._ledger_id: LedgerId | None = None
+        self._log_end = Offset(0)
+        self._committed_list = SegmentList()
+        self._outcome_unknown = False
+        self._reason = ""
+
+    def start(self) -> Step:
+        """Return the first step."""
+        self._expect(State.CLAIMING)
+        return Claim()
+
+    def on_claimed(self) -> Step:
+        """The owner ephemeral is ours."""
+        self._expect(State.CLAIMING)
+        self.state = State.READING
+        return ReadList()
+
+    def on_list(self, segments: SegmentList, version: int) -> Step:
+        """The list as read; from here on only this version counts."""
+        self._expect(State.READING)
+        if segments.deleted:
+            return self._resign("the topic was deleted")
+        self._list = segments
+        self._version = version
+        self._to_recover = [item.ledger_id for item in segments.segments[-RECOVER_LEDGERS:]]
+        self.state = State.RECOVERING
+        return self._next_recovery()
+
+    def on_recovered(self, ledger_id: LedgerId) -> Step:
+        """The ledger is closed: its last entry is final."""
+        self._expect(State.RECOVERING)
+        assert self._to_recover[0] == ledger_id
+        del self._to_recover[0]
+        return self._next_recovery()
+
+    def on_replayed(self, ledger_id: LedgerId, tail: LedgerTail | None) -> Step:
+        """What the ledger's end says; None: it has no entry. Raises LogCorrupt."""
+        self._expect(State.REPLAYING)
+        assert self._list.segments[self._replay_index].ledger_id == ledger_id
+        self._tails[ledger_id] = tail
+        self._replay_index -= 1
+        return self._next_replay()
+
+    def on_created(self, ledger_id: LedgerId, now_ms: int) -> Step:
+        """Our ledger exists; list it."""
+        self._expect(State.CREATING)
+        self._ledger_id = ledger_id
+        recovered = {
+            segment.ledger_id: facts for segment, facts in self._recovered() if facts is not None
+        }
+        self._committed_list = self._list.opened(
+            ledger_id, base_offset=self._log_end, created_ms=now_ms, recovered=recovered
+        )
+        return self._commit()
+
+    def on_committed(self, version: int) -> Step:
+        """The compare-and-set succeeded: this is the moment of leadership."""
+        self._expect(State.COMMITTING)
+        return self._serve(version)
+
+    def on_commit_lost(self) -> Step:
+        """The list has another version by now: somebody else changed it, or we did, unheard."""
+        self._expect(State.COMMITTING)
+        if self._outcome_unknown:
+            self.state = State.SETTLING
+            return ReadBack()
+        return self._discard("lost the compare-and-set")
+
+    def on_commit_unknown(self) -> Step:
+        """The answer got lost: the set may have happened, or may happen yet."""
+        self._expect(State.COMMITTING)
+        self._outcome_unknown = True
+        self.state = State.SETTLING
+        return ReadBack()
+
+    def on_read_back(self, segments: SegmentList, version: int) -> Step:
+        """What the list is now decides what became of the unknown attempt."""
+        self._expect(State.SETTLING)
+        assert self._ledger_id is not None
+        if segments.has(self._ledger_id):
+            last = segments.segments[-1].ledger_id == self._ledger_id
+            if last and version == self._version + 1:
+                return self._serve(version)
+            return self._resign("overtaken right after the compare-and-set")
+        if version == self._version:
+            return self._commit()
+        return self._discard("lost the compare-and-set")
+
+    def on_discarded(self) -> Step:
+        """Our unlisted ledger is gone, or will be swept later."""
+        self._expect(State.DISCARDING)
+        return self._resign(self._reason)
+
+    def on_failed(self, reason: str) -> Step:
+        """A step failed. A ledger that may be listed is left alone; a sweep decides later."""
+        return self._resign(reason)
+
+    def is_current(self, version: int) -> bool:
+        """Whether the list that this takeover works on is still the one with that version."""
+        return version == self._version
+
+    def describe(self) -> str:
+        """One stable line for logs and transcripts."""
+        return f"state={self.state.value} version={self._version} ledger={self._ledger_id}"
+
+    def _expect(self, state: State) -> None:
+        if self.state is not state:
+            raise LocalProtocolError(f"takeover is {self.state.value}, input is for {state.value}")
+
+    def _next_recovery(self) -> Step:
+        """Recover in list order: the older ledger's end is final before the newer one is read."""
+        if self._to_recover:
+            return Recover(self._to_recover[0])
+        self.state = State.REPLAYING
+        self._replay_index = len(self._list.segments) - 1
+        return self._next_replay()
+
+    def _next_replay(self) -> Step:
+        """Walk back until a ledger with entries was seen and all unsealed ones are known."""
+        index = self._replay_index
+        if index >= 0:
+            segment = self._list.segments[index]
+            if segment.facts is None or self._newest_tail() is None:
+                return Replay(segment.ledger_id)
+        self._log_end = self._derive_end()
+        self.state = State.CREATING
+        return CreateLedger(LeaderEpoch(self._list.leader_epoch + 1))
+
+    def _newest_tail(self) -> LedgerTail | None:
+        for segment in reversed(self._list.segments):
+            tail = self._tails.get(segment.ledger_id)
+            if tail is not None:
+                return tail
+        return None
+
+    def _recovered(self) -> list[tuple[Segment, tuple[Offset, SegmentFacts] | None]]:
+        """Pair each segment with its recovered (base, facts); None where the list knows them.
+
+        Raises LogCorrupt if the ledgers do not continue each other.
+        """
+        expected = self._list.log_start_offset
+        result: list[tuple[Segment, tuple[Offset, SegmentFacts] | None]] = []
+        for segment in self._list.segments:
+            base = segment.base_offset if segment.base_offset is not None else expected
+            tail = self._tails.get(segment.ledger_id)
+            if tail is not None and tail.base_offset != base:
+                raise LogCorrupt(
+                    f"ledger {segment.ledger_id} begins at {tail.base_offset}, the list says {base}"
+                )
+            if segment.facts is not None:
+                expected = Offset(segment.facts.last_offset + 1)
+                result.append((segment, None))
+                continue
+            expected = base if tail is None else tail.end_offset
+            size = 0 if tail is None else tail.size_bytes
+            newest = -1 if tail is None else tail.max_timestamp_ms
+            facts = SegmentFacts(Offset(expected - 1), size, newest)
+            result.append((segment, (base, facts)))
+        return result
+
+    def _derive_end(self) -> Offset:
+        """Return the end of the log. Raises LogCorrupt."""
+        pairs = self._recovered()
+        if not pairs:
+            return self._list.log_start_offset
+        segment, recovered = pairs[-1]
+        facts = segment.facts if recovered is None else recovered[1]
+        assert facts is not None
+        return Offset(facts.last_offset + 1)
+
+    def _commit(self) -> Step:
+        self.state = State.COMMITTING
+        return Commit(self._committed_list, self._version)
+
+    def _serve(self, version: int) -> Step:
+        assert self._ledger_id is not None
+        self.state = State.LEADING
+        return Serve(
+            self._committed_list, version, self._ledger_id, self._newest_tail(), self._log_end
+        )
+
+    def _discard(self, reason: str) -> Step:
+        assert self._ledger_id is not None
+        self.state = State.DISCARDING
+        self._reason = reason
+        return DeleteLedger(self._ledger_id)
+
+    def _resign(self, reason: str) -> Step:
+        self.state = State.RESIGNED
+        self._reason = reason
+        return Resign(reason)

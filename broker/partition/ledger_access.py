@@ -1,0 +1,67 @@
+"""The ledger client as brokers use it: with the cluster's ledger password on every call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from broker.partition.ledgers import Reader, Writer
+from client.ids import BookieId, LedgerId
+from client.ledger.client import LedgerClient
+from client.ledger.core.ledger_metadata import LedgerMetadata
+
+
+class LedgerAccess:
+    """Implements `broker.partition.ledgers.Ledgers`; see the ledger client for the contracts."""
+
+    def __init__(self, client: LedgerClient, password: bytes) -> None:
+        self._client = client
+        self._password = password
+        self.stats = client.stats
+
+    @property
+    def writable_bookies(self) -> Sequence[BookieId]:
+        """Bookies that take new entries."""
+        return self._client.writable_bookies
+
+    def on_bookies_changed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever bookies come or go."""
+        self._client.on_bookies_changed(listener)
+
+    async def create(
+        self,
+        *,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        write_quorum_min: int,
+        custom_metadata: Mapping[str, bytes] | None = None,
+    ) -> Writer:
+        """Create a ledger on bookies that are there now."""
+        return await self._client.create(
+            ensemble_size=ensemble_size,
+            write_quorum=write_quorum,
+            ack_quorum=ack_quorum,
+            write_quorum_min=write_quorum_min,
+            password=self._password,
+            custom_metadata=custom_metadata,
+        )
+
+    async def open(self, ledger_id: LedgerId) -> Reader:
+        """Open for reading, without recovery."""
+        return await self._client.open(ledger_id, password=self._password)
+
+    async def recover(self, ledger_id: LedgerId) -> Reader:
+        """Fence the ledger and close it at its true end."""
+        return await self._client.recover(ledger_id, password=self._password)
+
+    async def delete(self, ledger_id: LedgerId) -> None:
+        """Delete the ledger."""
+        await self._client.delete(ledger_id)
+
+    async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
+        """Read a ledger's metadata."""
+        return await self._client.describe(ledger_id)
+
+    def ledgers(self) -> AsyncIterator[LedgerId]:
+        """Walk all ledgers of the cluster."""
+        return self._client.ledgers()

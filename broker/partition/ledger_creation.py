@@ -1,0 +1,57 @@
+"""Creates a partition's ledgers, and labels them with what they were created for.
+
+Takeovers and rolls create; whoever comes across a ledger later, as the sweep of orphans does, reads
+in its custom metadata whose it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from broker.cluster.core.topology import TopicInfo
+from broker.partition.ledgers import Ledgers, Writer
+from client.ids import LeaderEpoch
+
+_LOG = logging.getLogger(__name__)
+
+APPLICATION: Final = "application"
+APPLICATION_NAME: Final = b"quire"
+TOPIC_ID: Final = "quire.topic_id"
+PARTITION: Final = "quire.partition"
+LEADER_EPOCH: Final = "quire.leader_epoch"
+
+
+def ledger_labels(topic: TopicInfo, index: int, epoch: LeaderEpoch) -> dict[str, bytes]:
+    """Return the custom metadata that tells what a ledger was created for."""
+    return {
+        APPLICATION: APPLICATION_NAME,
+        TOPIC_ID: topic.id_text.encode(),
+        PARTITION: str(index).encode(),
+        LEADER_EPOCH: str(epoch).encode(),
+    }
+
+
+async def create_ledger(
+    ledgers: Ledgers, topic: TopicInfo, index: int, epoch: LeaderEpoch
+) -> Writer:
+    """Create a ledger for a partition, with the topic's quorums.
+
+    While bookies are missing it has fewer copies, but never fewer than must be durable before an
+    acknowledgement; see `under_replicated_roller.py` for what follows. Raises LedgerError,
+    MetadataError.
+    """
+    writer = await ledgers.create(
+        ensemble_size=topic.ensemble_size,
+        write_quorum=topic.write_quorum,
+        ack_quorum=topic.ack_quorum,
+        write_quorum_min=topic.ack_quorum,
+        custom_metadata=ledger_labels(topic, index, epoch),
+    )
+    copies = writer.metadata.write_quorum
+    if copies < topic.write_quorum:
+        _LOG.warning(
+            "ledger.shrunk topic=%s partition=%d ledger=%d copies=%d wanted=%d",
+            topic.name, index, writer.ledger_id, copies, topic.write_quorum,
+        )  # fmt: skip
+    return writer

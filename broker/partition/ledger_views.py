@@ -1,0 +1,154 @@
+"""One ledger of a partition, open for reading: a reader, and what is known of places in it.
+
+Covers the decision which entries to read for an offset or a timestamp. A ledger that this broker
+writes comes with indexes that grow as it writes. Any other one is closed, and opening it reads
+nothing: it begins where the segment list says, bisection finds any other offset, and every search
+and every read adds the places it comes across, so whoever reads on searches no more. Timestamps
+cannot be bisected: for them the ledger's last snapshot, which lists the snapshots before it, is
+read back once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.errors import LogReadFailed
+from broker.partition.core.log_limits import LogLimits
+from broker.partition.core.offset_index import SparseIndex
+from broker.partition.core.producer_state import ProducerState
+from broker.partition.core.replay import LedgerReplay, LedgerTail
+from broker.partition.ledgers import Reader
+from broker.partition.read_ahead import ReadAhead
+from client.errors import LedgerError
+from client.ids import EntryId, Offset
+from client.log.entry_format import first_offset
+from client.log.offset_search import OffsetSearch
+from client.wire.bookkeeper.entry import Entry
+
+_ENTRY_BYTES_GUESS: Final = 16 * 1024
+_INSIDE_COUNT_MAX: Final = 1024
+"""More readers than that rarely go on in one ledger at a time."""
+
+
+async def replay_ledger(reader: Reader, producers: ProducerState, now_ms: int) -> LedgerTail:
+    """Replay the end of a closed ledger that has entries. Raises LedgerError, LogCorrupt."""
+    replay = LedgerReplay(reader.last_entry, reader.length, producers, now_ms)
+    while (run := replay.wanted()) is not None:
+        entries = await reader.read(*run)
+        replay.on_entries(run[0], [entry.payload for entry in entries])
+    return replay.finish()
+
+
+class LedgerView:
+    """Searches and reads one ledger."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        offsets: SparseIndex,
+        timestamps: SparseIndex | None,
+        limits: LogLimits,
+        ahead: ReadAhead,
+    ) -> None:
+        """`timestamps` None: to be read from the ledger, which is closed, if they are needed."""
+        self.reader = reader
+        self._offsets = offsets
+        self._timestamps = timestamps
+        self._limits = limits
+        self._ahead = ahead.of(reader)
+        self._inside = SparseIndex(_INSIDE_COUNT_MAX)
+        """Where reads stopped in the middle of an entry: offset -> the entry."""
+
+    @classmethod
+    def of_closed(
+        cls, reader: Reader, base_offset: Offset | None, limits: LogLimits, ahead: ReadAhead
+    ) -> LedgerView:
+        """Make a view of a closed ledger that begins at `base_offset`, if that is known."""
+        offsets = SparseIndex()
+        if base_offset is not None:
+            offsets.add(base_offset, EntryId(0))
+        return cls(reader, offsets, None, limits, ahead)
+
+    async def find(self, offset: Offset) -> tuple[EntryId, int]:
+        """Return (entry, span): the batch that holds `offset` is within `span` from that entry.
+
+        Internal entries directly before the batch do not count.
+        """
+        known = self._offsets.at(offset)
+        if known is None:
+            known = self._inside.at(offset)
+        if known is not None:
+            return known, 1
+        last = self.reader.last_entry
+        low = self._offsets.at_or_before(offset)
+        high = self._offsets.after(offset)
+        search = OffsetSearch(
+            offset,
+            EntryId(0) if low is None else low,
+            EntryId(last + 1) if high is None else min(high, EntryId(last + 1)),
+        )
+        while search.span > self._limits.search_span_entries:
+            probe = search.probe()
+            (entry,) = await self.read(probe, probe)
+            self.learn(entry)
+            search.on_entry(probe, first_offset(entry.payload))
+        return search.low, search.span
+
+    async def before_timestamp(self, timestamp_ms: int) -> EntryId:
+        """Return an entry at or before the first one that reaches the timestamp.
+
+        Raises LogReadFailed, LogCorrupt.
+        """
+        if self._timestamps is None:
+            self._timestamps = await self._read_timestamps()
+        return self._timestamps.at_or_before(timestamp_ms - 1) or EntryId(0)
+
+    async def _read_timestamps(self) -> SparseIndex:
+        timestamps = SparseIndex()
+        if self.reader.last_entry >= 0:
+            try:
+                tail = await replay_ledger(self.reader, ProducerState(), 0)
+            except LedgerError as error:
+                raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error
+            for point in tail.points:
+                self._offsets.add(point.offset, point.entry_id)
+                timestamps.add(point.max_timestamp_before, point.entry_id)
+        return timestamps
+
+    def run_length(self, size_max: int) -> int:
+        """Guess how many entries make up `size_max` bytes; at least one."""
+        count = self.reader.last_entry + 1
+        average = self.reader.length // count if count else 0
+        return min(
+            self._limits.read_entries_max, 1 + size_max // max(1, average or _ENTRY_BYTES_GUESS)
+        )
+
+    def learn(self, entry: Entry) -> None:
+        """Remember where an entry is, for searches to come."""
+        self._offsets.add(first_offset(entry.payload), entry.entry_id)
+
+    def learn_inside(self, offset: Offset, entry: Entry) -> None:
+        """Remember that an entry holds the batch at `offset`: who stopped there goes on there."""
+        self._inside.add(offset, entry.entry_id)
+
+    def learn_next(self, offset: Offset, entry_id: EntryId) -> None:
+        """Remember that an entry, if there is one, begins with `offset`: those before end there."""
+        if entry_id <= self.reader.last_entry:
+            self._offsets.add(offset, entry_id)
+
+    async def read(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
+        """Read an inclusive range. Raises LogReadFailed."""
+        try:
+            return await self._ahead.read(first, last)
+        except LedgerError as error:
+            raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error
+
+    def stopped(self, began: EntryId, at: EntryId, count: int, rest: Sequence[Entry] = ()) -> None:
+        """A read that began at an entry stopped at another one and would go on with so many: read
+        ahead if somebody does that again and again. `rest`: what it has from there on."""
+        self._ahead.stopped(began, at, count, rest)
+
+    def close(self) -> None:
+        """Forget what was read ahead."""
+        self._ahead.close()

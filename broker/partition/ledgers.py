@@ -1,0 +1,150 @@
+"""What a broker needs of a ledger client, as a seam.
+
+`client.ledger.client.LedgerClient` is the real one; tests put an in-memory service behind the
+same shape. Nothing here adds meaning: see the ledger client for the contracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Protocol
+
+from client.errors import LedgerError
+from client.ids import BookieId, EntryId, LedgerId
+from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.ledger.stats import LedgerStats
+from client.wire.bookkeeper.entry import Entry
+from client.wire.kafka.records import Buffer
+
+AddDone = Callable[[EntryId, LedgerError | None], None]
+
+
+class Reader(Protocol):
+    """Reads one ledger up to its last confirmed entry."""
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """Which ledger."""
+        ...
+
+    @property
+    def last_entry(self) -> EntryId:
+        """Last entry that may be read; -1: none."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Payload bytes up to `last_entry`."""
+        ...
+
+    async def read(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
+        """Read an inclusive range. Raises LedgerError."""
+        ...
+
+
+class Writer(Protocol):
+    """Writes one ledger that this process created."""
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """Which ledger."""
+        ...
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """Its quorums and ensembles."""
+        ...
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it failed, or was closed or abandoned: `add` would raise."""
+        ...
+
+    @property
+    def suspended(self) -> Sequence[BookieId]:
+        """Members that get no entries now, because nobody could replace them."""
+        ...
+
+    @property
+    def lost_members(self) -> Sequence[BookieId]:
+        """Members of its ensemble that are not registered."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the next entry should be added now."""
+        ...
+
+    def on_room(self, call: Callable[[], None]) -> None:
+        """Call once, later on the loop, when there is room again or the writer has ended."""
+        ...
+
+    def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:
+        """Send the next entry; `on_done` runs later, in entry order. Raises LedgerError."""
+        ...
+
+    async def close(self) -> None:
+        """Close the ledger at its last confirmed entry. Raises LedgerError, MetadataError."""
+        ...
+
+    def abandon(self) -> None:
+        """Stop using the ledger; whoever opens the partition next recovers it."""
+        ...
+
+    def reader(self) -> Reader:
+        """Read what is confirmed of this ledger while it is being written."""
+        ...
+
+
+class Ledgers(Protocol):
+    """Creates, opens, recovers and deletes ledgers."""
+
+    @property
+    def stats(self) -> LedgerStats:
+        """What is counted of them."""
+        ...
+
+    @property
+    def writable_bookies(self) -> Sequence[BookieId]:
+        """Bookies that take new entries."""
+        ...
+
+    def on_bookies_changed(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever bookies come or go."""
+        ...
+
+    async def create(
+        self,
+        *,
+        ensemble_size: int,
+        write_quorum: int,
+        ack_quorum: int,
+        write_quorum_min: int,
+        custom_metadata: Mapping[str, bytes] = ...,
+    ) -> Writer:
+        """Create a ledger on bookies that are there now.
+
+        With fewer bookies than it should have, it gets fewer copies, at least
+        `write_quorum_min`. Raises LedgerError, MetadataError.
+        """
+        ...
+
+    async def open(self, ledger_id: LedgerId) -> Reader:
+        """Open for reading, without recovery. Raises NoSuchLedger."""
+        ...
+
+    async def recover(self, ledger_id: LedgerId) -> Reader:
+        """Fence the ledger and close it at its true end. Raises NoSuchLedger, LedgerError."""
+        ...
+
+    async def delete(self, ledger_id: LedgerId) -> None:
+        """Delete the ledger; a missing one raises NoSuchLedger."""
+        ...
+
+    async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
+        """Read a ledger's metadata. Raises NoSuchLedger."""
+        ...
+
+    def ledgers(self) -> AsyncIterator[LedgerId]:
+        """Walk all ledgers of the cluster."""
+        ...

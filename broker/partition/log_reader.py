@@ -1,0 +1,224 @@
+"""Reads of a partition that the tail cache cannot serve: from an offset, or a timestamp, to whole
+batches in ledgers.
+
+It walks the segment list it is given, opens ledgers as they are needed, and keeps a few of them
+open. Nothing at or above the bound it is given, the high watermark at the time of the call, is
+ever returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from broker.errors import LogReadFailed
+from broker.partition.core.active_segment import ActiveSegment
+from broker.partition.ledger_views import LedgerView
+from broker.partition.ledgers import Writer
+from broker.partition.log_services import LogServices
+from broker.partition.tail_cache import Fetched
+from client.errors import LedgerError, LogCorrupt, RemoteProtocolError
+from client.ids import EntryId, LedgerId, Offset
+from client.log.entry_format import batch_headers, is_internal
+from client.log.segments import Segment, SegmentList
+from client.wire.bookkeeper.entry import Entry
+from client.wire.kafka.compression import cautious_bytes_max
+from client.wire.kafka.record_builder import records
+from client.wire.kafka.records import BatchHeader, Buffer
+
+_SCAN_BYTES: Final = 1024 * 1024
+
+
+class LogReader:
+    """Reads the ledgers of one partition."""
+
+    def __init__(self, services: LogServices) -> None:
+        self._services = services
+        self._active: ActiveSegment | None = None
+        """The segment that is written now."""
+        self._views: dict[LedgerId, LedgerView] = {}
+        """Least recently used first."""
+        self._own: dict[LedgerId, LedgerView] = {}
+        """Ledgers this leader writes."""
+
+    def add_own(self, writer: Writer, active: ActiveSegment) -> None:
+        """The ledger that this leader writes now: read it through its writer, search its own
+        index."""
+        self._active = active
+        self._own[writer.ledger_id] = LedgerView(
+            writer.reader(),
+            active.offsets,
+            active.timestamps,
+            self._services.limits,
+            self._services.ahead,
+        )
+
+    def on_sealed(self, ledger_id: LedgerId) -> None:
+        """A ledger of ours is closed: it is one of many now, kept open while it is used."""
+        view = self._own.pop(ledger_id, None)
+        if view is not None:
+            self._views[ledger_id] = view
+
+    def forget(self, ledger_ids: Iterable[LedgerId]) -> None:
+        """Ledgers that left the list."""
+        for ledger_id in ledger_ids:
+            for views in (self._own, self._views):
+                view = views.pop(ledger_id, None)
+                if view is not None:
+                    view.close()
+
+    def close(self) -> None:
+        """The partition is not led here any more: forget what was read ahead."""
+        self.forget([*self._own, *self._views])
+
+    async def read(
+        self,
+        listed: SegmentList,
+        offset: Offset,
+        limit: Offset,
+        size_max: int,
+        *,
+        at_least_one: bool,
+    ) -> Fetched:
+        """Return whole batches from the one that holds `offset` on, all of them below `limit`.
+
+        At most `size_max` bytes, except that `at_least_one` batch comes whatever its size.
+        Raises LogReadFailed, LogCorrupt.
+        """
+        if offset >= limit:
+            return Fetched([], offset, 0)
+        view = await self._view(listed.segments[listed.locate(offset)])
+        return await self._read_ledger(view, offset, limit, size_max, at_least_one=at_least_one)
+
+    async def find_timestamp(
+        self, listed: SegmentList, timestamp_ms: int, log_start: Offset, limit: Offset
+    ) -> tuple[Offset, int] | None:
+        """Return (offset, timestamp) of the first record in range that is not older.
+
+        Raises LogReadFailed, LogCorrupt.
+        """
+        if log_start >= limit:
+            return None
+        for segment in listed.segments[listed.locate(log_start) :]:
+            if self._newest_ms(segment) < timestamp_ms:
+                continue
+            view = await self._view(segment)
+            found = await self._scan(view, timestamp_ms, log_start, limit)
+            if found is not None:
+                return found
+        return None
+
+    def max_timestamp_ms(self, listed: SegmentList) -> int:
+        """Return the largest timestamp in sealed segments and the active one; -1: none."""
+        facts = [item.facts for item in listed.segments if item.facts is not None]
+        sealed_ms = max((item.max_timestamp_ms for item in facts), default=-1)
+        return sealed_ms if self._active is None else max(sealed_ms, self._active.max_timestamp_ms)
+
+    def _newest_ms(self, segment: Segment) -> float:
+        """Return the largest timestamp in a segment, as far as that is known."""
+        if segment.facts is not None:
+            return segment.facts.max_timestamp_ms
+        if self._active is not None and segment.ledger_id == self._active.ledger_id:
+            return self._active.max_timestamp_ms
+        return float("inf")
+
+    async def _view(self, segment: Segment) -> LedgerView:
+        view = self._own.get(segment.ledger_id)
+        if view is not None:
+            return view
+        view = self._views.pop(segment.ledger_id, None)
+        if view is None:
+            try:
+                reader = await self._services.ledgers.open(segment.ledger_id)
+            except LedgerError as error:
+                raise LogReadFailed(f"ledger {segment.ledger_id}: {error!r}") from error
+            view = LedgerView.of_closed(
+                reader, segment.base_offset, self._services.limits, self._services.ahead
+            )
+        self._views[segment.ledger_id] = view
+        while len(self._views) > self._services.limits.readers_max:
+            self._views.pop(next(iter(self._views))).close()
+        return view
+
+    async def _read_ledger(
+        self, view: LedgerView, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
+    ) -> Fetched:
+        last = view.reader.last_entry
+        entry_id, span = await view.find(offset)
+        began = entry_id
+        count = span - 1 + view.run_length(size_max)
+        buffers: list[Buffer] = []
+        size = 0
+        reached = offset
+        while entry_id <= last and not buffers:
+            until = EntryId(min(last, entry_id + count - 1))
+            entries = await view.read(entry_id, until)
+            for at, entry in enumerate(entries):
+                for batch, header in _batches(entry):
+                    if header.next_offset <= offset:
+                        continue
+                    too_large = size + header.size > size_max and (buffers or not at_least_one)
+                    if header.next_offset > limit or too_large:
+                        view.learn(entry)
+                        view.learn_inside(header.base_offset, entry)
+                        if too_large:
+                            view.stopped(began, entry.entry_id, count, entries[at:])
+                        return Fetched(buffers, reached, size)
+                    buffers.append(batch)
+                    size += header.size
+                    reached = header.next_offset
+            entry_id = EntryId(until + 1)
+        if not buffers:
+            raise LogCorrupt(f"ledger {view.reader.ledger_id} has no batch at offset {offset}")
+        view.learn_next(reached, entry_id)
+        view.stopped(began, entry_id, count)
+        return Fetched(buffers, reached, size)
+
+    async def _scan(
+        self, view: LedgerView, timestamp_ms: int, log_start: Offset, limit: Offset
+    ) -> tuple[Offset, int] | None:
+        """Go through the batches from the last place that is certainly before the timestamp."""
+        entry_id = await view.before_timestamp(timestamp_ms)
+        count = view.run_length(_SCAN_BYTES)
+        while entry_id <= view.reader.last_entry:
+            until = EntryId(min(view.reader.last_entry, entry_id + count - 1))
+            for entry in await view.read(entry_id, until):
+                for batch, header in _batches(entry):
+                    if header.next_offset > limit:
+                        return None
+                    if header.max_timestamp < timestamp_ms or header.next_offset <= log_start:
+                        continue
+                    found = _search_batch(batch, header, timestamp_ms, log_start)
+                    if found is not None:
+                        return found
+            entry_id = EntryId(until + 1)
+        return None
+
+
+def _batches(entry: Entry) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """Walk the batches of an entry; an internal entry has none."""
+    if is_internal(entry.payload):
+        return
+    for at, header in batch_headers(entry.payload):
+        yield entry.payload[at : at + header.size], header
+
+
+def _search_batch(
+    batch: memoryview, header: BatchHeader, timestamp_ms: int, log_start: Offset
+) -> tuple[Offset, int] | None:
+    """Return the first record that is not older.
+
+    Where the producer's records cannot be opened, or only by inflating them beyond all measure, it
+    is the whole batch, whose header says that it has one: a producer must not make the partition
+    unsearchable, and whoever reads from there on misses nothing.
+    """
+    whole = max(header.base_offset, log_start), header.max_timestamp
+    if header.has_log_append_time:
+        return whole
+    try:
+        for record in records(batch, size_max=cautious_bytes_max(len(batch))):
+            if record.timestamp_ms >= timestamp_ms and record.offset >= log_start:
+                return record.offset, record.timestamp_ms
+    except RemoteProtocolError:
+        return whole
+    return None

@@ -1,0 +1,29 @@
+"""What a partition gets from the broker it lives in: one bundle, the same for all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from broker.cluster.lease import SessionLease
+from broker.metrics import Metrics
+from broker.partition.core.log_limits import LogLimits
+from broker.partition.ledgers import Ledgers
+from broker.partition.read_ahead import ReadAhead
+from broker.partition.tail_cache import TailCache
+from client.ids import Clock, Rng
+from client.metadata.store import MetadataStore
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogServices:
+    """The outside world of partitions; simulations put their own behind each field."""
+
+    store: MetadataStore
+    ledgers: Ledgers
+    clock: Clock
+    rng: Rng
+    cache: TailCache
+    lease: SessionLease
+    ahead: ReadAhead = dataclasses.field(default_factory=ReadAhead)
+    limits: LogLimits = dataclasses.field(default_factory=LogLimits)
+    metrics: Metrics = dataclasses.field(default_factory=Metrics)

@@ -1,0 +1,212 @@
+"""Carries out a takeover: does what `core/takeover.py` asks, step by step, and reports back.
+
+It decides nothing: which step follows which is the core's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import NamedTuple, assert_never
+
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import BrokerError, NotLeader
+from broker.partition.core.producer_state import ProducerState
+from broker.partition.core.replay import LedgerTail
+from broker.partition.core.takeover import (
+    Claim,
+    Commit,
+    CreateLedger,
+    DeleteLedger,
+    ReadBack,
+    ReadList,
+    Recover,
+    Replay,
+    Resign,
+    Serve,
+    Step,
+    Takeover,
+)
+from broker.partition.ledger_creation import create_ledger
+from broker.partition.ledger_views import replay_ledger
+from broker.partition.ledgers import Reader, Writer
+from broker.partition.log_services import LogServices
+from broker.partition.segment_node import SegmentNode
+from client.errors import (
+    ConnectionLoss,
+    LedgerError,
+    LogCorrupt,
+    MetadataError,
+    NoNode,
+    NoSuchLedger,
+    VersionConflict,
+)
+from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.segments import SegmentList
+
+_LOG = logging.getLogger(__name__)
+
+
+class Opened(NamedTuple):
+    """What a won takeover hands to the new leader."""
+
+    segments: SegmentList
+    version: int
+    writer: Writer
+    log_end_offset: Offset
+    producers: ProducerState
+
+
+class Opening:
+    """One attempt to lead one partition."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        topic: TopicInfo,
+        index: int,
+        is_claimed: Callable[[], bool],
+        replays: AbstractAsyncContextManager[None] | None = None,
+    ) -> None:
+        """`is_claimed`: whether we hold the owner ephemeral and are still wanted.
+
+        `replays`: held while the log's end is read back.
+        """
+        self._services = services
+        self._topic = topic
+        self._index = index
+        self._is_claimed = is_claimed
+        self._replays = nullcontext() if replays is None else replays
+        self._node = SegmentNode(services.store, topic, index)
+        self._takeover = Takeover()
+        self._readers: dict[LedgerId, Reader] = {}
+        self._writer: Writer | None = None
+
+    async def run(self) -> Opened:
+        """Take over. Raises NotLeader when it did not work; LogCorrupt when it cannot."""
+        try:
+            return self._opened(await self._serve())
+        except BaseException:
+            if self._writer is not None:
+                self._writer.abandon()
+            raise
+
+    async def _serve(self) -> Serve:
+        step = self._takeover.start()
+        while not isinstance(step, Serve):
+            if isinstance(step, Resign):
+                raise NotLeader(f"{self._topic.name}-{self._index}: {step.reason}")
+            try:
+                step = await self._do(step)
+            except LogCorrupt:
+                raise
+            except (LedgerError, MetadataError, BrokerError) as error:
+                _LOG.warning(
+                    "takeover.failed topic=%s partition=%d state=%s error=%r",
+                    self._topic.name,
+                    self._index,
+                    self._takeover.describe(),
+                    error,
+                )
+                step = self._takeover.on_failed(repr(error))
+        return step
+
+    def _opened(self, step: Serve) -> Opened:
+        assert self._writer is not None
+        producers = step.tail.producers if step.tail is not None else self._new_producers()
+        _LOG.info(
+            "takeover.leading topic=%s partition=%d epoch=%d ledger=%d log_end=%d",
+            self._topic.name,
+            self._index,
+            step.segments.leader_epoch,
+            step.ledger_id,
+            step.log_end_offset,
+        )
+        return Opened(step.segments, step.version, self._writer, step.log_end_offset, producers)
+
+    async def _do(self, step: Step) -> Step:
+        takeover = self._takeover
+        match step:
+            case Claim():
+                if self._is_claimed():
+                    return takeover.on_claimed()
+                return takeover.on_failed("not wanted any more")
+            case ReadList():
+                return takeover.on_list(*await self._node.read())
+            case Recover(ledger_id):
+                return await self._recover(ledger_id)
+            case Replay(ledger_id):
+                return takeover.on_replayed(ledger_id, await self._replay(ledger_id))
+            case CreateLedger(epoch):
+                return await self._create(epoch)
+            case Commit(segments, expected_version):
+                return await self._commit(segments, expected_version)
+            case ReadBack():
+                return await self._read_back()
+            case DeleteLedger(ledger_id):
+                await self._delete(ledger_id)
+                return takeover.on_discarded()
+            case Serve() | Resign():
+                raise AssertionError(step)
+        assert_never(step)
+
+    async def _recover(self, ledger_id: LedgerId) -> Step:
+        try:
+            self._readers[ledger_id] = await self._services.ledgers.recover(ledger_id)
+        except NoSuchLedger:
+            # A trim by the leader that we are about to replace deletes ledgers, and changes the
+            # list first. If the list is unchanged the ledger is missing, and nobody may skip it.
+            _, version = await self._node.read_back()
+            if not self._takeover.is_current(version):
+                return self._takeover.on_failed("the segment list changed")
+            raise LogCorrupt(
+                f"{self._topic.name}-{self._index} lists ledger {ledger_id}, which does not exist"
+            ) from None
+        return self._takeover.on_recovered(ledger_id)
+
+    async def _replay(self, ledger_id: LedgerId) -> LedgerTail | None:
+        reader = self._readers.get(ledger_id)
+        if reader is None:
+            reader = await self._services.ledgers.open(ledger_id)
+        if reader.last_entry < 0:
+            return None
+        async with self._replays:
+            now_ms = self._services.clock.now_ms()
+            return await replay_ledger(reader, self._new_producers(), now_ms)
+
+    async def _create(self, epoch: LeaderEpoch) -> Step:
+        self._writer = await create_ledger(self._services.ledgers, self._topic, self._index, epoch)
+        now_ms = self._services.clock.now_ms()
+        return self._takeover.on_created(self._writer.ledger_id, now_ms)
+
+    async def _commit(self, segments: SegmentList, expected_version: int) -> Step:
+        try:
+            version = await self._node.set(segments, expected_version)
+        except (VersionConflict, NoNode):
+            return self._takeover.on_commit_lost()
+        except ConnectionLoss:
+            return self._takeover.on_commit_unknown()
+        return self._takeover.on_committed(version)
+
+    async def _read_back(self) -> Step:
+        try:
+            found = await self._node.read_back()
+        except ConnectionLoss:
+            return ReadBack()
+        return self._takeover.on_read_back(*found)
+
+    async def _delete(self, ledger_id: LedgerId) -> None:
+        assert self._writer is not None
+        self._writer.abandon()
+        try:
+            await self._services.ledgers.delete(ledger_id)
+        except (LedgerError, MetadataError) as error:
+            _LOG.warning("takeover.orphan ledger=%d error=%r", ledger_id, error)
+
+    def _new_producers(self) -> ProducerState:
+        limits = self._services.limits
+        return ProducerState(
+            expiration_ms=limits.producer_expiration_ms,
+            producer_count_max=limits.producer_count_max,
+        )

@@ -1,0 +1,175 @@
+"""Reads of a partition that this broker leads: records, timestamps, ends of epochs.
+
+What was confirmed last comes from memory (`tail_cache.py`), the rest from ledgers
+(`log_reader.py`). Nothing at or above the high watermark is ever returned, and nothing at all
+unless our leadership is beyond doubt (rule LEASE). The leader tells what is confirmed, listed and
+dropped; nothing here changes anything of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from broker.errors import LeadershipLost, NotLeader, OffsetOutOfRange
+from broker.partition.core.active_segment import ActiveSegment
+from broker.partition.core.append_queue import Append
+from broker.partition.ledgers import Writer
+from broker.partition.log_reader import LogReader
+from broker.partition.log_services import LogServices
+from broker.partition.segment_node import SegmentNode
+from broker.partition.tail_cache import Fetched
+from client.errors import MetadataError
+from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.segments import SegmentList
+
+
+class Offsets(Protocol):
+    """The offsets of the partition as they are now."""
+
+    @property
+    def log_start(self) -> Offset:
+        """First offset that may be read."""
+        ...
+
+    @property
+    def last_stable(self) -> Offset:
+        """Bound of read_committed reads."""
+        ...
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Offset after the last confirmed record."""
+        ...
+
+    @property
+    def log_end(self) -> Offset:
+        """Offset after the last accepted record."""
+        ...
+
+
+class PartitionReader:
+    """Reads one partition under one leader."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        node: SegmentNode,
+        segments: SegmentList,
+        offsets: Offsets,
+        check_leading: Callable[[], None],
+        resign: Callable[[str], LeadershipLost],
+    ) -> None:
+        """`check_leading` raises NotLeader unless we may speak for the partition. `resign` ends
+        the leadership, and returns what to say."""
+        self._node = node
+        self._segments = segments
+        self._offsets = offsets
+        self._check_leading = check_leading
+        self._resign = resign
+        self._tail = services.cache.tail()
+        self._log = LogReader(services)
+
+    # --- what the leader tells ----------------------------------------------------------
+
+    def on_confirmed(self, appends: Iterable[Append]) -> None:
+        """These may be read from now on; they continue those before."""
+        for append in appends:
+            self._tail.add(append.base_offset, append.end_offset, append.buffers, append.size)
+
+    def on_segment_begun(self, writer: Writer, active: ActiveSegment) -> None:
+        """The segment that is written now: read it through its ledger's writer."""
+        self._log.add_own(writer, active)
+
+    def on_listed(self, segments: SegmentList) -> None:
+        """Go by this list from now on."""
+        self._segments = segments
+
+    def on_sealed(self, ledger_id: LedgerId) -> None:
+        """A ledger of ours is closed."""
+        self._log.on_sealed(ledger_id)
+
+    def forget(self, ledger_ids: Iterable[LedgerId]) -> None:
+        """These ledgers left the list."""
+        self._log.forget(ledger_ids)
+
+    def close(self) -> None:
+        """The partition is not led here any more."""
+        self._log.close()
+        self._tail.clear()
+
+    # --- reads --------------------------------------------------------------------------
+
+    def read_cached(
+        self, offset: Offset, size_max: int, *, at_least_one: bool, read_committed: bool
+    ) -> Fetched | None:
+        """Like `read`, without waiting; None: it takes I/O, or the offset is out of range."""
+        self._check_leading()
+        offsets = self._offsets
+        limit = offsets.last_stable if read_committed else offsets.high_watermark
+        if limit <= offset <= offsets.log_end:
+            return Fetched([], offset, 0)
+        if not offsets.log_start <= offset < limit:
+            return None
+        return self._tail.read(offset, limit, size_max, at_least_one=at_least_one)
+
+    async def read(
+        self, offset: Offset, size_max: int, *, at_least_one: bool, read_committed: bool
+    ) -> Fetched:
+        """Return whole batches from the one that holds `offset` on, below the high watermark.
+
+        At most `size_max` bytes, except that `at_least_one` batch comes whatever its size.
+        Raises NotLeader, OffsetOutOfRange (confirmed), LogReadFailed, LogCorrupt.
+        """
+        cached = self.read_cached(
+            offset, size_max, at_least_one=at_least_one, read_committed=read_committed
+        )
+        if cached is not None:
+            return cached
+        offsets = self._offsets
+        if not offsets.log_start <= offset <= offsets.log_end:
+            raise await self.out_of_range(offset)
+        limit = offsets.last_stable if read_committed else offsets.high_watermark
+        return await self._log.read(
+            self._segments, offset, limit, size_max, at_least_one=at_least_one
+        )
+
+    async def out_of_range(self, offset: Offset) -> OffsetOutOfRange:
+        """Return the error, once the metadata store has confirmed that we still lead.
+
+        A client that gets it starts over somewhere else, so a zombie must never say it. Raises
+        NotLeader if we do not lead, or cannot know.
+        """
+        try:
+            found, _ = await self._node.read_back()
+        except MetadataError as error:
+            raise NotLeader(f"leadership is in doubt: {error!r}") from error
+        if found.leader_epoch != self._segments.leader_epoch:
+            raise self._resign("another leader opened the partition")
+        self._check_leading()
+        return OffsetOutOfRange(offset, self._offsets.log_start, self._offsets.log_end)
+
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+        """Return (offset, timestamp) of the first record that is not older; None: there is none.
+
+        Raises NotLeader, LogReadFailed, LogCorrupt.
+        """
+        self._check_leading()
+        offsets = self._offsets
+        return await self._log.find_timestamp(
+            self._segments, timestamp_ms, offsets.log_start, offsets.high_watermark
+        )
+
+    async def offset_of_max_timestamp(self) -> tuple[Offset, int] | None:
+        """Return (offset, timestamp) of the first record with the largest timestamp, if any."""
+        self._check_leading()
+        newest = self._log.max_timestamp_ms(self._segments)
+        return await self.offset_for_timestamp(newest) if newest >= 0 else None
+
+    def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """Return the largest known leader epoch up to `epoch` and its end; (-1, -1): unknown.
+
+        Raises NotLeader.
+        """
+        self._check_leading()
+        return self._segments.epoch_end(epoch, self._offsets.high_watermark)

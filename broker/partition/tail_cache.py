@@ -1,0 +1,127 @@
+"""The newest confirmed batches of the partitions led here, in memory.
+
+Consumers that keep up read what producers have just written, so most fetches end here, without a
+ledger read and without a copy: the cache holds the very buffers that were sent to the bookies. Its
+bound is in bytes over the whole broker; the batch that was cached first leaves first, whichever
+partition it belongs to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from client.ids import Offset
+from client.wire.kafka.records import Buffer
+
+_COMPACT_ABOVE: Final = 1024
+
+
+class Fetched(NamedTuple):
+    """Whole batches, ready to be sent."""
+
+    buffers: list[Buffer]
+    next_offset: Offset
+    """Where to go on: after the last batch, or where the read began if there is none."""
+    size: int
+
+
+class _Cached(NamedTuple):
+    next_offset: Offset
+    buffers: Sequence[Buffer]
+    size: int
+
+
+class TailCache:
+    """The bound that all partitions share."""
+
+    def __init__(self, size_max: int) -> None:
+        self.size_max = size_max
+        self.size = 0
+        self._arrivals: deque[PartitionTail] = deque()
+        """One item per cached batch, oldest first: whose turn it is to lose its oldest one."""
+
+    def tail(self) -> PartitionTail:
+        """Return an empty cache for one partition under one leader."""
+        return PartitionTail(self)
+
+    def _on_added(self, tail: PartitionTail, size: int) -> None:
+        self.size += size
+        self._arrivals.append(tail)
+        while self.size > self.size_max and self._arrivals:
+            self.size -= self._arrivals.popleft()._drop_oldest()
+
+
+class PartitionTail:
+    """Consecutive batches of one partition, up to its high watermark."""
+
+    __slots__ = ("_bases", "_batches", "_cache", "_head", "_size")
+
+    def __init__(self, cache: TailCache) -> None:
+        self._cache = cache
+        self._bases: list[Offset] = []
+        self._batches: list[_Cached | None] = []
+        self._head = 0
+        """Index of the oldest batch; what lies before it is gone."""
+        self._size = 0
+
+    def add(
+        self, base_offset: Offset, next_offset: Offset, buffers: Sequence[Buffer], size: int
+    ) -> None:
+        """Cache the batch that was confirmed last; it continues the one before."""
+        self._bases.append(base_offset)
+        self._batches.append(_Cached(next_offset, buffers, size))
+        self._size += size
+        self._cache._on_added(self, size)
+
+    def read(
+        self, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
+    ) -> Fetched | None:
+        """Return batches from the one that holds `offset`, below `limit`; None: not cached.
+
+        At most `size_max` bytes, except that `at_least_one` batch comes whatever its size.
+        """
+        at = bisect_right(self._bases, offset, self._head) - 1
+        if at < self._head:
+            return None
+        buffers: list[Buffer] = []
+        size = 0
+        reached = offset
+        while at < len(self._batches):
+            batch = self._batches[at]
+            assert batch is not None
+            if batch.next_offset > limit:
+                break
+            if size + batch.size > size_max and (buffers or not at_least_one):
+                break
+            if batch.next_offset > offset:
+                buffers.extend(batch.buffers)
+                size += batch.size
+                reached = batch.next_offset
+            at += 1
+        return Fetched(buffers, reached, size)
+
+    def clear(self) -> None:
+        """Forget everything: the partition is not led here any more."""
+        self._cache.size -= self._size
+        self._size = 0
+        self._bases.clear()
+        self._batches.clear()
+        self._head = 0
+
+    def _drop_oldest(self) -> int:
+        """Forget the oldest batch and return its size; 0 after `clear`."""
+        if self._head >= len(self._batches):
+            return 0
+        batch = self._batches[self._head]
+        assert batch is not None
+        self._batches[self._head] = None
+        self._head += 1
+        self._size -= batch.size
+        if self._head > _COMPACT_ABOVE and self._head * 2 > len(self._batches):
+            del self._bases[: self._head]
+            del self._batches[: self._head]
+            self._head = 0
+        return batch.size

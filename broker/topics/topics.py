@@ -1,0 +1,117 @@
+"""Creates, deletes, grows, configures and pins topics, and shows the result in this broker's view.
+
+Rules come first (`core/topic_rules.py`), then the writes (`topic_changes.py`). Whoever calls sees
+its change in this broker's view of the cluster as soon as the call returns; other brokers see it
+soon after, through their watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from broker.cluster.cluster import Cluster
+from broker.cluster.core.topic_config import TopicConfig
+from broker.cluster.core.topology import TopicInfo
+from broker.config import BrokerConfig
+from broker.topics.core import topic_rules
+from broker.topics.core.topic_rules import BROKER_DECIDES, TopicDefaults
+from broker.topics.topic_changes import TopicChanges
+from client.ids import BrokerId
+
+
+class Topics:
+    """Changes topics on behalf of clients, operators and the broker itself."""
+
+    def __init__(self, cluster: Cluster, changes: TopicChanges, config: BrokerConfig) -> None:
+        self._cluster = cluster
+        self._changes = changes
+        self._partition_count_max = config.topic_partitions_max
+        self._defaults = TopicDefaults(
+            partition_count=config.num_partitions,
+            replication_factor=config.default_replication_factor,
+            min_insync_replicas=config.default_min_insync_replicas,
+            ensemble_size=config.default_ensemble_size,
+            partition_count_max=config.topic_partitions_max,
+        )
+
+    async def create(
+        self,
+        name: str,
+        partition_count: int = BROKER_DECIDES,
+        replication_factor: int = BROKER_DECIDES,
+        config: Mapping[str, str] | None = None,
+        *,
+        internal: bool = False,
+        validate_only: bool = False,
+    ) -> TopicInfo:
+        """Create a topic; -1 leaves a number to the broker's defaults.
+
+        Raises InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
+        InvalidTopicConfig, MetadataError.
+        """
+        topic_rules.check_name(name)
+        if not internal:
+            topic_rules.check_not_internal(name)
+        topic_rules.check_unused(name, self._cluster.topics)
+        shape = topic_rules.decide_shape(
+            partition_count,
+            replication_factor,
+            config or {},
+            self._defaults,
+            await self._changes.bookie_count(),
+        )
+        if validate_only:
+            return TopicInfo(
+                name=name,
+                topic_id=UUID(int=0),
+                partition_count=shape.partition_count,
+                replication_factor=shape.replication_factor,
+                config=shape.config,
+                internal=internal,
+            )
+        topic = await self._changes.create(name, shape, internal=internal)
+        await self._cluster.look_for_topic(name)
+        return topic
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic. Raises UnknownTopicOrPartition, MetadataError."""
+        await self._changes.delete(self._cluster.topic(name))
+        await self._cluster.look_for_topic(name)
+
+    async def grow(
+        self, name: str, partition_count: int, *, validate_only: bool = False
+    ) -> TopicInfo:
+        """Raise a topic's number of partitions to `partition_count`.
+
+        Raises UnknownTopicOrPartition, InvalidPartitions, MetadataError.
+        """
+        topic = await self._changes.grow(
+            name, partition_count, self._partition_count_max, dry_run=validate_only
+        )
+        await self._cluster.look_for_topic(name)
+        return topic
+
+    async def configure(
+        self,
+        name: str,
+        change: Callable[[TopicConfig], TopicConfig],
+        *,
+        validate_only: bool = False,
+    ) -> TopicInfo:
+        """Replace a topic's settings by what `change` makes of them; it may be called repeatedly.
+
+        Raises UnknownTopicOrPartition, InvalidTopicConfig, MetadataError.
+        """
+        topic = await self._changes.configure(name, change, dry_run=validate_only)
+        await self._cluster.look_for_topic(name)
+        return topic
+
+    async def pin(self, name: str, index: int, broker: BrokerId | None) -> TopicInfo:
+        """Prefer one broker as a partition's leader for as long as it lives; None removes the pin.
+
+        Raises UnknownTopicOrPartition, MetadataError.
+        """
+        topic = await self._changes.pin(name, index, broker)
+        await self._cluster.look_for_topic(name)
+        return topic

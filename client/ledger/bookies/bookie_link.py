@@ -1,0 +1,322 @@
+"""One TCP connection to a bookie, from its making to its loss: requests, answers, timeouts.
+
+Rules, by the names that PROTOCOL.md and the tests use:
+
+- LINK-ROOM   an add for which the connection has no room waits here, in order, and is sent when
+              answers have made room. It does not fail, and its clock does not run: whoever adds
+              has a limit of its own, so what waits is bounded by the number of writers.
+- LINK-CLOCK  a request fails when for the request timeout the bookie has answered neither it nor
+              any request sent before it, nor taken any of the bytes that could not leave at once.
+              A bookie works through what it was sent in about that order, so what was queued in
+              front of a request does not count against the bookie. One that answers nothing is
+              soon sent nothing more: then its time begins.
+- LINK-SILENT a connection on which nothing at all arrived for the request timeout, although
+              something is under way, is cut: everything on it fails now instead of one by one.
+
+Time is kept by one coarse timer per connection: requests are stamped with a tick, and eight ticks
+make a timeout. When the connection goes, everything under way fails, oldest first, and what
+waited behind it.
+
+Sources: Apache BookKeeper `PerChannelBookieClient`; status mapping of `BKException`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Literal, Protocol, cast
+
+from client.errors import (
+    BookieReadOnly,
+    BookieTimeout,
+    BookieUnavailable,
+    DataUnknown,
+    LedgerError,
+    LedgerFenced,
+    NoSuchEntry,
+    NoSuchLedger,
+    ReadFailed,
+    RemoteProtocolError,
+    TooManyRequests,
+    UnauthorizedAccess,
+    WriteFailed,
+)
+from client.ledger.config import LedgerClientConfig
+from client.ledger.stats import BookieStats
+from client.wire.bookkeeper.connection import ClientConnection, Key
+from client.wire.bookkeeper.messages import AddRequest, Buffer, Request, Response, Status
+
+log = logging.getLogger(__name__)
+
+OnAnswer = Callable[[Request, Response | LedgerError], None]
+"""Called once per request with the request itself and its answer."""
+
+_TICKS_PER_TIMEOUT: Final = 8
+_NOT_ANSWERED: Final = 1 << 62
+
+
+class InFlight:
+    """A request on its way. It is what the matcher calls with the response."""
+
+    __slots__ = ("key", "link", "number", "on_answer", "request", "sent_s", "size", "tick")
+
+    def __init__(self, request: Request, on_answer: OnAnswer, size: int) -> None:
+        self.request = request
+        self.on_answer = on_answer
+        self.size = size
+        self.link: Link
+        self.key: Key
+        self.number = 0
+        """Position in the order in which the requests of the connection were sent."""
+        self.tick = 0
+        self.sent_s = 0.0
+
+    def __call__(self, response: Response) -> None:
+        self.link.on_response(self, response)
+
+
+class Frames(Protocol):
+    """Where answers are received: `FrameIntake`, or `FrameReceiver`."""
+
+    def room(self) -> memoryview:
+        """Return where the next bytes belong."""
+        ...
+
+    def received(self, count: int) -> list[memoryview]:
+        """Return the frames that so many bytes in the room complete."""
+        ...
+
+
+MakeFrames = Callable[[int], Frames]
+"""Makes those of one connection; takes `frame_bytes_max`."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """One TCP connection from its making to its loss."""
+
+    def __init__(
+        self,
+        version: Literal[2, 3],
+        config: LedgerClientConfig,
+        stats: BookieStats,
+        on_lost: Callable[[Link], None],
+        frames: Frames,
+    ) -> None:
+        self._frames = frames
+        self._stats = stats
+        self.matcher = ClientConnection(version)
+        self._tick_s = config.request_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._bytes_max = config.bookie_in_flight_bytes_max
+        self._requests_max = config.bookie_in_flight_requests_max
+        self._records: dict[InFlight, None] = {}
+        """Under way, oldest first."""
+        self.in_flight_bytes = 0
+        self._waiting: deque[InFlight] = deque()
+        """Adds that there is no room for yet, oldest first."""
+        self._unsent: list[Buffer] = []
+        """What leaves at the end of this turn of the loop, with one system call."""
+        self._sent_count = 0
+        self._sent_bytes = 0
+        self._written_bytes = 0
+        """Of those sent, what was written to the transport."""
+        self._backlog = (0, 0)
+        """At the last tick: bytes that the transport held, and bytes written until then."""
+        self._tick = 0
+        """Coarse clock: counts while something is under way."""
+        self._heard_tick = 0
+        self._answered = _NOT_ANSWERED
+        """Lowest number of a request that was answered in this tick."""
+        self._answered_before: deque[int] = deque(maxlen=_TICKS_PER_TIMEOUT)
+        """The same of the ticks before, as many as make a timeout."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._lost = False
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests under way."""
+        return len(self._records)
+
+    @property
+    def waiting_count(self) -> int:
+        """Adds that wait for room."""
+        return len(self._waiting)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is gone, and everything sent on it failed."""
+        return self._lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are no subclass of asyncio.Transport.
+        self._transport = cast(asyncio.Transport, transport)
+
+    def add(self, record: InFlight) -> None:
+        """Send an add, or let it wait for room behind those that wait (rule LINK-ROOM)."""
+        if self._waiting or not self._has_room(record):
+            self._waiting.append(record)
+        else:
+            self.send(record)
+
+    def send(self, record: InFlight) -> None:
+        """Send a request; after the loss of the connection its answer is an error.
+
+        It leaves with all others of this turn of the loop: a system call costs as much as all the
+        rest that is done for a small add.
+        """
+        record.link = self
+        record.number = self._sent_count = self._sent_count + 1
+        record.tick = self._tick
+        record.sent_s = self._stats.now_s()
+        sent = self.matcher.request(record.request, record)
+        record.key = sent.key
+        self._records[record] = None
+        self.in_flight_bytes += record.size
+        self._sent_bytes += record.size
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent += sent.buffers
+        if self._timer is None:
+            self._arm()
+
+    def _has_room(self, record: InFlight) -> bool:
+        """Whether an add may be sent now; one that is larger than the limit goes alone."""
+        if not self._records:
+            return True
+        in_flight_bytes = self.in_flight_bytes
+        fits = not in_flight_bytes or in_flight_bytes + record.size <= self._bytes_max
+        return fits and len(self._records) < self._requests_max
+
+    def _send_waiting(self) -> None:
+        waiting = self._waiting
+        while waiting and not self._lost and self._has_room(waiting[0]):
+            self.send(waiting.popleft())
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if not self._lost:
+            self._transport.writelines(unsent)
+            self._written_bytes = self._sent_bytes
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._heard_tick = self._tick
+        try:
+            answers = self.matcher.receive_frames(self._frames.received(nbytes))
+        except RemoteProtocolError as error:
+            log.warning("bookie.protocol_error error=%s", error)
+            self.abort(f"protocol error: {error}")
+            return
+        for on_response, response in answers:
+            on_response(response)
+        if self._waiting:
+            self._send_waiting()
+
+    def on_response(self, record: InFlight, response: Response) -> None:
+        """The matcher found the answer to a request."""
+        if record not in self._records:
+            return
+        del self._records[record]
+        self.in_flight_bytes -= record.size
+        if record.number < self._answered:
+            self._answered = record.number
+        self._stats.on_answer(record.request, self._stats.now_s() - record.sent_s)
+        status = _status_of(response)
+        record.on_answer(
+            record.request,
+            response if status is Status.OK else error_of(status, record.request),
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail_all("connection lost")
+
+    def abort(self, reason: str) -> None:
+        """Cut the connection; everything under way fails now."""
+        self._transport.abort()
+        self._fail_all(reason)
+
+    def _fail_all(self, reason: str) -> None:
+        if self._lost:
+            return
+        self._lost = True
+        self._on_lost(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self.matcher.close()
+        records = [*self._records, *self._waiting]
+        self._records, self.in_flight_bytes = {}, 0
+        self._waiting.clear()
+        self._stats.errors += len(records)
+        for record in records:
+            record.on_answer(record.request, BookieUnavailable(reason))
+
+    def _arm(self) -> None:
+        self._timer = self._loop.call_later(self._tick_s, self._on_tick)
+
+    def _on_tick(self) -> None:
+        self._timer = None
+        self._tick += 1
+        self._answered_before.append(0 if self._is_draining() else self._answered)
+        self._answered = _NOT_ANSWERED
+        expired_tick = self._tick - _TICKS_PER_TIMEOUT
+        served = min(self._answered_before)
+        expired: list[InFlight] = []
+        for record in self._records:
+            if record.tick >= expired_tick or record.number > served:
+                break  # rule LINK-CLOCK; those behind it have not waited any longer
+            expired.append(record)
+        if expired and self._heard_tick < expired_tick:
+            self.abort("no answer in time")
+            return
+        for record in expired:
+            if record not in self._records:
+                continue  # an earlier one's callback closed the connection
+            del self._records[record]
+            self.in_flight_bytes -= record.size
+            self.matcher.forget(record.key, record)
+            self._stats.errors += 1
+            record.on_answer(record.request, BookieTimeout("no answer in time"))
+        if self._waiting:
+            self._send_waiting()
+        if not self._records:
+            self._answered_before.clear()  # the clock stands still until something is sent
+        elif not self._lost and self._timer is None:
+            self._arm()
+
+    def _is_draining(self) -> bool:
+        """Whether the bookie has taken bytes since the last tick that were held back before.
+
+        Headers are not counted as written, so this errs on the side of "no".
+        """
+        held, written = self._backlog
+        holds = self._transport.get_write_buffer_size()
+        self._backlog = holds, self._written_bytes
+        return held > 0 and held + self._written_bytes - written > holds
+
+
+_ERRORS: Final[dict[Status, type[LedgerError]]] = {
+    Status.NO_LEDGER: NoSuchLedger,
+    Status.NO_ENTRY: NoSuchEntry,
+    Status.UNAUTHORIZED: UnauthorizedAccess,
+    Status.FENCED: LedgerFenced,
+    Status.READ_ONLY: BookieReadOnly,
+    Status.TOO_MANY_REQUESTS: TooManyRequests,
+    Status.UNKNOWN_LEDGER_STATE: DataUnknown,
+}
+
+
+def _status_of(response: Response) -> Status:
+    """Return a response's status; authentication answers have none and are always fine."""
+    return getattr(response, "status", Status.OK)
+
+
+def error_of(status: Status, request: Request) -> LedgerError:
+    """Return what a status other than OK means to the client that asked; see `errors.py`."""
+    fallback = WriteFailed if isinstance(request, AddRequest) else ReadFailed
+    return _ERRORS.get(status, fallback)(f"the bookie answered {status.name}")

@@ -1,0 +1,128 @@
+"""What a server bears of peers that it does not trust: connections, and bytes that do not move.
+
+Sizes and times in, verdicts out: the caller closes whoever is named.
+
+- `ConnectionQuotas`: so many connections in total and from one host.
+- `HeldBytes`: bytes that a peer makes us hold, of a request that it does not finish or of answers
+  that it does not read. They have a time limit, which begins anew with every MiB: a large request
+  on a slow link ends, one byte a minute does not. And all of them together have a size limit:
+  beyond it the connection goes that has held longest, of those with at least an average share. What
+  an honest peer makes us hold is gone soon, and closing the small ones would free nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, NamedTuple, TypeVar
+
+PROGRESS_BYTES: Final = 1 << 20
+"""By so much must change what is held for the time limit to begin anew."""
+
+C = TypeVar("C")
+
+
+class ConnectionLimits(NamedTuple):
+    """Bounds of a server's connections; broker and bookie have settings of the same names."""
+
+    connections_max: int
+    connections_per_host_max: int
+    connection_idle_s: float
+    frame_timeout_s: float
+    unfinished_bytes_max: int
+    unread_bytes_max: int
+    unsent_bytes_max: int
+    """Beyond so many bytes that one peer has not taken, it counts as not reading its answers."""
+
+
+class ConnectionQuotas:
+    """How many connections there are, in total and by host."""
+
+    def __init__(self, total_max: int, per_host_max: int) -> None:
+        self._total_max = total_max
+        self._per_host_max = per_host_max
+        self._per_host: dict[str, int] = {}
+        self.total = 0
+
+    def add(self, host: str) -> str | None:
+        """Count a connection; or return the reason why there may not be another one."""
+        count = self._per_host.get(host, 0)
+        if self.total >= self._total_max:
+            return "connections_max is reached"
+        if count >= self._per_host_max:
+            return "connections_per_host_max is reached"
+        self.total += 1
+        self._per_host[host] = count + 1
+        return None
+
+    def remove(self, host: str) -> None:
+        """A connection that was counted is gone."""
+        self.total -= 1
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+
+class _Holding:
+    """What is held for one connection."""
+
+    __slots__ = ("began_s", "mark", "since_s", "size")
+
+    def __init__(self, size: int, reserved: int, now_s: float) -> None:
+        self.began_s = self.since_s = now_s
+        self.size = size + reserved
+        self.mark = size
+        """`mark`: the size when the time began anew."""
+
+
+class HeldBytes(Generic[C]):
+    """What is held for all connections."""
+
+    def __init__(self, bytes_max: int, timeout_s: float) -> None:
+        self._bytes_max = bytes_max
+        self._timeout_s = timeout_s
+        self._holdings: dict[C, _Holding] = {}
+        self.total_bytes = 0
+
+    def note(
+        self, connection: C, size: int, now_s: float, *, is_new: bool = False, reserved: int = 0
+    ) -> None:
+        """Take note of how much is held for a connection now.
+
+        `is_new`: whatever was held before is finished, this is another piece. `reserved`: memory
+        that waits for more of it, which counts as held but is no progress.
+        """
+        holding = self._holdings.get(connection)
+        if not size or is_new or holding is None:
+            self.forget(connection)
+            if size:
+                self._holdings[connection] = _Holding(size, reserved, now_s)
+                self.total_bytes += size + reserved
+            return
+        self.total_bytes += size + reserved - holding.size
+        holding.size = size + reserved
+        if abs(size - holding.mark) >= PROGRESS_BYTES:
+            holding.since_s, holding.mark = now_s, size
+
+    def excess(self) -> C | None:
+        """Return who must go because too much is held, if it is; ask again when it is gone."""
+        if self.total_bytes <= self._bytes_max:
+            return None
+        share = self.total_bytes / len(self._holdings)
+        large = (item for item in self._holdings.items() if item[1].size >= share)
+        return min(large, key=lambda item: item[1].began_s)[0]
+
+    def overdue(self, now_s: float) -> list[C]:
+        """Return the connections that have been holding for too long."""
+        since_s = now_s - self._timeout_s
+        return [each for each, holding in self._holdings.items() if holding.since_s <= since_s]
+
+    def resume(self, connection: C, now_s: float) -> None:
+        """The connection could not move for a while, which was not its fault."""
+        holding = self._holdings.get(connection)
+        if holding is not None:
+            holding.since_s = now_s
+
+    def forget(self, connection: C) -> None:
+        """The connection is gone, or holds nothing any more."""
+        holding = self._holdings.pop(connection, None)
+        if holding is not None:
+            self.total_bytes -= holding.size

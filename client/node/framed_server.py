@@ -1,0 +1,296 @@
+"""A server whose peers send length-framed requests: its listener, its connections, their limits.
+
+Broker and bookie are made of it. It knows frames and no protocol: `FramedServer` listens, lets
+connections in and looks after them now and then; a `FramedConnection` receives frames for its
+subclass, which serves them and writes the answers. Limits that hold for both:
+
+- beyond `connections_max`, or `connections_per_host_max` of one host, new connections are closed;
+- a connection that is silent for long and is owed no answer is closed;
+- one that does not finish its request, or does not read its answers, is cut off when that takes too
+  long, or while too much of that kind is held for all of them (`connection_limits.py`).
+
+What is said and counted of it differs: see the methods of `FramedServer` that begin with `on_`.
+Callbacks run on the event loop; there is no task per connection.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar, cast
+
+from client.errors import RemoteProtocolError
+from client.node.connection_limits import ConnectionLimits, ConnectionQuotas, HeldBytes
+from client.wire.intake import FrameIntake, make_window
+
+_SWEEP_S: Final = 15.0
+_REPEAT_S: Final = 10.0
+"""A flood of refused connections is logged once in so many seconds."""
+
+OPEN: Final = math.inf
+"""When a connection that is open was closed: never so far."""
+
+C = TypeVar("C", bound="FramedConnection")
+
+
+class FramedServer(abc.ABC, Generic[C]):
+    """The listener and its connections."""
+
+    def __init__(self, limits: ConnectionLimits, loop: asyncio.AbstractEventLoop) -> None:
+        self.connection_limits = limits
+        self.loop = loop
+        self.window = make_window()
+        """Where connections receive."""
+        self.unfinished: HeldBytes[C] = HeldBytes(
+            limits.unfinished_bytes_max, limits.frame_timeout_s
+        )
+        """Requests that are not complete, or could not start yet."""
+        self.unread: HeldBytes[C] = HeldBytes(limits.unread_bytes_max, limits.connection_idle_s)
+        """Answers that their clients do not read."""
+        self._connections: dict[C, None] = {}
+        self._quotas = ConnectionQuotas(limits.connections_max, limits.connections_per_host_max)
+        self._listener: asyncio.AbstractServer | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._quiet_until_s = 0.0
+
+    @property
+    def connection_count(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    async def listen(self, make: Callable[[], C], host: str, port: int, **options: Any) -> int:
+        """Accept connections and return the port (a free one for 0). Raises OSError."""
+        listener = await self.loop.create_server(make, host, port, **options)
+        self._listener = listener
+        self._sweep()
+        return int(listener.sockets[0].getsockname()[1])
+
+    def stop_listening(self) -> None:
+        """Accept no more connections."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def close_all(self) -> None:
+        """Stop listening and close every connection; answers already given are still sent."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self.stop_listening()
+        for connection in list(self._connections):
+            connection.close()
+
+    def admit(self, connection: C) -> bool:
+        """Take in a new connection unless a limit is reached."""
+        reason = self._quotas.add(connection.host)
+        if reason is None:
+            self._connections[connection] = None
+            return True
+        now_s = self.loop.time()
+        is_quiet = now_s < self._quiet_until_s
+        if not is_quiet:
+            self._quiet_until_s = now_s + _REPEAT_S
+        self.on_refused(connection, reason, is_logged=not is_quiet)
+        return False
+
+    def forget(self, connection: C) -> None:
+        """Drop a connection that is gone."""
+        if connection in self._connections:
+            del self._connections[connection]
+            self._quotas.remove(connection.host)
+        self.unfinished.forget(connection)
+        self.unread.forget(connection)
+
+    def make_room(self) -> None:
+        """Cut off whoever holds longest while too much is held."""
+        while (connection := self.unfinished.excess()) is not None:
+            connection.cut_off("unfinished requests exceed unfinished_bytes_max")
+        while (connection := self.unread.excess()) is not None:
+            connection.cut_off("unread answers exceed unread_bytes_max")
+
+    @abc.abstractmethod
+    def on_refused(self, connection: C, reason: str, *, is_logged: bool) -> None:
+        """A connection is about to be closed because there are too many."""
+
+    @abc.abstractmethod
+    def on_cut_off(self, connection: C, reason: str) -> None:
+        """A connection is about to be closed at once: it holds what others need."""
+
+    @abc.abstractmethod
+    def on_idle(self, connection: C) -> None:
+        """A silent connection is about to be closed."""
+
+    def _sweep(self) -> None:
+        limits, now_s = self.connection_limits, self.loop.time()
+        for connection in self.unfinished.overdue(now_s):
+            if connection.is_reading:
+                connection.cut_off("unfinished request for longer than frame_timeout_ms")
+        for connection in list(self._connections):
+            connection.sweep(now_s)
+        for connection in self.unread.overdue(now_s):
+            connection.cut_off("unread answers for longer than connection_idle_ms")
+        wait_s = min(_SWEEP_S, limits.connection_idle_s / 2, limits.frame_timeout_s / 2)
+        self._sweeper = self.loop.call_later(wait_s, self._sweep)
+
+
+class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
+    """One peer: its bytes become frames, and what it makes us hold is counted."""
+
+    def __init__(self, server: FramedServer[Any], intake: FrameIntake) -> None:
+        self.host = ""
+        self.is_reading = True
+        """Whether bytes of the peer are taken now; otherwise they wait in the socket."""
+        self._server = server
+        self._loop = server.loop
+        self._intake = intake
+        self._transport: asyncio.Transport | None = None
+        """None before the connection is there, and once it is gone."""
+        self._last_heard_s = self._loop.time()
+        self._closed_s = OPEN
+        """When it was closed, by us or by the peer: whatever comes later is dropped."""
+        self._is_unread = False
+        """Whether the peer does not read its answers."""
+
+    # --- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take in the connection, or close it at once if there are too many."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.host = str((transport.get_extra_info("peername") or ("",))[0])
+        limits = self._server.connection_limits
+        self._transport.set_write_buffer_limits(high=limits.unsent_bytes_max)
+        if not self._server.admit(self):
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it; requests under way finish without anybody to tell."""
+        self._transport = None
+        if self._closed_s == OPEN:
+            self._closed_s = self._loop.time()
+        self._server.forget(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where the next bytes belong."""
+        return self._intake.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Split into frames, let them be served and count what stays."""
+        if self._closed_s != OPEN:
+            return
+        server, intake = self._server, self._intake
+        self._last_heard_s = self._loop.time()
+        try:
+            frames = intake.received(nbytes)
+            held_bytes = self._serve(frames, nbytes)
+        except RemoteProtocolError as error:
+            self.fail(str(error))
+            return
+        if self._closed_s != OPEN:
+            return
+        held_bytes += intake.buffered_bytes
+        if held_bytes:
+            server.unfinished.note(
+                self,
+                held_bytes,
+                self._loop.time(),
+                is_new=bool(frames),
+                reserved=intake.reserved_bytes,
+            )
+            if server.unfinished.excess() is not None:
+                server.make_room()
+        elif frames:
+            server.unfinished.forget(self)
+
+    def pause_writing(self) -> None:
+        """The peer does not read its answers."""
+        self._is_unread = True
+        self._note_unread(self._loop.time())
+        self._loop.call_soon(self._server.make_room)
+
+    def resume_writing(self) -> None:
+        """The peer reads its answers again."""
+        self._is_unread = False
+        self._server.unread.forget(self)
+
+    # --- what a protocol adds
+
+    @property
+    @abc.abstractmethod
+    def unanswered_count(self) -> int:
+        """Requests whose answers are owed."""
+
+    @abc.abstractmethod
+    def fail(self, reason: str) -> None:
+        """Close the connection because of what the peer sent."""
+
+    @abc.abstractmethod
+    def _serve(self, frames: list[memoryview], size: int) -> int:
+        """Begin the requests that just came; return the bytes of all those that have to wait.
+
+        `size`: of what was received. It may have completed no frame: then there are none.
+        Raises RemoteProtocolError.
+        """
+
+    @abc.abstractmethod
+    def _flush(self) -> None:
+        """Write the answers that may leave."""
+
+    def _drop_waiting(self) -> None:
+        """Forget what came and did not begin."""
+        self._server.unfinished.forget(self)
+
+    # --- the end of it
+
+    def close(self) -> None:
+        """Write what is answered, then close."""
+        if self._transport is None or self._closed_s != OPEN:
+            return
+        self._drop_waiting()
+        self._flush()
+        self._closed_s = self._loop.time()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection without writing what is answered."""
+        self._drop_waiting()
+        self._server.unread.forget(self)
+        if self._transport is not None:
+            self._closed_s = self._loop.time()
+            self._transport.abort()
+
+    def cut_off(self, reason: str) -> None:
+        """Close the connection at once: it holds what others need."""
+        self._server.on_cut_off(self, reason)
+        self.abort()
+
+    def sweep(self, now_s: float) -> None:
+        """Do what is due now and then: an idle connection is closed, a closed one has to go."""
+        limits = self._server.connection_limits
+        self._note_unread(now_s)
+        if self._closed_s != OPEN:
+            if self._closed_s < now_s - limits.frame_timeout_s:
+                self.abort()  # its last answers are not read
+        elif self._last_heard_s < now_s - limits.connection_idle_s and not self.unanswered_count:
+            self._server.on_idle(self)
+            self.close()
+
+    def _note_unread(self, now_s: float) -> None:
+        """Count the answers that the peer does not read, if it is behind."""
+        if self._is_unread and self._transport is not None:
+            self._server.unread.note(self, self._transport.get_write_buffer_size(), now_s)
+
+    # --- reading
+
+    def _set_reading(self, is_reading: bool) -> None:
+        """Read from the peer, or let its bytes wait in the socket."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or is_reading == self.is_reading:
+            return
+        self.is_reading = is_reading
+        if not is_reading:
+            transport.pause_reading()
+            return
+        intake, unfinished, now_s = self._intake, self._server.unfinished, self._loop.time()
+        unfinished.note(self, intake.buffered_bytes, now_s, reserved=intake.reserved_bytes)
+        unfinished.resume(self, now_s)
+        transport.resume_reading()

@@ -1,0 +1,82 @@
+"""What every program of Quire shows of itself: version, event loop, metadata session.
+
+Covers measuring them. A loop that is late makes everything late that the program does; a session
+that is interrupted comes before every takeover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+from typing import Final
+
+from client.histogram import Histogram, Stopwatch, loop_time
+from client.metadata.store import MetadataStore, SessionState
+from client.node import background
+from client.node.exposition import Exposition, Kind, Row
+
+_C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+LOOP_LAG_SECONDS: Final = "quire_loop_lag_seconds"
+TASK_FAILURES: Final = "quire_task_failures"
+_TICK_S: Final = 1.0
+_VERSION: Final = version("quire")
+
+ROWS: Final = (
+    Row("quire_info", _G, "Always 1; the labels say what runs.", ("program", "version")),
+    Row(LOOP_LAG_SECONDS, _H, "How late the event loop runs what is due."),
+    Row("quire_metadata_connected", _G, "1 while the session with ZooKeeper is alive."),
+    Row("quire_metadata_request_seconds", _H, "From a request to ZooKeeper until its answer."),
+    Row("quire_metadata_interruptions", _C, "Times that no ZooKeeper server answered."),
+    Row("quire_metadata_sessions_expired", _C, "Sessions that ZooKeeper gave up."),
+    Row(TASK_FAILURES, _C, "Background tasks that failed, and began again.", ("task",)),
+)
+
+
+def provide_process(exposition: Exposition, program: str, store: MetadataStore) -> None:
+    """Show version and session. `program`: broker, bookie, autorecovery."""
+    labels = {"program": program, "version": _VERSION}
+    counts = dict.fromkeys(SessionState, 0)
+
+    def on_session(state: SessionState) -> None:
+        counts[state] += 1
+
+    store.add_session_listener(on_session)
+    one = exposition.provide_one
+    exposition.provide("quire_info", lambda: [(labels, 1)])
+    exposition.provide(
+        TASK_FAILURES, lambda: [({"task": task}, n) for task, n in background.failures.items()]
+    )
+    one("quire_metadata_connected", lambda: store.state is SessionState.CONNECTED)
+    provide_metadata_requests(exposition, Histogram())
+    one("quire_metadata_interruptions", lambda: counts[SessionState.SUSPENDED])
+    one("quire_metadata_sessions_expired", lambda: counts[SessionState.EXPIRED])
+
+
+def provide_metadata_requests(exposition: Exposition, seconds: Histogram) -> None:
+    """Show how long ZooKeeper takes to answer; a store in memory has no such number."""
+    exposition.provide_one("quire_metadata_request_seconds", lambda: seconds)
+
+
+class LoopLag:
+    """Measures once a second how late the loop is. `start` once, `close` once."""
+
+    def __init__(self, exposition: Exposition, now_s: Stopwatch = loop_time) -> None:
+        self._now_s = now_s
+        self._seconds = Histogram()
+        self._due_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        exposition.provide_one(LOOP_LAG_SECONDS, lambda: self._seconds)
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self._due_s = self._now_s() + _TICK_S
+        self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._on_tick)
+
+    def close(self) -> None:
+        """Stop measuring."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _on_tick(self) -> None:
+        self._seconds.observe(max(0.0, self._now_s() - self._due_s))
+        self.start()

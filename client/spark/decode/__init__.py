@@ -1,0 +1,1 @@
+"""Decoding: record batches to Arrow columns, many batches at a time."""

@@ -1,0 +1,1 @@
+"""Ledgers and their metadata for Spark's synchronous code, to be read and never changed."""

@@ -1,0 +1,1 @@
+"""Writing: Spark's hooks for batches and streams, and what their tasks do."""

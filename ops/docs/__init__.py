@@ -1,0 +1,1 @@
+"""The site of documents, and the drawings in it: `make docs`."""

@@ -1,0 +1,54 @@
+"""A thread that does one job after the other for the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from bookie.storage.worker_thread import WorkerThread
+
+
+async def test_jobs_are_done_in_order_and_their_outcomes_arrive() -> None:
+    worker_thread, did = WorkerThread("test"), []
+
+    def fail() -> None:
+        raise OSError("no")
+
+    first = worker_thread.run(lambda: did.append(threading.current_thread().name))
+    failed = worker_thread.run(fail)
+    last = worker_thread.run(lambda: did.append("last"))
+    await first
+    with pytest.raises(OSError, match="no"):
+        await failed
+    await last
+    assert did == ["test", "last"]
+    worker_thread.close()
+
+
+async def test_closing_waits_for_what_was_given() -> None:
+    worker_thread, did = WorkerThread("test"), []
+    done = worker_thread.run(lambda: (time.sleep(0.02), did.append("slow"))[0])
+    worker_thread.close()
+    assert did == ["slow"]
+    await done
+
+
+async def test_nobody_has_to_wait() -> None:
+    worker_thread = WorkerThread("test")
+    worker_thread.run(lambda: None).cancel()
+    await worker_thread.run(lambda: None)
+    worker_thread.close()
+
+
+def test_a_closed_loop_is_no_trouble() -> None:
+    worker_thread, may_end = WorkerThread("test"), threading.Event()
+
+    async def give() -> None:
+        worker_thread.run(lambda: (may_end.wait(), None)[1])
+
+    asyncio.run(give())
+    may_end.set()
+    worker_thread.close()

@@ -1,0 +1,98 @@
+"""Broker and topic znodes: what is written is read back; what is unreadable is refused."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from broker.cluster.core.topic_config import TopicConfig
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
+from client.errors import LogCorrupt
+from client.ids import BrokerId
+
+BROKER = BrokerInfo(
+    id=BrokerId(3),
+    incarnation="x",
+    host="h",
+    port=9,
+    advertised=True,
+    admin_url="http://h:8",
+    rack="r",
+    unloaded=True,
+    leads_from=(uuid.UUID(int=7), 3),
+)
+TOPIC = TopicInfo(
+    name="t",
+    topic_id=uuid.UUID(int=7),
+    partition_count=4,
+    replication_factor=3,
+    config=TopicConfig.parse({"retention.ms": "5"}),
+    internal=True,
+    created_ms=99,
+    pins={2: BrokerId(7)},
+    grown_from=(1, 2),
+)
+
+
+def test_round_trips() -> None:
+    assert BrokerInfo.decode(BROKER.id, BROKER.encode()) == BROKER
+    assert TopicInfo.decode("t", TOPIC.encode()) == TOPIC
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"version": 2}',
+        b'{"version": 1}',
+        json.dumps({**json.loads(TOPIC.encode()), "topic_id": "no uuid"}).encode(),
+        json.dumps({**json.loads(TOPIC.encode()), "configs": {"no.such.key": "1"}}).encode(),
+    ],
+)
+def test_unreadable_nodes_are_refused(data: bytes) -> None:
+    with pytest.raises(LogCorrupt):
+        TopicInfo.decode("t", data)
+    with pytest.raises(LogCorrupt):
+        BrokerInfo.decode(BrokerId(1), data)
+
+
+@pytest.mark.parametrize("place", [5, "x", [], {}, {"topic_id": 5, "index": 1}])
+def test_unreadable_places_are_refused(place: object) -> None:
+    data = json.dumps({**json.loads(BROKER.encode()), "leads_from": place}).encode()
+    with pytest.raises(LogCorrupt):
+        BrokerInfo.decode(BROKER.id, data)
+
+
+def test_a_registration_of_an_older_broker_has_no_place() -> None:
+    fields = json.loads(BROKER.encode())
+    del fields["leads_from"]
+    assert BrokerInfo.decode(BROKER.id, json.dumps(fields).encode()).leads_from is None
+
+
+@pytest.mark.parametrize("counts", [5, ["x"], [0], [4], [2, 2], [2, 1], None])
+def test_unreadable_numbers_of_partitions_are_refused(counts: object) -> None:
+    fields = {**json.loads(TOPIC.encode()), "partition_count": 4, "grown_from": counts}
+    with pytest.raises(LogCorrupt):
+        TopicInfo.decode("t", json.dumps(fields).encode())
+
+
+def test_a_topic_of_an_older_broker_has_not_grown() -> None:
+    fields = json.loads(TOPIC.encode())
+    del fields["grown_from"]
+    assert TopicInfo.decode("t", json.dumps(fields).encode()).grown_from == ()
+
+
+def test_quorums() -> None:
+    assert (TOPIC.ensemble_size, TOPIC.write_quorum, TOPIC.ack_quorum) == (3, 3, 2)
+    lone = TopicInfo(
+        name="t",
+        topic_id=TOPIC.topic_id,
+        partition_count=1,
+        replication_factor=1,
+        config=TopicConfig.parse({"quire.ensemble.size": "5"}),
+    )
+    assert (lone.ensemble_size, lone.write_quorum, lone.ack_quorum) == (5, 1, 1)

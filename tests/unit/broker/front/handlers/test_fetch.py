@@ -1,0 +1,296 @@
+"""Fetch: whole batches, limits, long polls, and errors that do not wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker.app import Broker
+from client.errors import ReadFailed
+from client.ids import Offset
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.records import Codec, headers
+from tests.fakes.broker import FakeCloud, until
+from tests.fakes.wire_client import WireClient
+from tests.unit.broker.front.handlers.requests import (
+    batch,
+    breathe,
+    create_topic,
+    fetch,
+    fetch_fields,
+    produce,
+    produce_fields,
+)
+
+
+def base_offsets(data: Any) -> list[int]:
+    return [header.base_offset for _, header in headers(bytes(data.records))]
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+async def test_what_was_produced_is_fetched(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    await create_topic(broker)
+    await produce(client, batch(b"a", b"b"))
+    await produce(client, batch(b"c"))
+    data = await fetch(client, 0, version=version)
+    assert data.error_code is ErrorCode.none
+    assert base_offsets(data) == [0, 2]
+    assert (data.high_watermark, data.last_stable_offset) == (3, 3)
+    assert getattr(data, "log_start_offset", 0) == 0
+    assert data.aborted_transactions is None
+    committed = await fetch(client, 0, version=version, isolation=1)
+    assert base_offsets(committed) == [0, 2]
+    assert committed.aborted_transactions == ()
+
+
+async def test_the_batch_around_the_offset_comes_whole(broker: Broker, client: WireClient) -> None:
+    await create_topic(broker)
+    await produce(client, batch(b"a", b"b", b"c"))
+    await produce(client, batch(b"d"))
+    assert base_offsets(await fetch(client, 1)) == [0, 3]
+    assert base_offsets(await fetch(client, 3)) == [3]
+    at_end = await fetch(client, 4)
+    assert (at_end.error_code, bytes(at_end.records)) == (ErrorCode.none, b"")
+
+
+async def test_the_first_batch_comes_whatever_its_size(broker: Broker, client: WireClient) -> None:
+    await create_topic(broker)
+    await produce(client, batch(b"x" * 1000))
+    await produce(client, batch(b"y" * 1000))
+    for limits in ({"bytes_max": 1}, {"partition_bytes_max": 1}, {"bytes_max": 0}):
+        assert base_offsets(await fetch(client, 0, **limits)) == [0]
+
+
+async def test_limits_hold_after_the_first_batch(broker: Broker, client: WireClient) -> None:
+    await create_topic(broker, partition_count=2)
+    size = len(batch(b"x" * 1000))
+    for partition in (0, 1):
+        for _ in range(3):
+            await produce(client, batch(b"x" * 1000), partition=partition)
+    fields = fetch_fields(0, bytes_max=3 * size, partition_bytes_max=2 * size)
+    partitions = fields["topics"][0]["partitions"]
+    partitions.append({**partitions[0], "partition": 1})
+    answer = await client.call(ApiKey.FETCH, 12, **fields)
+    first, second = answer.responses[0].partitions
+    assert base_offsets(first) == [0, 1]
+    assert base_offsets(second) == [0]
+    partitions.reverse()
+    answer = await client.call(ApiKey.FETCH, 12, **fields)
+    first, second = answer.responses[0].partitions
+    assert (first.partition_index, base_offsets(first)) == (1, [0, 1])
+    assert base_offsets(second) == [0]
+    # Nothing is left for the second one, which still says where it stands.
+    fields["max_bytes"] = size
+    _, second = (await client.call(ApiKey.FETCH, 12, **fields)).responses[0].partitions
+    assert (bytes(second.records), second.high_watermark) == (b"", 3)
+
+
+async def test_a_long_poll_ends_when_data_is_confirmed(
+    cloud: FakeCloud, client: WireClient
+) -> None:
+    broker = cloud.brokers[1]
+    await create_topic(broker)
+    producer = await WireClient.connect(broker.port)
+    ledgers = cloud.ledgers.clients[0]
+    ledgers.hold_answers = True
+    client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=60_000))
+    producer.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"a")))
+    await breathe()
+    with pytest.raises(TimeoutError):
+        await client.receive_raw(0.02)
+    ledgers.release()
+    ledgers.hold_answers = False
+    data = (await client.receive()).responses[0].partitions[0]
+    assert base_offsets(data) == [0]
+    await producer.close()
+
+
+async def test_a_long_poll_gathers_min_bytes(
+    broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = await create_topic(broker)
+    producer = await WireClient.connect(broker.port)
+    size = len(batch(b"a"))
+    looks = []
+    real = partition.on_high_watermark
+
+    def counted(above: Offset, call: Callable[[], None]) -> Callable[[], None]:
+        looks.append(above)
+        return real(above, call)
+
+    monkeypatch.setattr(partition, "on_high_watermark", counted)
+    client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=60_000, bytes_min=2 * size))
+    await produce(producer, batch(b"a"))
+    with pytest.raises(TimeoutError):
+        await client.receive_raw(0.02)
+    assert looks == [0, 1]
+    await produce(producer, batch(b"b"))
+    data = (await client.receive()).responses[0].partitions[0]
+    assert base_offsets(data) == [0, 1]
+    assert len(partition._waits) == 0
+    await producer.close()
+
+
+async def test_a_long_poll_ends_with_its_time(broker: Broker, client: WireClient) -> None:
+    partition = await create_topic(broker)
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
+    data = await fetch(client, 0, wait_ms=50)
+    assert loop.time() - begun_s >= 0.045
+    assert (data.error_code, data.high_watermark) == (ErrorCode.none, 0)
+    assert len(partition._waits) == 0
+
+
+async def test_a_long_poll_ends_with_the_leadership(broker: Broker, client: WireClient) -> None:
+    partition = await create_topic(broker)
+    client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=60_000))
+    await breathe()
+    partition.resign("test")
+    data = (await client.receive()).responses[0].partitions[0]
+    assert data.error_code is ErrorCode.not_leader_or_follower
+
+
+async def test_a_long_poll_ends_with_the_connection(broker: Broker, client: WireClient) -> None:
+    partition = await create_topic(broker)
+    client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=60_000))
+    await breathe()
+    assert len(partition._waits) == 1
+    await client.close()
+    await until(lambda: len(partition._waits) == 0)
+    assert broker.server.in_flight_bytes == 0
+
+
+async def test_a_long_poll_holds_back_what_follows(broker: Broker, client: WireClient) -> None:
+    partition = await create_topic(broker)
+    client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=50))
+    client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"a")))
+    await breathe()
+    assert partition.log_end_offset == 0
+    assert bytes((await client.receive()).responses[0].partitions[0].records) == b""
+    assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
+
+
+async def test_errors_do_not_wait(broker: Broker, client: WireClient) -> None:
+    await create_topic(broker)
+    fields = fetch_fields(0, wait_ms=60_000)
+    rows = fields["topics"][0]["partitions"]
+    rows.append({**rows[0], "partition": 7})
+    first, second = (await client.call(ApiKey.FETCH, 12, **fields)).responses[0].partitions
+    assert (int(first.error_code), int(second.error_code)) == (0, 3)
+    assert (second.high_watermark, second.log_start_offset) == (-1, -1)
+
+
+async def test_offsets_out_of_range(broker: Broker, client: WireClient) -> None:
+    partition = await create_topic(broker)
+    for _ in range(3):
+        await produce(client, batch(b"a"))
+    for offset in (-1, 4, 1 << 40):
+        data = await fetch(client, offset, wait_ms=60_000)
+        assert data.error_code is ErrorCode.offset_out_of_range
+        assert (data.high_watermark, data.log_start_offset) == (3, 0)
+    answer = await client.call(
+        ApiKey.DELETE_RECORDS, 2, timeout=1000,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 2}]}],
+    )  # fmt: skip
+    assert answer.topics[0].partitions[0].low_watermark == 2
+    assert partition.log_start_offset == 2
+    assert (await fetch(client, 1)).error_code is ErrorCode.offset_out_of_range
+    assert base_offsets(await fetch(client, 2)) == [2]
+
+
+async def test_leader_epochs_are_compared(broker: Broker, client: WireClient) -> None:
+    partition = await create_topic(broker)
+    epoch = partition.leader_epoch
+    assert (await fetch(client, 0, leader_epoch=epoch)).error_code is ErrorCode.none
+    older = await fetch(client, 0, leader_epoch=epoch + 1)
+    assert older.error_code is ErrorCode.unknown_leader_epoch
+    partition.leader_epoch += 1  # type: ignore[assignment]
+    newer = await fetch(client, 0, leader_epoch=epoch)
+    assert newer.error_code is ErrorCode.fenced_leader_epoch
+
+
+async def test_sessions_are_declined(broker: Broker, client: WireClient) -> None:
+    await create_topic(broker)
+    full = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, session_epoch=0))
+    assert (full.session_id, full.error_code) == (0, ErrorCode.none)
+    inside = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, session_id=5, session_epoch=3))
+    assert inside.error_code is ErrorCode.fetch_session_id_not_found
+    assert inside.responses == ()
+    leaving = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, session_id=5))
+    assert (leaving.session_id, leaving.error_code) == (0, ErrorCode.none)
+    assert len(leaving.responses) == 1
+
+
+async def test_a_fetch_of_nothing_returns_at_once(broker: Broker, client: WireClient) -> None:
+    fields = fetch_fields(0, wait_ms=60_000)
+    fields["topics"] = []
+    assert (await client.call(ApiKey.FETCH, 12, **fields)).responses == ()
+
+
+async def test_old_clients_are_not_sent_zstd(broker: Broker, client: WireClient) -> None:
+    await create_topic(broker)
+    await produce(client, batch(b"a"))
+    await produce(client, batch(b"a", codec=Codec.ZSTD))
+    old = await fetch(client, 0, version=9)
+    assert old.error_code is ErrorCode.unsupported_compression_type
+    assert base_offsets(await fetch(client, 0, version=10)) == [0, 1]
+
+
+class TestFromBookies:
+    """Records that are not in memory any more."""
+
+    @pytest.fixture
+    async def broker(self, cloud: FakeCloud) -> Broker:
+        return await cloud.start_broker(1, tail_cache_bytes_max=0)
+
+    async def test_old_records_are_read(self, cloud: FakeCloud, client: WireClient) -> None:
+        await create_topic(cloud.brokers[1])
+        for _ in range(3):
+            await produce(client, batch(b"a"))
+        before = cloud.ledgers.read_count
+        data = await fetch(client, 1, wait_ms=60_000, bytes_min=1 << 19)
+        assert base_offsets(data) == [1, 2]
+        assert cloud.ledgers.read_count > before
+        assert cloud.brokers[1].services.reading.taken == 0
+
+    async def test_a_budget_bounds_what_is_read_at_once(
+        self, cloud: FakeCloud, client: WireClient
+    ) -> None:
+        await create_topic(cloud.brokers[1], partition_count=2)
+        for partition in (0, 1):
+            await produce(client, batch(b"a"), partition=partition)
+        cloud.brokers[1].services.reading.bytes_max = 10
+        fields = fetch_fields(0, bytes_max=8 << 20)
+        rows = fields["topics"][0]["partitions"]
+        rows.append({**rows[0], "partition": 1})
+        first, second = (await client.call(ApiKey.FETCH, 12, **fields)).responses[0].partitions
+        assert base_offsets(first) == [0]
+        assert (int(second.error_code), bytes(second.records)) == (0, b"")
+
+    async def test_a_failed_read_is_an_error_of_its_partition(
+        self, cloud: FakeCloud, client: WireClient
+    ) -> None:
+        await create_topic(cloud.brokers[1])
+        await produce(client, batch(b"a"))
+        cloud.ledgers.fail_next("read", ReadFailed("no bookie"))
+        data = await fetch(client, 0, wait_ms=60_000)
+        assert data.error_code is ErrorCode.kafka_storage_error
+        assert base_offsets(await fetch(client, 0)) == [0]
+
+    async def test_a_lost_connection_stops_the_reading(
+        self, cloud: FakeCloud, client: WireClient
+    ) -> None:
+        await create_topic(cloud.brokers[1])
+        await produce(client, batch(b"a"))
+        gate = cloud.ledgers.stop_at("read")
+        client.send(ApiKey.FETCH, 12, **fetch_fields(0))
+        await until(lambda: cloud.brokers[1].services.reading.taken > 0)
+        await client.close()
+        await until(lambda: cloud.brokers[1].services.reading.taken == 0)
+        gate.set()

@@ -1,0 +1,198 @@
+"""Ledgers that nobody lists any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from broker.leadership.orphan_ledgers import OrphanLedgers, purpose_of
+from client.ids import BrokerId, LedgerId
+from client.metadata import paths
+from client.metadata.memory import Fault
+from tests.fakes.brokers import (
+    Broker,
+    ClientBackend,
+    FakeBackend,
+    World,
+    batch,
+    done,
+    settle,
+    until,
+)
+from tests.fakes.virtual_time import run
+
+
+def with_sweep(
+    scenario: Callable[[World, Broker, OrphanLedgers], Awaitable[None]], backend: type = FakeBackend
+) -> None:
+    async def whole() -> None:
+        world = await World(backend()).start()
+        broker = await world.broker(1, owning=False)
+        sweep = OrphanLedgers(broker.store, broker.ledgers, broker.cluster, BrokerId(1))
+        try:
+            await scenario(world, broker, sweep)
+        finally:
+            await world.close()
+
+    run(whole())
+
+
+async def orphan(world: World, broker: Broker, topic: object) -> None:
+    """Leave a ledger behind that was created for a takeover and never listed."""
+    world.cluster.on_request = lambda operation: (
+        Fault.LOSE_REQUEST
+        if operation.name == "set" and operation.path.startswith(paths.PARTITIONS)
+        else None
+    )
+    before = len(world.ledger_ids())
+    opening = asyncio.create_task(broker.open(topic))  # type: ignore[arg-type]
+    await until(lambda: len(world.ledger_ids()) > before)
+    await settle()
+    opening.cancel()
+    await asyncio.gather(opening, return_exceptions=True)
+    world.cluster.on_request = lambda operation: None
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("backend", [FakeBackend, ClientBackend])
+def test_an_unlisted_ledger_goes_once_its_epoch_has_passed(backend: type) -> None:
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        topic = await world.topic()
+        await done((await broker.open(topic)).append(batch("a")))
+        await orphan(world, broker, topic)
+        (left,) = set(world.ledger_ids()) - {s.ledger_id for s in world.segments(topic).segments}
+        assert await sweep.sweep() == [], "its creator might still list it"
+        await broker.open(topic)
+        assert await sweep.sweep() == [], "a roll of that epoch might still list it"
+        partition = await broker.open(topic)
+        assert await sweep.sweep() == [left]
+        listed = [item.ledger_id for item in world.segments(topic).segments]
+        assert world.ledger_ids() == listed
+        assert await done(partition.append(batch("b"))) == 1
+
+    with_sweep(scenario, backend)
+
+
+def test_the_next_ledger_of_a_roll_under_way_is_left_alone() -> None:
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        topic = await world.topic()
+        partition = await broker.open(topic)
+        world.cluster.on_request = lambda operation: (
+            Fault.LOSE_REQUEST if operation.name == "set" else None
+        )
+        rolling = asyncio.create_task(partition.roll())
+        await until(lambda: len(world.ledger_ids()) == 2)
+        other = world.cluster.session()
+        assert await OrphanLedgers(other, broker.ledgers, broker.cluster, BrokerId(1)).sweep() == []
+        world.cluster.on_request = lambda operation: None
+        await rolling
+        assert len(world.segments(topic).segments) == 2
+
+    with_sweep(scenario)
+
+
+def test_ledgers_of_deleted_partitions_and_of_others() -> None:
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        topic = await world.topic()
+        await broker.open(topic)
+        foreign = await broker.ledgers.create(
+            ensemble_size=1, write_quorum=1, ack_quorum=1, custom_metadata={"application": b"x"}
+        )
+        path = paths.partition(topic.id_text, 0)
+        world.cluster.tree.delete(path, -1)
+        await sweep.sweep()
+        assert world.ledger_ids() == [foreign.ledger_id]
+
+    with_sweep(scenario)
+
+
+def test_only_the_lowest_live_broker_sweeps_now_and_then() -> None:
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        topic = await world.topic()
+        await broker.open(topic)
+        world.cluster.tree.delete(paths.partition(topic.id_text, 0), -1)
+        sweep.start()
+        await asyncio.sleep(7 * 3600)
+        assert len(world.ledger_ids()) == 1, "broker 1 is not registered"
+        await broker.registration.start()
+        await asyncio.sleep(7 * 3600)
+        assert world.ledger_ids() == []
+        await sweep.close()
+
+    with_sweep(scenario)
+
+
+TOPIC_ID = "0b6b1cf5-5a9c-4fd9-9a3c-5d3c7f6f3e11"
+LABELS = {
+    "application": b"quire", "quire.topic_id": TOPIC_ID.encode(), "quire.partition": b"3",
+    "quire.leader_epoch": b"7",
+}  # fmt: skip
+MISLABELLED = [
+    {"quire.topic_id": b".."},
+    {"quire.topic_id": b""},
+    {"quire.topic_id": b"t"},
+    {"quire.topic_id": TOPIC_ID.upper().encode()},
+    {"quire.topic_id": b"\xff\xfe"},
+    {"quire.partition": b"x"},
+    {"quire.partition": b"-1"},
+    {"quire.partition": b"03"},
+    {"quire.partition": b"9" * 10_000},
+    {"quire.partition": str(2**31).encode()},
+    {"quire.leader_epoch": b"\xff"},
+    {"quire.leader_epoch": b"9" * 30},
+]
+
+
+def test_purpose() -> None:
+    assert purpose_of(LABELS) == (TOPIC_ID, 3, 7)
+    assert purpose_of({}) is None
+    assert purpose_of({**LABELS, "application": b"pulsar"}) is None
+
+
+@pytest.mark.parametrize("wrong", MISLABELLED, ids=lambda wrong: repr(wrong)[:40])
+def test_labels_that_we_never_write_name_no_purpose(wrong: dict[str, bytes]) -> None:
+    assert purpose_of({**LABELS, **wrong}) is None
+
+
+def test_mislabelled_ledgers_are_left_alone_and_do_not_end_the_sweep(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        made = [
+            await broker.ledgers.create(
+                ensemble_size=1, write_quorum=1, ack_quorum=1, custom_metadata={**LABELS, **labels}
+            )
+            for labels in (*MISLABELLED, {})
+        ]
+        *foreign, left = (writer.ledger_id for writer in made)
+        assert await sweep.sweep() == [left], "of a partition that is gone"
+        assert world.ledger_ids() == foreign
+        told = [each for each in caplog.records if "sweep.mislabelled" in each.message]
+        assert len(told) == 1
+
+    with_sweep(scenario)
+
+
+def test_a_sweep_that_fails_as_nobody_expected_comes_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        await broker.registration.start()
+        rounds = 0
+
+        async def fail() -> list[LedgerId]:
+            nonlocal rounds
+            rounds += 1
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(sweep, "sweep", fail)
+        sweep.start()
+        await asyncio.sleep(20 * 3600)
+        await sweep.close()
+        assert rounds == 3
+        assert sum("task.failed" in each.message for each in caplog.records) == 3
+
+    with_sweep(scenario)

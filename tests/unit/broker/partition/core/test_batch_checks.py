@@ -1,0 +1,178 @@
+"""Which produced batches are refused, and as what."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from broker.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    UnsupportedCompression,
+)
+from broker.partition.core.batch_checks import BatchLimits, check_batch
+from client.ids import Offset, ProducerId
+from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.records import Codec
+
+NOW_MS = 1_700_000_000_000
+LIMITS = BatchLimits()
+
+
+def batch(count: int = 2, *, timestamp_ms: int = NOW_MS, **options: object) -> bytearray:
+    made = [Record(b"k", b"v%d" % number, timestamp_ms) for number in range(count)]
+    return bytearray(build_batch(made, **options))
+
+
+def patch(data: bytearray, at: int, form: str, value: int) -> bytearray:
+    """Change one field and make the checksum right again."""
+    struct.pack_into(form, data, at, value)
+    struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    return data
+
+
+def check(data: bytearray, limits: BatchLimits = LIMITS, **options: bool) -> object:
+    return check_batch(memoryview(data), limits, NOW_MS, **options)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_good_batches_pass(codec: Codec) -> None:
+    header = check_batch(memoryview(batch(3, codec=codec)), LIMITS, NOW_MS)
+    assert header.record_count == 3
+
+
+@pytest.mark.parametrize("size", [0, 8, 60])
+def test_too_short(size: int) -> None:
+    with pytest.raises(InvalidRecord):
+        check(batch()[:size])
+
+
+def test_other_magic() -> None:
+    data = batch()
+    data[16] = 1
+    with pytest.raises(InvalidRecord, match="magic"):
+        check(data)
+
+
+def test_two_batches_are_not_one() -> None:
+    with pytest.raises(InvalidRecord, match="claims"):
+        check(batch() + batch())
+
+
+def test_length_field_too_large_or_small() -> None:
+    for length in (-1, 5, 48, 10_000):
+        data = batch()
+        struct.pack_into(">i", data, 8, length)
+        with pytest.raises(InvalidRecord):
+            check(data)
+
+
+def test_damaged_bytes_are_corrupt_not_invalid() -> None:
+    data = batch()
+    data[-1] ^= 0xFF
+    with pytest.raises(CorruptBatch) as caught:
+        check(data)
+    assert caught.value.retriable
+
+
+def test_topic_limit_counts_the_whole_compressed_batch() -> None:
+    data = batch()
+    assert check(data, BatchLimits(batch_bytes_max=len(data)))
+    with pytest.raises(MessageTooLarge):
+        check(data, BatchLimits(batch_bytes_max=len(data) - 1))
+
+
+def test_entry_limit_binds_coordinators_too() -> None:
+    data = batch()
+    with pytest.raises(MessageTooLarge):
+        check(data, BatchLimits(entry_bytes_max=len(data) - 1), from_client=False)
+    check(data, BatchLimits(batch_bytes_max=1), from_client=False)
+
+
+def test_larger_than_a_segment() -> None:
+    with pytest.raises(BatchTooLarge):
+        check(batch(), BatchLimits(segment_bytes=80))
+
+
+@pytest.mark.parametrize(("count", "delta"), [(0, -1), (2, 0), (1, 1), (-1, -2), (2, 2)])
+def test_count_and_delta_must_agree(count: int, delta: int) -> None:
+    data = patch(patch(batch(), 57, ">i", count), 23, ">i", delta)
+    with pytest.raises(InvalidRecord):
+        check(data)
+
+
+def test_clients_begin_at_offset_zero() -> None:
+    with pytest.raises(InvalidRecord, match="base offset"):
+        check(batch(base_offset=Offset(5)))
+
+
+@pytest.mark.parametrize("bit", [0x20, 0x40])
+def test_clients_may_not_set_broker_attributes(bit: int) -> None:
+    with pytest.raises(InvalidRecord, match="attributes"):
+        check(patch(batch(), 21, ">h", bit))
+
+
+def test_clients_may_not_claim_log_append_time() -> None:
+    with pytest.raises(InvalidTimestamp):
+        check(patch(batch(), 21, ">h", 0x08))
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codec(codec: int) -> None:
+    with pytest.raises(UnsupportedCompression):
+        check(patch(batch(), 21, ">h", codec))
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(0, -1), (-1, 0)])
+def test_idempotent_batches_need_epoch_and_sequence(epoch: int, sequence: int) -> None:
+    with pytest.raises(InvalidRecord, match="producer 7"):
+        check(batch(producer_id=ProducerId(7), producer_epoch=epoch, base_sequence=sequence))
+
+
+def test_coordinators_may_write_control_batches() -> None:
+    check(batch(1, control=True, transactional=True), from_client=False)
+
+
+def test_timestamps_ahead() -> None:
+    check(batch(timestamp_ms=NOW_MS + 3_600_000))
+    with pytest.raises(InvalidTimestamp):
+        check(batch(timestamp_ms=NOW_MS + 3_600_001))
+
+
+def test_timestamps_behind() -> None:
+    limits = BatchLimits(timestamp_before_max_ms=1000)
+    check(batch(timestamp_ms=NOW_MS - 1000), limits)
+    with pytest.raises(InvalidTimestamp):
+        check(batch(timestamp_ms=NOW_MS - 1001), limits)
+
+
+def test_no_timestamp_at_all_is_legal() -> None:
+    check(batch(timestamp_ms=-1), BatchLimits(timestamp_before_max_ms=1000))
+
+
+def test_broker_set_timestamps_make_the_producers_irrelevant() -> None:
+    check(batch(timestamp_ms=NOW_MS + 10**9), BatchLimits(log_append_time=True))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_compacted_topics_need_keys(codec: Codec) -> None:
+    limits = BatchLimits(keys_required=True)
+    check(batch(3, codec=codec), limits)
+    mixed = [Record(b"k", b"v", NOW_MS), Record(None, b"v", NOW_MS), Record(None, b"w", NOW_MS)]
+    data = bytearray(build_batch(mixed, codec=codec))
+    with pytest.raises(InvalidRecord) as caught:
+        check(data, limits)
+    assert caught.value.record_indexes == (1, 2)
+
+
+def test_compacted_topics_refuse_records_that_cannot_be_read() -> None:
+    data = batch(3)
+    patch(data, 61, ">b", 0x7F)
+    with pytest.raises(InvalidRecord):
+        check(data, BatchLimits(keys_required=True))
+    check(data)

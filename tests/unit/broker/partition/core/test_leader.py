@@ -1,0 +1,368 @@
+"""The leader of a partition, step by step: each rule of TAKEOVER.md about leading, and no loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.errors import LeadershipLost, NotEnoughReplicas, NotLeader
+from broker.partition.core.leader import RETRY_S, Stage, State
+from broker.partition.core.leader_effects import (
+    ChangeDone,
+    ChangeList,
+    Close,
+    CloseLedger,
+    CreateLedger,
+    DeleteLedgers,
+    DiscardLedger,
+    Ended,
+    LedgerClosed,
+    LedgerCreated,
+    LedgerNotClosed,
+    LedgerRefused,
+    LedgersDeleted,
+    ListChanged,
+    ListLost,
+    Maintain,
+    Now,
+    Roll,
+    RollSealed,
+    RollUnanswered,
+    SwitchLedger,
+    Trim,
+    Trimmed,
+)
+from client.errors import (
+    ConnectionLoss,
+    LedgerFenced,
+    NotEnoughBookies,
+    Outcome,
+    VersionConflict,
+)
+from client.ids import LedgerId, Offset
+from tests.fakes.brokers import batch
+from tests.unit.broker.partition.core.leader_driver import FIRST, NOW_MS, Lead, kinds, one
+
+NEXT = LedgerId(2)
+THIRD = LedgerId(3)
+
+
+def roll(lead: Lead, ledger_id: LedgerId = NEXT, ticket: int = 1) -> None:
+    """Roll to the end."""
+    assert kinds(lead.ask(Roll(ticket))) == ["CreateLedger"]
+    listing = one(lead.hear(LedgerCreated(ledger_id)), ChangeList)
+    lead.hear(ListChanged(listing.expected_version + 1))
+    lead.settle()
+    facts = one(lead.hear(LedgerClosed()), ChangeList)
+    done = lead.hear(ListChanged(facts.expected_version + 1))
+    assert done[-1] == ChangeDone(ticket)
+    lead.settle()
+
+
+# --- roll -------------------------------------------------------------------------------
+
+
+def test_a_roll_goes_step_by_step() -> None:
+    lead = Lead()
+    lead.append("a")
+    lead.settle()
+    assert lead.ask(Roll(7)) == [CreateLedger(lead.leader.segments.leader_epoch)]
+    (listing,) = lead.hear(LedgerCreated(NEXT))
+    assert isinstance(listing, ChangeList)
+    assert listing.expected_version == 1
+    assert [item.ledger_id for item in listing.segments.segments] == [FIRST, NEXT]
+    assert kinds(lead.hear(ListChanged(2))) == ["AdoptList", "RollListed"]
+    assert lead.leader.stage is Stage.DRAINING
+    assert kinds(lead.confirm()) == ["SwitchLedger", "AdoptList", "CloseLedger"]
+    (facts,) = lead.hear(LedgerClosed())
+    assert isinstance(facts, ChangeList)
+    assert facts.expected_version == 2
+    assert [item.base_offset for item in facts.segments.segments] == [0, 1]
+    sealed, done = lead.hear(ListChanged(3))
+    assert isinstance(sealed, RollSealed)
+    assert (sealed.ledger_id, sealed.facts.last_offset) == (FIRST, 0)
+    assert done == ChangeDone(7)
+    assert lead.leader.stage is Stage.NONE
+
+
+def test_list_first_nothing_goes_to_a_ledger_that_is_not_listed() -> None:
+    lead = Lead()
+    lead.settle()
+    lead.ask(Roll(1))
+    lead.append("before")
+    assert kinds(lead.hear(LedgerCreated(NEXT))) == ["ChangeList"]
+    lead.append("while listing")
+    assert [len(entry.appends) for entry in lead.sent[FIRST]] == [0, 1, 1]
+    assert lead.ledger_id == FIRST
+
+
+def test_drain_nothing_goes_to_the_next_ledger_before_the_previous_one_is_complete() -> None:
+    lead = Lead()
+    lead.settle()
+    lead.ask(Roll(1))
+    lead.hear(LedgerCreated(NEXT))
+    lead.append("before")
+    lead.hear(ListChanged(2))
+    assert len(lead.sent[FIRST]) == 3, "snapshot, batch, the snapshot that ends the segment"
+    late = lead.append("after")
+    assert late.base_offset == 1
+    assert lead.confirm(1) == []
+    assert lead.ledger_id == FIRST
+    effects = lead.confirm(1)
+    assert one(effects, SwitchLedger).ledger_id == NEXT
+    assert [len(entry.appends) for entry in lead.sent[NEXT]] == [0, 1], "a snapshot comes first"
+    assert not late.completed
+    lead.settle()
+    assert late.completed
+
+
+def test_drain_waits_for_what_the_writer_has_no_room_for() -> None:
+    lead = Lead()
+    lead.settle()
+    append, _ = lead.leader.append(batch("x"), NOW_MS, 0.0)
+    lead.leader.on_turn_over()
+    lead.ask(Roll(1))
+    lead.hear(LedgerCreated(NEXT))
+    leader = lead.leader
+    effects = leader.on_outcome(ListChanged(2), lead.now)
+    assert "SwitchLedger" not in kinds(effects), "an entry still waits to be sent"
+    assert leader.log.queue.is_waiting
+    assert leader.stage is Stage.DRAINING
+    assert not append.completed
+
+
+def test_one_roll_the_next_one_begins_after_the_last_step() -> None:
+    lead = Lead()
+    lead.append("a")
+    lead.settle()
+    lead.ask(Roll(1))
+    assert lead.ask(Roll(2)) == []
+    assert lead.ask(Trim(3, Offset(0))) == []
+    lead.hear(LedgerCreated(NEXT))
+    lead.hear(ListChanged(2))
+    lead.settle()
+    assert "CreateLedger" not in kinds(lead.hear(LedgerClosed())), "the facts are not listed"
+    effects = lead.hear(ListChanged(3))
+    assert kinds(effects) == ["RollSealed", "ChangeDone", "CreateLedger"]
+    effects = lead.hear(LedgerRefused(NotEnoughBookies("gone")))
+    assert kinds(effects) == ["ChangeDone", "ChangeDone"], "the trim has nothing to do"
+
+
+def test_a_previous_ledger_whose_closing_nobody_answers_is_closed_again() -> None:
+    lead = Lead()
+    lead.settle()
+    lead.ask(Roll(1))
+    lead.hear(LedgerCreated(NEXT))
+    lead.hear(ListChanged(2))
+    lead.settle()
+    error = ConnectionLoss("/ledgers")
+    effects = lead.hear(LedgerNotClosed(error, is_unanswered=True))
+    assert effects == [RollUnanswered(FIRST, error), CloseLedger(FIRST, RETRY_S)]
+    assert kinds(lead.hear(LedgerClosed())) == ["ChangeList"]
+
+
+def test_a_previous_ledger_that_is_not_ours_ends_the_leadership() -> None:
+    lead = Lead()
+    lead.settle()
+    lead.ask(Roll(1))
+    lead.hear(LedgerCreated(NEXT))
+    lead.hear(ListChanged(2))
+    held = lead.append("held")
+    ended, done = [
+        effect
+        for effect in [*lead.settle(), *lead.hear(LedgerNotClosed(LedgerFenced("x"), False))]
+        if isinstance(effect, Ended | ChangeDone)
+    ]
+    assert isinstance(ended, Ended)
+    assert isinstance(done, ChangeDone)
+    assert isinstance(done.error, LeadershipLost)
+    assert held.completed, "the next ledger had it"
+
+
+def test_a_roll_without_bookies_leaves_the_log_as_it_is_and_is_not_tried_at_once() -> None:
+    lead = Lead()
+    lead.settle()
+    lead.ask(Roll(1))
+    (done,) = lead.hear(LedgerRefused(NotEnoughBookies("two are away")))
+    assert isinstance(done, ChangeDone)
+    assert isinstance(done.error, NotEnoughReplicas)
+    assert lead.leader.state is State.OPEN
+    assert lead.leader.roll_soon(Now(NOW_MS, lead.now.s + RETRY_S / 2)) == ()
+    soon = lead.leader.roll_soon(Now(NOW_MS, lead.now.s + RETRY_S))
+    assert kinds(soon) == ["CreateLedger"]
+
+
+def test_a_full_segment_rolls_once() -> None:
+    lead = Lead(config={"segment.bytes": "1000"})
+    lead.settle()
+    lead.append("a", pad=300)
+    _, effects = lead.leader.append(batch("b", pad=600), NOW_MS, lead.now.s)
+    assert kinds(lead.do(effects)) == ["CreateLedger"]
+    lead.append("c")
+    assert lead.leader.roll_soon(lead.now) == ()
+
+
+def test_unlisted_a_ledger_that_was_not_listed_is_discarded_before_anybody_is_told() -> None:
+    lead = Lead()
+    lead.settle()
+    append = lead.append()
+    lead.ask(Roll(1))
+    lead.hear(LedgerCreated(NEXT))
+    ended, discard = lead.hear(ListLost(VersionConflict("somebody else")))
+    assert isinstance(ended, Ended)
+    assert (ended.appends, ended.tickets, ended.is_lost) == ([append], [], True)
+    assert discard == DiscardLedger(NEXT, 1)
+    (done,) = lead.hear(LedgersDeleted())
+    assert isinstance(done, ChangeDone)
+    assert isinstance(done.error, LeadershipLost)
+    assert lead.sent.keys() == {FIRST}
+
+
+# --- trim -------------------------------------------------------------------------------
+
+
+def two_segments() -> Lead:
+    lead = Lead()
+    lead.append("a")
+    lead.settle()
+    roll(lead)
+    return lead
+
+
+def test_list_then_delete() -> None:
+    lead = two_segments()
+    (listing,) = lead.ask(Trim(5, Offset(1)))
+    assert isinstance(listing, ChangeList)
+    assert [item.ledger_id for item in listing.segments.segments] == [NEXT]
+    assert lead.leader.log.offsets.log_start == 0, "not before it is listed"
+    effects = lead.hear(ListChanged(4))
+    assert effects[1:] == [Trimmed([FIRST], Offset(1)), DeleteLedgers([FIRST])]
+    assert lead.leader.log.offsets.log_start == 1
+    assert lead.hear(LedgersDeleted()) == [ChangeDone(5)]
+
+
+def test_a_trim_that_is_not_listed_deletes_nothing() -> None:
+    lead = two_segments()
+    lead.ask(Trim(5, Offset(1)))
+    ended, done = lead.hear(ListLost(VersionConflict("somebody else")))
+    assert isinstance(ended, Ended)
+    assert isinstance(done, ChangeDone)
+    assert isinstance(done.error, LeadershipLost)
+    assert lead.leader.log.offsets.log_start == 0
+    assert lead.hear(ListChanged(4)) == []
+
+
+def test_a_trim_inside_a_segment_only_moves_the_log_start() -> None:
+    lead = Lead()
+    lead.append("a")
+    lead.append("b")
+    lead.settle()
+    lead.ask(Trim(5, Offset(1)))
+    assert kinds(lead.hear(ListChanged(2))) == ["AdoptList", "Trimmed", "ChangeDone"]
+    assert lead.ask(Trim(6, Offset(0))) == [ChangeDone(6)], "it never goes back"
+
+
+def test_own_snapshot_no_segment_goes_before_the_active_ledger_can_replace_what_it_knows() -> None:
+    lead = Lead()
+    lead.append("a")
+    lead.settle()
+    lead.ask(Roll(1))
+    lead.hear(LedgerCreated(NEXT))
+    lead.hear(ListChanged(2))
+    while lead.ledger_id == FIRST:
+        lead.confirm(1)
+    lead.hear(LedgerClosed())
+    lead.hear(ListChanged(3))
+    assert lead.under_way, "the first entry of the next ledger"
+    listing = one(lead.ask(Trim(5, Offset(1))), ChangeList)
+    assert len(listing.segments.segments) == 2
+    lead.hear(ListChanged(4))
+    lead.settle()
+    maintained = one(lead.do(lead.leader.ask(Maintain(6), lead.now)), ChangeList)
+    assert [item.ledger_id for item in maintained.segments.segments] == [NEXT]
+
+
+def test_maintenance_does_not_wait_for_a_change_under_way() -> None:
+    lead = two_segments()
+    lead.ask(Roll(1))
+    assert lead.ask(Maintain(9)) == [ChangeDone(9)]
+
+
+# --- fail -------------------------------------------------------------------------------
+
+
+def test_unknown_whatever_was_accepted_fails_in_order_wherever_it_is() -> None:
+    lead = Lead(entries_before_sharing=1)
+    lead.settle()
+    appends = [lead.append("sent")]
+    lead.ask(Roll(1))
+    lead.hear(LedgerCreated(NEXT))
+    lead.hear(ListChanged(2))
+    appends += [lead.append("held"), lead.append("gathers")]
+    lead.ask(Trim(2, Offset(0)))
+    (ended,) = lead.do(lead.leader.end("a test"))
+    assert isinstance(ended, Ended)
+    assert ended.appends == appends
+    assert ended.tickets == [1, 2]
+    assert ended.error.outcome is Outcome.UNKNOWN
+    assert ended.is_lost
+
+
+def test_nothing_comes_after_the_end() -> None:
+    lead = Lead()
+    lead.append()
+    lead.ask(Roll(1))
+    lead.do(lead.leader.end("a test"))
+    assert lead.leader.end("again") == ()
+    assert lead.leader.on_confirmed() == ()
+    assert lead.leader.on_turn_over() == ()
+    assert lead.hear(LedgerCreated(NEXT)) == []
+    assert lead.leader.roll_soon(lead.now) == ()
+    (done,) = lead.ask(Roll(4))
+    assert isinstance(done, ChangeDone)
+    assert isinstance(done.error, NotLeader)
+    with pytest.raises(NotLeader, match="ended"):
+        lead.append()
+
+
+# --- close ------------------------------------------------------------------------------
+
+
+def test_grace_what_was_accepted_is_confirmed_before_the_ledger_is_closed() -> None:
+    lead = Lead()
+    lead.settle()
+    append = lead.append()
+    assert lead.ask(Close(3)) == []
+    assert lead.leader.state is State.CLOSING
+    with pytest.raises(NotLeader, match="closing"):
+        lead.append()
+    assert lead.confirm(1) == []
+    assert append.completed
+    assert lead.confirm(1) == [CloseLedger(FIRST)], "a snapshot came last"
+    done, ended = lead.hear(LedgerClosed())
+    assert done == ChangeDone(3)
+    assert isinstance(ended, Ended)
+    assert (ended.reason, ended.is_lost) == ("closed", False)
+
+
+def test_close_waits_for_the_roll_under_way() -> None:
+    lead = Lead()
+    lead.settle()
+    lead.ask(Roll(1))
+    assert lead.ask(Close(2)) == []
+    lead.hear(LedgerCreated(NEXT))
+    lead.hear(ListChanged(2))
+    lead.settle()
+    lead.hear(LedgerClosed())
+    effects = lead.hear(ListChanged(3))
+    assert effects[1:] == [ChangeDone(1), CloseLedger(NEXT)]
+
+
+def test_a_ledger_that_cannot_be_closed_in_peace_is_left_to_the_next_leader() -> None:
+    lead = Lead()
+    lead.settle()
+    error = LedgerFenced("somebody recovers")
+    assert lead.ask(Close(3)) == [CloseLedger(FIRST)]
+    done, ended = lead.hear(LedgerNotClosed(error, is_unanswered=False))
+    assert done == ChangeDone(3, error)
+    assert isinstance(ended, Ended)
+    assert "not closed in peace" in ended.reason

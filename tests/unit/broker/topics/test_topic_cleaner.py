@@ -1,0 +1,188 @@
+"""What is left of deleted topics goes, step by step and after any interruption."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.app import Broker
+from broker.topics.topic_cleaner import ORPHAN_AGE_MS, TopicCleaner
+from client.errors import WriteFailed
+from client.ids import LedgerId
+from client.log.segments import decode_segments
+from client.metadata import paths
+from client.metadata.memory import Fault, MemoryStore, Operation
+from tests.fakes.broker import FakeCloud, until
+from tests.fakes.clock import FakeClock
+from tests.unit.broker.front.handlers.requests import batch, create_topic
+
+
+@pytest.fixture
+async def cloud() -> FakeCloud:
+    return FakeCloud()
+
+
+@pytest.fixture
+async def broker(cloud: FakeCloud) -> Broker:
+    return await cloud.start_broker(1)
+
+
+def cleaner_of(broker: Broker) -> TopicCleaner:
+    return next(task for task in broker._background if isinstance(task, TopicCleaner))
+
+
+async def children(store: MemoryStore, path: str) -> list[str]:
+    return await store.children(path)
+
+
+async def gone(cloud: FakeCloud, topic_id: str) -> None:
+    """Wait until nothing of the topic is left."""
+    store = cloud.tree.session()
+    for path in (paths.topic_partitions(topic_id), paths.deleted_topic(topic_id)):
+        looked = asyncio.Event()
+        async with asyncio.timeout(10):
+            while await store.exists(path, looked.set) is not None:
+                await looked.wait()
+                looked.clear()
+
+
+async def test_a_deleted_topics_ledgers_and_nodes_go(cloud: FakeCloud, broker: Broker) -> None:
+    partition = await create_topic(broker, partition_count=3)
+    partition.append(batch(b"a"))
+    await until(lambda: partition.high_watermark == 1)
+    await partition.roll()
+    kept = await create_topic(broker, "kept")
+    assert len(cloud.ledgers.ledgers) == 5
+    await broker.topics.delete("t")
+    await gone(cloud, partition.topic.id_text)
+    await until(lambda: len(cloud.ledgers.ledgers) == 1)
+    assert await children(cloud.tree.session(), paths.PARTITIONS) == [kept.topic.id_text]
+    assert kept.is_open
+    await cloud.close()
+
+
+async def test_nobody_can_open_a_partition_whose_ledgers_go(
+    cloud: FakeCloud, broker: Broker
+) -> None:
+    partition = await create_topic(broker)
+    gate = cloud.ledgers.stop_at("delete")
+    await broker.topics.delete("t")
+    store = cloud.tree.session()
+    node = paths.partition(partition.topic.id_text, 0)
+    async with asyncio.timeout(10):
+        changed = asyncio.Event()
+        while not decode_segments((await store.get(node, changed.set)).data).deleted:
+            await changed.wait()
+            changed.clear()
+    assert len(cloud.ledgers.ledgers) == 1
+    gate.set()
+    await gone(cloud, partition.topic.id_text)
+    await cloud.close()
+
+
+async def test_ledgers_that_are_gone_already_are_no_obstacle(
+    cloud: FakeCloud, broker: Broker
+) -> None:
+    partition = await create_topic(broker)
+    cloud.ledgers.ledgers.clear()
+    await broker.topics.delete("t")
+    await gone(cloud, partition.topic.id_text)
+    await cloud.close()
+
+
+async def test_a_failed_step_is_taken_again(
+    cloud: FakeCloud, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.topics.topic_cleaner._RETRY_S", 0.01)
+    partition = await create_topic(broker, partition_count=2)
+    cloud.ledgers.fail_next("delete", WriteFailed("not now"))
+    await broker.topics.delete("t")
+    await gone(cloud, partition.topic.id_text)
+    assert not cloud.ledgers.ledgers
+    await cloud.close()
+
+
+async def test_the_cleaner_finishes_what_a_dead_broker_began(
+    cloud: FakeCloud, broker: Broker
+) -> None:
+    """It died between the tombstone and the removal of the topic node."""
+    partition = await create_topic(broker)
+    topic = partition.topic
+    store = cloud.tree.session()
+    await store.create(paths.deleted_topic(topic.id_text), b"t")
+    await gone(cloud, topic.id_text)
+    await until(lambda: not broker.cluster.topics)
+    assert not cloud.ledgers.ledgers
+    await cloud.close()
+
+
+async def test_a_namesake_made_meanwhile_is_left_alone(cloud: FakeCloud, broker: Broker) -> None:
+    new = await create_topic(broker)
+    old = "00000000-0000-4000-8000-000000000001"
+    await cloud.tree.session().create(paths.deleted_topic(old), b"t")
+    await gone(cloud, old)
+    assert broker.cluster.topics["t"].topic_id == new.topic.topic_id
+    assert new.is_open
+    await cloud.close()
+
+
+async def test_every_lost_answer_is_survived(
+    cloud: FakeCloud, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.topics.topic_cleaner._RETRY_S", 0.01)
+    partition = await create_topic(broker, partition_count=2)
+    hit: dict[tuple[str, str], int] = {}
+
+    def once_each(operation: Operation) -> Fault | None:
+        key = (operation.name, operation.path)
+        hit[key] = hit.get(key, 0) + 1
+        if operation.session_id != cloud.stores[1].session_id or hit[key] > 1:
+            return None
+        return Fault.LOSE_REPLY if operation.name in ("delete", "set") else None
+
+    cloud.tree.on_request = once_each
+    await broker.topics.delete("t")
+    await gone(cloud, partition.topic.id_text)
+    cloud.tree.on_request = lambda operation: None
+    await cloud.close()
+
+
+async def test_old_partition_nodes_without_topic_are_swept_up(
+    cloud: FakeCloud, broker: Broker
+) -> None:
+    kept = await create_topic(broker)
+    store = cloud.tree.session()
+    orphan = "00000000-0000-4000-8000-000000000001"
+    ledger = await cloud.ledgers.client().create(ensemble_size=1, write_quorum=1, ack_quorum=1)
+    segments = (
+        b'{"version":1,"leader_epoch":0,"log_start_offset":0,"segments":'
+        b'[{"ledger":%d,"base_offset":0,"leader_epoch":0,"created_ms":0}]}' % ledger.ledger_id
+    )
+    await store.create(paths.partition(orphan, 0), segments, make_parents=True)
+    node = await store.exists(paths.topic_partitions(orphan))
+    assert node is not None
+    clock = cloud.clock
+    assert isinstance(clock, FakeClock)
+    clock.ms = node.ctime_ms + ORPHAN_AGE_MS - 1
+    await cleaner_of(broker).sweep()
+    assert await store.exists(paths.topic_partitions(orphan)) is not None
+    clock.ms += 1
+    await cleaner_of(broker).sweep()
+    assert await store.exists(paths.topic_partitions(orphan)) is None
+    assert LedgerId(ledger.ledger_id) not in cloud.ledgers.ledgers
+    assert await children(store, paths.PARTITIONS) == [kept.topic.id_text]
+    await cloud.close()
+
+
+async def test_an_unreadable_topic_stops_the_sweep(cloud: FakeCloud, broker: Broker) -> None:
+    store = cloud.tree.session()
+    orphan = "00000000-0000-4000-8000-000000000001"
+    await store.create(paths.partition(orphan, 0), make_parents=True)
+    await store.create(paths.topic("damaged"), b"?")
+    clock = cloud.clock
+    assert isinstance(clock, FakeClock)
+    clock.ms += 10 * ORPHAN_AGE_MS
+    await cleaner_of(broker).sweep()
+    assert await store.exists(paths.topic_partitions(orphan)) is not None
+    await cloud.close()

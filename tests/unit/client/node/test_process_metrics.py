@@ -1,0 +1,76 @@
+"""What every program shows of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from prometheus_client import ProcessCollector
+
+from client.metadata.memory import MemoryCluster
+from client.node import background
+from client.node.exposition import Exposition, table
+from client.node.process_metrics import ROWS, LoopLag, provide_process
+from tests.fakes.scrape import parse
+from tests.fakes.virtual_time import run
+
+
+def test_interruptions_and_expired_sessions_are_counted() -> None:
+    async def scenario() -> None:
+        cluster = MemoryCluster(reconnect_delay_s=0.0)
+        store = cluster.session()
+        made = Exposition(table(ROWS))
+        provide_process(made, "broker", store)
+        found = parse(made.exposition())
+        assert found["quire_metadata_connected"] == 1
+        assert any(name.startswith('quire_info{program="broker",version="') for name in found)
+        cluster.suspend(store)
+        await asyncio.sleep(1)
+        assert parse(made.exposition())["quire_metadata_connected"] == 0
+        cluster.resume(store)
+        await asyncio.sleep(1)
+        cluster.expire(store)
+        await asyncio.sleep(1)
+        found = parse(made.exposition())
+        assert found["quire_metadata_connected"] == 1
+        assert found["quire_metadata_interruptions_total"] == 2
+        assert found["quire_metadata_sessions_expired_total"] == 1
+
+    run(scenario())
+
+
+def test_failures_of_tasks_are_shown_by_kind() -> None:
+    made = Exposition(table(ROWS))
+    provide_process(made, "broker", MemoryCluster().session())
+    name = 'quire_task_failures_total{task="shown"}'
+    assert name not in parse(made.exposition())
+    background.count_failure("shown of topic-1")
+    background.count_failure("shown of topic-2")
+    assert parse(made.exposition())[name] == 2
+
+
+def test_a_late_loop_shows() -> None:
+    async def scenario() -> None:
+        made = Exposition(table(ROWS))
+        now = [0.0]
+        lag = LoopLag(made, lambda: now[0])
+        lag.start()
+        for step_s in (1.0, 1.75):
+            now[0] += step_s
+            await asyncio.sleep(1.0)
+        await asyncio.sleep(0)
+        lag.close()
+        found = parse(made.exposition())
+        assert found["quire_loop_lag_seconds_count"] == 2
+        assert found["quire_loop_lag_seconds_sum"] == 0.75
+
+    run(scenario())
+
+
+def test_without_proc_the_process_has_no_metrics_and_the_rest_is_shown(tmp_path: Path) -> None:
+    made = Exposition(table(ROWS))
+    provide_process(made, "broker", MemoryCluster().session())
+    made.add_collector(ProcessCollector(proc=str(tmp_path / "absent"), registry=None))
+    found = parse(made.exposition())
+    assert found["quire_metadata_connected"] == 1
+    assert not [name for name in found if name.startswith("process_")]
