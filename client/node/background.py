@@ -25,11 +25,15 @@ _PAUSE_MIN_S: Final = 1.0
 _PAUSE_MAX_S: Final = 60.0
 
 failures: Final[Counter[str]] = Counter()
-"""Failures of this process's tasks, by the first word of their names: shown, never asked."""
+"""Failures of this process's tasks, by the first word of their names: shown, never asked.
+
+A task stands here with 0 from its start: a rate over a counter that begins at 1 misses the first.
+"""
 
 
 def run(coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     """Start a task whose failure reaches the loop's exception handler as a fatal one."""
+    failures[_kind(name)] += 0
     task = asyncio.get_running_loop().create_task(coroutine, name=name)
     task.add_done_callback(_on_done)
     return task
@@ -41,6 +45,7 @@ def keep(
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> asyncio.Task[None]:
     """Start a task that begins again when it fails; it ends when it returns or is cancelled."""
+    failures[_kind(name)] += 0
     return (loop or asyncio.get_running_loop()).create_task(_supervise(make, name), name=name)
 
 
@@ -71,8 +76,13 @@ async def _supervise(make: Callable[[], Coroutine[Any, Any, None]], name: str) -
 
 
 def count_failure(name: str) -> None:
-    """Count a task that failed. What distinguishes tasks of a kind stays out of the label."""
-    failures[name.split(" ", 1)[0]] += 1
+    """Count a task that failed."""
+    failures[_kind(name)] += 1
+
+
+def _kind(name: str) -> str:
+    """What distinguishes tasks of a kind (a partition, a bookie) stays out of the label."""
+    return name.split(" ", 1)[0]
 
 
 def _on_done(task: asyncio.Task[None]) -> None:
