@@ -45,7 +45,7 @@ def _takes_part(broker: BrokerInfo, at: Position) -> bool:
 
 
 def planned_leaders(topic: TopicInfo, brokers: Iterable[BrokerInfo]) -> tuple[BrokerId, ...]:
-    """Return the wanted leader of each partition of a topic; empty without brokers."""
+    """Return the preferred leader of each partition of a topic; empty without brokers."""
     live = list(brokers)
     places = [broker.leads_from for broker in live if broker.leads_from is not None]
     count = topic.partition_count
@@ -65,7 +65,7 @@ def preferred_leaders(
     pins: Mapping[int, BrokerId] = _NO_PINS,
     grown_from: tuple[int, ...] = (),
 ) -> tuple[BrokerId, ...]:
-    """Return the wanted leader of each partition of a topic; empty without brokers.
+    """Return the preferred leader of each partition of a topic; empty without brokers.
 
     Without pins no broker gets more than its share, ceil(partitions / brokers). The result
     depends on the set of brokers only, not on the order in which they are given. Of a topic that
