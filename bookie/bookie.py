@@ -51,7 +51,7 @@ class Bookie:
         stopwatch: Stopwatch = loop_time,
         admin_routes: Routes = (),
     ) -> None:
-        """`admin_routes`: further paths of the admin server, see `cluster_admin.py`."""
+        """`admin_routes`: further paths of the admin server, see `admin/cluster.py`."""
         self._config = config
         self._store = store
         self._directories = directories

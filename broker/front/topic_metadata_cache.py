@@ -53,7 +53,7 @@ class TopicMetadataCache:
 
     def __init__(self, cluster: Cluster, leader_changes: LeaderChangeTracker) -> None:
         self._cluster = cluster
-        self._successions = leader_changes
+        self._leader_changes = leader_changes
         self._kept: dict[UUID, dict[int, _Kept]] = {}
         cluster.add_listener(self._forget)
 
@@ -62,7 +62,7 @@ class TopicMetadataCache:
         cluster = self._cluster
         epochs = cluster.leader_epochs.of(topic)
         planned = cluster.preferred_leaders(topic)
-        leaders = (topic, planned, tuple(cluster.brokers), self._successions.doubted(topic))
+        leaders = (topic, planned, tuple(cluster.brokers), self._leader_changes.doubted(topic))
         versions = self._kept.setdefault(topic.topic_id, {})
         kept = versions.get(version)
         if kept is None or kept.leaders != leaders:
