@@ -112,7 +112,12 @@ class Partition:
             self._resign_for,
         )
         self._sender = EntrySender(
-            self._leader.log, self._steps, services.metrics.now_s, self._on_added, self._on_refused
+            self._leader.log,
+            self._steps,
+            services.metrics.now_s,
+            self._on_added,
+            self._on_refused,
+            services.ledgers.memory,
         )
         self.admission = Admission(self._leader, services.clock)
         self.replication = Replication(self._steps, lambda: self.is_open)
@@ -183,6 +188,7 @@ class Partition:
         leader = self._leader
         if self._steps.writer.is_ended and leader.state is State.OPEN:
             self.resign(f"ledger {self._steps.writer.ledger_id} takes no more entries")
+        end = leader.log.offsets.log_end
         try:
             append, effects = leader.append(
                 batch, self._services.clock.now_ms(), self._loop.time(), from_client=from_client
@@ -190,6 +196,8 @@ class Partition:
         except SequenceError as error:
             self._log_refusal(batch, error)
             raise
+        if append.base_offset == end:  # else it repeats one
+            self._sender.on_accepted(append.size)
         if effects:
             self._perform(effects)
         return append
@@ -406,6 +414,7 @@ class Partition:
         )  # fmt: skip
         self._steps.stop()
         self._steps.abandon()
+        self._sender.stop()
         for append in ended.appends:
             append.complete(ended.error)
         self.reader.close()

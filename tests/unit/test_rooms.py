@@ -49,7 +49,7 @@ LARGE_CLASSES: Mapping[str, Mapping[str, int]] = {
     "client.ledger.bookies.bookie_link.Link": {"fields": 23},
     "client.ledger.core.adds.Adds": {"methods": 13, "fields": 19, "parameters": 8},
     "client.ledger.read.range_read.RangeRead": {"fields": 16},
-    "client.ledger.write.add_pipeline.AddPipeline": {"fields": 18},
+    "client.ledger.write.add_pipeline.AddPipeline": {"fields": 17},
     "client.ledger.write.writer.LedgerWriter": {"methods": 20},
     "client.metadata.zookeeper.ZooKeeperStore": {"methods": 13, "fields": 16},
     "client.wire.buffer.Reader": {"methods": 16},
