@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from broker.cluster.owner_node import OwnerNode
 from broker.groups.coordinator import Coordinator, GroupShard, Phase
 from broker.groups.group_log import GroupLog
-from broker.partition import leader_steps, ledger_creation, opening
+from broker.partition import ledger_creation, opening
 from broker.partition.core import producer_state, takeover
 from broker.partition.core.append_queue import AppendQueue
 from broker.partition.core.leader import PartitionLeader
@@ -19,7 +19,8 @@ from broker.partition.core.offsets import LogOffsets
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerReplay
 from broker.partition.core.takeover import Takeover
-from broker.partition.leader_steps import LeaderSteps
+from broker.partition.leading import leader_steps
+from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.opening import Opening
 from broker.partition.partition import Partition
 from broker.partition.segment_node import SegmentNode

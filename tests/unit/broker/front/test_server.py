@@ -264,7 +264,7 @@ class TestBackPressure:
             await breathe()
             await client.close()
             await breathe()
-        assert partition.in_flight_bytes == 4 * len(records)
+        assert partition.usage.in_flight_bytes == 4 * len(records)
         assert 4 * len(records) <= broker.server.in_flight_bytes < 5 * len(records)
         await self.confirm(cloud)
         await until(lambda: not broker.server.in_flight_bytes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.partition.core.log_state import LogState
-from broker.partition.leader_steps import LeaderSteps
+from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.ledgers import AddDone, Writer
 from client.errors import LedgerError
 from client.held_memory import HeldMemory
@@ -39,6 +39,11 @@ class EntrySender:
         """Of accepted batches that no writer has."""
         self._awaited: Writer | None = None
         """Who will call when it has room."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the ledger that entries go to takes no more."""
+        return self._steps.writer.is_ended
 
     def on_accepted(self, size: int) -> None:
         """A batch was accepted: it is held until a writer has it, or leadership ends."""
