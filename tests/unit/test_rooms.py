@@ -41,7 +41,6 @@ LARGE_CLASSES: Mapping[str, Mapping[str, int]] = {
     "bookie.storage.reads.Reads": {"parameters": 8},
     "bookie.storage.replay._Replay": {"fields": 17},
     "broker.groups.core.group_machine.GroupMachine": {"methods": 14, "fields": 20},
-    "broker.partition.core.takeover.Takeover": {"methods": 14},
     "client.autorecovery.service.AutoRecovery": {"parameters": 8},
     "client.autorecovery.tree.ReplicationTree": {"methods": 16},
     "client.ledger.bookies.bookie_link.Link": {"fields": 23},
