@@ -40,7 +40,6 @@ LARGE_CLASSES: Mapping[str, Mapping[str, int]] = {
     "bookie.storage.ledger_directories.LedgerDirectories": {"methods": 16},
     "bookie.storage.reads.Reads": {"parameters": 8},
     "bookie.storage.replay._Replay": {"fields": 17},
-    "broker.groups.core.group_machine.GroupMachine": {"methods": 14, "fields": 20},
     "client.autorecovery.service.AutoRecovery": {"parameters": 8},
     "client.autorecovery.tree.ReplicationTree": {"methods": 16},
     "client.ledger.bookies.bookie_link.Link": {"fields": 23},
