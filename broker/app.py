@@ -132,7 +132,7 @@ class Broker:
             rng=rng,
             served={handler.key: handler.versions for handler in served},
         )
-        self.server = Server(config, Dispatcher(self.services, served), self.metrics)
+        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory)
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._background: tuple[BackgroundTask, ...] = (
             Maintenance(

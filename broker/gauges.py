@@ -47,7 +47,7 @@ def provide_all(
     one(_B + "read_ahead_dropped_bytes", lambda: ahead.dropped_bytes)
     one(
         _B + "unconfirmed_bytes",
-        lambda: sum(partition.in_flight_bytes for partition in partitions),
+        lambda: sum(partition.usage.in_flight_bytes for partition in partitions),
     )
     one(_B + "held_produce_bytes", lambda: partitions.awaited.held_bytes)
     one("quire_group_rebalances", lambda: groups.rebalance_count)
@@ -64,6 +64,6 @@ def _topic_sizes(partitions: Iterable[Partition], topics_max: int) -> Samples:
         name = partition.topic.name
         if name not in sizes and len(sizes) >= topics_max:
             name = OTHER_TOPICS
-        sizes[name] = sizes.get(name, 0) + partition.size_bytes
+        sizes[name] = sizes.get(name, 0) + partition.usage.size_bytes
     for name, size in sorted(sizes.items()):
         yield {"topic": name}, size

@@ -50,7 +50,12 @@ _ROWS: Final = (
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
     Row(_B + "received_bytes", _C, "Bytes received from clients."),
     Row(_B + "sent_bytes", _C, "Bytes sent to clients."),
-    Row(_B + "in_flight_bytes", _G, "Request bytes that are not answered yet."),
+    Row(
+        _B + "in_flight_bytes",
+        _G,
+        "Bytes of requests that are held: not answered yet, or of batches that some bookie has"
+        " still to answer, whoever has hung up.",
+    ),
     Row(
         _B + "unfinished_bytes", _G, "Bytes of requests that are incomplete or could not start yet."
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from client.held_memory import HeldMemory
 from client.ledger.bookies.bookie_choice import BookieChoice
 from client.ledger.bookies.bookies import BookieSet
 from client.ledger.config import LedgerClientConfig
@@ -25,3 +26,5 @@ class LedgerContext(NamedTuple):
     config: LedgerClientConfig
     stats: LedgerStats
     batches: BatchAbility
+    memory: HeldMemory
+    """Where writers count what they hold."""

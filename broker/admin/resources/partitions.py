@@ -143,14 +143,15 @@ async def unpin(context: AdminContext, request: AdminRequest) -> Answer:
 async def roll(context: AdminContext, request: AdminRequest) -> Answer:
     """Continue the partition in a new ledger."""
     topic, index = await context.partition(request)
-    await led_here(context, topic, index).roll()
+    await led_here(context, topic, index).changes.roll()
     return Answer(await describe(context, topic, index))
 
 
 async def trim(context: AdminContext, request: AdminRequest) -> Answer:
     """Delete the records below an offset."""
     topic, index = await context.partition(request)
-    await led_here(context, topic, index).delete_records(Offset(request.body["before_offset"]))
+    partition = led_here(context, topic, index)
+    await partition.changes.delete_records(Offset(request.body["before_offset"]))
     return Answer(await describe(context, topic, index))
 
 

@@ -32,7 +32,7 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         by_topic.setdefault(key[0], []).append(
             {
                 "partition_index": partition.index,
-                "partition_size": partition.size_bytes,
+                "partition_size": partition.usage.size_bytes,
                 "offset_lag": 0,
                 "is_future_key": False,
             }

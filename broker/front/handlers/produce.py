@@ -211,6 +211,8 @@ class _Produce:
         if self._held:
             return
         self._services.partitions.awaited.give(self._slot.request_size)
+        if self._answered:
+            self._slot.let_go()
         self._slot.split_s = self._services.metrics.now_s()
         self._on_waited()
 
@@ -275,6 +277,8 @@ class _Produce:
         self._unstarted = None
         self._answered = True
         self._services.deadlines.cancel(self._ticket)
+        if not self._held:
+            self._slot.let_go()
 
     # --- both
 
@@ -315,6 +319,7 @@ class _Produce:
 
     def _append(self, leader: Partition, topic: str, records: memoryview) -> Append:
         append = leader.append(records)
+        self._slot.pass_on(len(records))
         record_count = append.end_offset - append.base_offset
         self._services.metrics.on_produced(topic, record_count, len(records))
         return append
@@ -375,6 +380,7 @@ class _Produce:
         failures = self._services.metrics.request_failures
         failures[KEY] = failures.get(KEY, 0) + 1
         log.exception("produce.failed client=%s", self._call.client_id, extra=AT_WILL)
+        self._slot.let_go()
         self._channel.fail("produce failed")
 
     def _build_answer(self) -> None:
@@ -388,6 +394,7 @@ class _Produce:
         ]
         if self._acks == 0:
             if self._error is not None:
+                self._slot.let_go()
                 channel.fail(f"produce with acks 0 failed: {message_of(self._error)}")
             else:
                 channel.answer(self._slot, ())

@@ -40,6 +40,7 @@ from client.ledger.core.pending_add import AddEntry
 from client.ledger.core.shed_adds import BUSY_PAUSE_S
 from client.ledger.write.add_reports import AddReports, OnDone
 from client.ledger.write.explicit_lac import ExplicitLac
+from client.ledger.write.writer_room import WriterRoom
 from client.wire.bookkeeper.entry import EntryCodec
 from client.wire.bookkeeper.messages import (
     AddRequest,
@@ -82,8 +83,7 @@ class AddPipeline:
             quorum_timeout_s=self._quorum_timeout_s,
             busy_timeout_s=config.request_timeout_ms / 1000,
         )
-        self._confirmable_bytes_max = config.writer_in_flight_bytes_max
-        self._unanswered_bytes_max = config.writer_unanswered_bytes_max
+        self._room = WriterRoom(self.adds, config, context.memory)
         self._members: list[_Member] = []
         self._seat(metadata.last_fragment.ensemble)
         self._reports = AddReports(self._loop, context.stats)
@@ -126,11 +126,7 @@ class AddPipeline:
     @property
     def has_room(self) -> bool:
         """Whether the next entry may be sent; one that is larger than the limits goes alone."""
-        adds = self.adds
-        return (
-            adds.length - adds.confirmed_length < self._confirmable_bytes_max
-            and adds.pending_bytes < self._unanswered_bytes_max
-        )
+        return self._room.is_free
 
     def on_room(self, call: Callable[[], None]) -> None:
         """Call once, later on the loop, when there is room again or the pipeline has ended."""
@@ -184,10 +180,12 @@ class AddPipeline:
                 case SendAdd(entry, indices):
                     request = entry.request or self._sealed(entry)
                     size = entry.size
+                    self._room.on_sent(entry, len(indices))
                     for index in indices:
                         member = self._members[index]
                         member.bookie.request(request, member.on_answer, size)
                 case Confirmed():
+                    self._room.on_confirmed(effect.first, effect.last)
                     if self._explicit_lac is not None:
                         self._explicit_lac.on_confirmed()
                     self._wake()
@@ -200,6 +198,7 @@ class AddPipeline:
                     self._change_task.add_done_callback(_surface_bug)
                 case Failed():
                     self._on_failed(effect.error)
+                    self._room.look()
                     self._wake()
                     self._reports.tell(effect)
                 case UnderReplicated(bookies):
@@ -222,6 +221,7 @@ class AddPipeline:
 
     def _send_again(self) -> None:
         self._perform(self.adds.send_again())
+        self._room.look()
 
     async def _change_ensemble(self, failed: Mapping[int, BookieId]) -> None:
         """Replace failed members by compare-and-set; confirmations are held meanwhile.
@@ -266,6 +266,7 @@ class AddPipeline:
         )
         self._seat(ensemble)
         self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
+        self._room.look()
 
     def note_error(self, bookie: BookieId, error: LedgerError) -> None:
         """A bookie did not store an entry; too many of these make a quarantine."""
@@ -332,6 +333,7 @@ class _Member:
             effects = adds.on_failed(request.entry_id, self._index, self.name, answer)
         else:
             effects = adds.on_stored(request.entry_id, self._index, self.name)
+        pipeline._room.on_answer(request.entry_id)
         if effects:
             pipeline._perform(effects)
         if pipeline._waiters:
