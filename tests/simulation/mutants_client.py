@@ -105,12 +105,12 @@ def use_before_cas(patch: Any) -> None:
             ),
         )
 
-    def surface(task: Any) -> None:
+    def surface(self: AddPipeline, task: Any) -> None:
         if not task.cancelled():
             task.exception()
 
     patch(AddPipeline, "_change_ensemble", change)
-    patch(add_pipeline, "_surface_bug", surface)
+    patch(AddPipeline, "_on_change_done", surface)
 
 
 def fragment_after_pushed(patch: Any) -> None:

@@ -12,6 +12,8 @@ Rules, by the names that PROTOCOL.md and the tests use:
               soon sent nothing more: then its time begins.
 - LINK-SILENT a connection on which nothing at all arrived for the request timeout, although
               something is under way, is cut: everything on it fails now instead of one by one.
+- LINK-OTHERS what one request's callback raises is reported (`client/callbacks.py`); the others
+              get their answers, and the connection stays.
 
 Time is kept by one coarse timer per connection: requests are stamped with a tick, and eight ticks
 make a timeout. When the connection goes, everything under way fails, oldest first, and what
@@ -28,6 +30,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, cast
 
+from client import callbacks
 from client.errors import (
     BookieReadOnly,
     BookieTimeout,
@@ -51,7 +54,8 @@ from client.wire.bookkeeper.messages import AddRequest, Buffer, Request, Respons
 log = logging.getLogger(__name__)
 
 OnAnswer = Callable[[Request, Response | LedgerError], None]
-"""Called once per request with the request itself and its answer."""
+"""Called once per request with the request itself and its answer. What it raises is reported and
+goes no further: an owner that waits catches it itself (`client/callbacks.py`)."""
 
 _TICKS_PER_TIMEOUT: Final = 8
 _NOT_ANSWERED: Final = 1 << 62
@@ -75,6 +79,13 @@ class InFlight:
 
     def __call__(self, response: Response) -> None:
         self.link.on_response(self, response)
+
+    def complete(self, answer: Response | LedgerError) -> None:
+        """Tell the owner, whose own matter it is what becomes of that."""
+        try:
+            self.on_answer(self.request, answer)
+        except callbacks.RAISED as error:
+            callbacks.failed(callbacks.Kind.REQUEST, error)
 
 
 class Frames(Protocol):
@@ -228,10 +239,11 @@ class Link(asyncio.BufferedProtocol):
             self._answered = record.number
         self._stats.on_answer(record.request, self._stats.now_s() - record.sent_s)
         status = _status_of(response)
-        record.on_answer(
-            record.request,
-            response if status is Status.OK else error_of(status, record.request),
-        )
+        answer = response if status is Status.OK else error_of(status, record.request)
+        try:  # as in `InFlight.complete`, without the call: a record's path
+            record.on_answer(record.request, answer)
+        except callbacks.RAISED as error:
+            callbacks.failed(callbacks.Kind.REQUEST, error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail_all("connection lost")
@@ -254,7 +266,7 @@ class Link(asyncio.BufferedProtocol):
         self._waiting.clear()
         self._stats.errors += len(records)
         for record in records:
-            record.on_answer(record.request, BookieUnavailable(reason))
+            record.complete(BookieUnavailable(reason))
 
     def _arm(self) -> None:
         self._timer = self._loop.call_later(self._tick_s, self._on_tick)
@@ -281,7 +293,7 @@ class Link(asyncio.BufferedProtocol):
             self.in_flight_bytes -= record.size
             self.matcher.forget(record.key, record)
             self._stats.errors += 1
-            record.on_answer(record.request, BookieTimeout("no answer in time"))
+            record.complete(BookieTimeout("no answer in time"))
         if self._waiting:
             self._send_waiting()
         if not self._records:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from client import callbacks
 from client.errors import (
     LedgerClosed,
     LedgerError,
@@ -86,7 +87,7 @@ class AddPipeline:
         self._unanswered_bytes_max = config.writer_unanswered_bytes_max
         self._members: list[_Member] = []
         self._seat(metadata.last_fragment.ensemble)
-        self._reports = AddReports(self._loop, context.stats)
+        self._reports = AddReports(context.stats, self.fail)
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._change_task: asyncio.Task[None] | None = None
         self._change_count = 0
@@ -107,7 +108,10 @@ class AddPipeline:
             entry_id = EntryId(self.adds.last_add_pushed + 1)
         effects = self.adds.add(payload, size, self._loop.time(), entry_id=entry_id)
         self._reports.expect(entry_id, on_done)
-        self._perform(effects)
+        try:
+            self._perform(effects)
+        except callbacks.RAISED as error:  # it was taken: what becomes of it is told by `on_done`
+            self._loop.call_soon(self._on_bug, error)
         if self._quorum_timeout_s is not None and self._quorum_timer is None:
             self._watch_quorum(self._quorum_timeout_s)
         return entry_id
@@ -121,7 +125,8 @@ class AddPipeline:
         self._stop_listening()
         if self._change_task is not None:
             self._change_task.cancel()
-        self._loop.call_soon(self._perform, self.adds.fail(error))
+        effects = self.adds.fail(error)
+        self._loop.call_soon(self._feed, lambda: effects)
 
     @property
     def has_room(self) -> bool:
@@ -136,10 +141,13 @@ class AddPipeline:
         """Call once, later on the loop, when there is room again or the pipeline has ended."""
 
         def look(_waiter: asyncio.Future[None]) -> None:
-            if self.has_room or self.adds.error is not None:
-                call()
-            else:
+            if not self.has_room and self.adds.error is None:
                 self.on_room(call)
+                return
+            try:
+                call()
+            except callbacks.RAISED as error:
+                self._on_bug(error, callbacks.Kind.WRITER_ROOM)
 
         waiter: asyncio.Future[None] = self._loop.create_future()
         waiter.add_done_callback(look)
@@ -178,6 +186,22 @@ class AddPipeline:
             for index, name in enumerate(ensemble)
         ]
 
+    def _feed(self, decide: Callable[[], AddEffects]) -> None:
+        """Let a timer or a listener cause something: nobody above could take what is raised."""
+        try:
+            self._perform(decide())
+        except callbacks.RAISED as error:
+            self._on_bug(error)
+
+    def _on_bug(
+        self, error: BaseException, kind: callbacks.Kind = callbacks.Kind.ADD_ANSWER
+    ) -> None:
+        """Something raised that must not: this writer fails, what others do goes on."""
+        callbacks.failed(kind, error)
+        failure = WriteFailed(f"the writer cannot go on: {error!r}")
+        failure.__cause__ = error
+        self.fail(failure)
+
     def _perform(self, effects: AddEffects) -> None:
         for effect in effects:
             match effect:
@@ -197,7 +221,7 @@ class AddPipeline:
                     self._loop.call_later(BUSY_PAUSE_S, self._send_again)
                 case ChangeEnsemble(failed):
                     self._change_task = self._loop.create_task(self._change_ensemble(failed))
-                    self._change_task.add_done_callback(_surface_bug)
+                    self._change_task.add_done_callback(self._on_change_done)
                 case Failed():
                     self._on_failed(effect.error)
                     self._wake()
@@ -221,7 +245,7 @@ class AddPipeline:
         )
 
     def _send_again(self) -> None:
-        self._perform(self.adds.send_again())
+        self._feed(self.adds.send_again)
 
     async def _change_ensemble(self, failed: Mapping[int, BookieId]) -> None:
         """Replace failed members by compare-and-set; confirmations are held meanwhile.
@@ -267,6 +291,10 @@ class AddPipeline:
         self._seat(ensemble)
         self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
 
+    def _on_change_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_bug(error)
+
     def note_error(self, bookie: BookieId, error: LedgerError) -> None:
         """A bookie did not store an entry; too many of these make a quarantine."""
         if self._context.health.on_error(bookie, error, self._loop.time()):
@@ -275,12 +303,12 @@ class AddPipeline:
 
     def _on_bookies_changed(self) -> None:
         if self.adds.suspended:
-            self._perform(self.adds.replace_suspended())
+            self._feed(self.adds.replace_suspended)
 
     def _watch_quorum(self, timeout_s: float) -> None:
         """Look now and again, as long as adds are under way, whether one takes too long."""
         self._quorum_timer = None
-        self._perform(self.adds.expire(self._loop.time()))
+        self._feed(lambda: self.adds.expire(self._loop.time()))
         if self.adds.is_waiting:
             self._quorum_timer = self._loop.call_later(
                 timeout_s / _QUORUM_CHECKS, self._watch_quorum, timeout_s
@@ -324,25 +352,22 @@ class _Member:
         assert isinstance(request, AddRequest)
         pipeline = self._pipeline
         adds = pipeline.adds
-        if isinstance(answer, TooManyRequests):
-            now_s = pipeline._loop.time()
-            effects = adds.on_busy(request.entry_id, self._index, self.name, answer, now_s)
-        elif isinstance(answer, LedgerError):
-            pipeline.note_error(self.name, answer)
-            effects = adds.on_failed(request.entry_id, self._index, self.name, answer)
-        else:
-            effects = adds.on_stored(request.entry_id, self._index, self.name)
-        if effects:
-            pipeline._perform(effects)
+        try:
+            if isinstance(answer, TooManyRequests):
+                now_s = pipeline._loop.time()
+                effects = adds.on_busy(request.entry_id, self._index, self.name, answer, now_s)
+            elif isinstance(answer, LedgerError):
+                pipeline.note_error(self.name, answer)
+                effects = adds.on_failed(request.entry_id, self._index, self.name, answer)
+            else:
+                effects = adds.on_stored(request.entry_id, self._index, self.name)
+            if effects:
+                pipeline._perform(effects)
+        except callbacks.RAISED as error:
+            pipeline._on_bug(error)
         if pipeline._waiters:
             pipeline._wake()
 
 
 def _ignore_answer(request: Request, answer: Response | LedgerError) -> None:
     """An explicit LAC is a hint: nobody waits for it."""
-
-
-def _surface_bug(task: asyncio.Task[None]) -> None:
-    """Raise to the loop what a task should not have raised: else the writer just hangs."""
-    if not task.cancelled():
-        task.result()

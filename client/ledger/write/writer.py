@@ -6,7 +6,8 @@ later; back-pressure; and the close (decided by `core/ensemble_change.py`, writt
 
 `on_done` runs later, on the loop, in entry order, never inside `add`; it may call `add` itself. A
 writer whose ledger is fenced fails all pending adds with LedgerFenced, whose outcome is unknown:
-some of them may survive recovery; every further `add` raises it.
+some of them may survive recovery; every further `add` raises it. An `on_done` that raises fails the
+writer with WriteFailed (`client/callbacks.py`).
 """
 
 from __future__ import annotations
