@@ -46,7 +46,6 @@ LARGE_CLASSES: Mapping[str, Mapping[str, int]] = {
     "broker.partition.partition.Partition": {"methods": 17, "fields": 16},
     "client.autorecovery.service.AutoRecovery": {"parameters": 8},
     "client.autorecovery.tree.ReplicationTree": {"methods": 16},
-    "client.ledger.bookies.bookie_link.Link": {"fields": 23},
     "client.ledger.core.adds.Adds": {"methods": 13, "fields": 19, "parameters": 8},
     "client.ledger.read.range_read.RangeRead": {"fields": 16},
     "client.ledger.write.add_pipeline.AddPipeline": {"fields": 18},
