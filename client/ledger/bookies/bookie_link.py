@@ -6,7 +6,7 @@ Rules, by the names that PROTOCOL.md and the tests use:
               answers have made room. It does not fail, and its clock does not run: whoever adds
               has a limit of its own, so what waits is bounded by the number of writers.
 - LINK-CLOCK, LINK-SILENT  when a request, or all of them, have waited too long for an answer is
-              decided by `core/answer_clock.py`.
+              decided by `bookies/core/answer_clock.py`.
 - LINK-OTHERS what one request's callback raises is reported (`client/callbacks.py`); the others
               get their answers, and the connection stays.
 
@@ -40,8 +40,8 @@ from client.errors import (
     UnauthorizedAccess,
     WriteFailed,
 )
+from client.ledger.bookies.core.answer_clock import TICKS_PER_TIMEOUT, AnswerClock
 from client.ledger.config import LedgerClientConfig
-from client.ledger.core.answer_clock import TICKS_PER_TIMEOUT, AnswerClock
 from client.ledger.stats import BookieStats
 from client.wire.bookkeeper.connection import ClientConnection, Key
 from client.wire.bookkeeper.messages import AddRequest, Buffer, Request, Response, Status

@@ -38,8 +38,8 @@ from client.errors import BookieUnavailable, LedgerError, MetadataError, TooMany
 from client.ids import BookieId
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookie_link import InFlight, Link, MakeFrames, OnAnswer
+from client.ledger.bookies.core.racks import DEFAULT_RACK
 from client.ledger.config import LedgerClientConfig, parse_rack
-from client.ledger.core.racks import DEFAULT_RACK
 from client.ledger.stats import BookieStats, LedgerStats
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,

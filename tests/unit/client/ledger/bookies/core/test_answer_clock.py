@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.ledger.core.answer_clock import TICKS_PER_TIMEOUT, AnswerClock
+from client.ledger.bookies.core.answer_clock import TICKS_PER_TIMEOUT, AnswerClock
 
 
 class Sender:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from client.errors import BookieTimeout, LedgerFenced, NoSuchEntry, ReadFailed
 from client.ids import BookieId
-from client.ledger.core.bookie_health import BookieHealth, HealthLimits, is_bad_read
+from client.ledger.bookies.core.bookie_health import BookieHealth, HealthLimits, is_bad_read
 
 B0, B1 = BookieId("b0"), BookieId("b1")
 
