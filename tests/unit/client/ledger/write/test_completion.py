@@ -157,14 +157,14 @@ async def test_an_ensemble_change_that_raises_fails_its_writer(
     await check_others_go_on(writers, outcomes)
 
 
-@pytest.mark.parametrize("step", ["expire", "send_again", "replace_suspended"])
+@pytest.mark.parametrize("step", ["look", "send_again", "replace_suspended"])
 def test_a_timer_or_a_listener_that_raises_fails_its_writer(step: str) -> None:
     async def scenario() -> None:
         _, cluster, writers, outcomes = await two_writers(add_quorum_timeout_ms=60_000)
         reports = Reports()
         adds = writers[0]._pipeline.adds
         setattr(adds, step, broken)
-        if step == "expire":
+        if step == "look":
             outcomes[0].add()
         elif step == "send_again":
             writers[0]._pipeline._send_again()
@@ -174,7 +174,7 @@ def test_a_timer_or_a_listener_that_raises_fails_its_writer(step: str) -> None:
             outcomes[0].add()
             await settle()
             cluster.bookies.set_writable(["b2", "b3", "b9"])
-        await settle()
+        await asyncio.sleep(10)
         assert writers[0].is_ended
         assert reports.kinds() == {Kind.ADD_ANSWER: 1}
 
