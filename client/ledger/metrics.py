@@ -25,6 +25,7 @@ _COUNTERS: Final = {
     "writer_failures": "Writers that ended other than by closing their ledger.",
     "confirmed_entries": "Entries that reached their ack quorum, in order.",
     "ensemble_changes": "Bookies replaced in ledgers being written.",
+    "slow_replacements": "Of these, for staying behind the others without having failed.",
     "busy_pauses": "Pauses before adds that bookies shed for want of room were sent again.",
     "explicit_lacs": "Times that bookies were told the last add confirmed without an entry.",
     "lac_reads": "Times that bookies were asked for the last add confirmed.",

@@ -62,6 +62,7 @@ class LedgerStats:
         """Of those sent: confirmed or failed."""
         self.confirmed_entries = 0
         self.ensemble_changes = 0
+        self.slow_replacements = 0
         self.busy_pauses = 0
         self.explicit_lacs = 0
         self.lac_reads = 0
