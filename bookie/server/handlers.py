@@ -28,7 +28,7 @@ from bookie.storage.core.availability import encode_availability
 from bookie.storage.core.ledger_guard import Ledger
 from bookie.storage.disk import Usage
 from bookie.storage.ledger_directories import LedgerDirectories
-from bookie.storage.reads import OnRun
+from bookie.storage.reads import Reads
 from client.ids import NO_ENTRY, Clock, EntryId, LedgerId
 from client.wire.bookkeeper import v3
 from client.wire.bookkeeper.messages import (
@@ -61,8 +61,6 @@ from client.wire.bookkeeper.messages import (
 )
 
 Reply = Callable[[Response], None]
-ReadRun = Callable[[LedgerId, EntryId, int, int, OnRun], None]
-"""`LedgerDirectories.read_run`."""
 
 _AUTH_DISABLED: Final = "AuthDisabledPlugin"
 _BATCH_HEADER_BYTES: Final = 24 + 8 + 4
@@ -120,12 +118,15 @@ class Handlers:
             reply(_refused(request, Status.BAD_REQUEST))
         else:
             on_ledger = partial(self._poll, request, reply, polls)
-            self._directories.with_ledger(request.ledger_id, on_ledger)
+            self._reads_of(request.ledger_id).with_ledger(request.ledger_id, on_ledger)
 
     def add_answer(self, request: AddRequest, status: Status) -> AddResponse:
         """Return the answer to an add; a refusal is counted."""
         self._metrics.refused_adds += status is not Status.OK
         return AddResponse(status, request.ledger_id, request.entry_id)
+
+    def _reads_of(self, ledger_id: LedgerId) -> Reads:
+        return self._directories.storage_of(ledger_id).reads
 
     def _add(self, request: AddRequest, reply: Reply) -> None:
         self.add(request, lambda status: reply(self.add_answer(request, status)))
@@ -147,7 +148,8 @@ class Handlers:
         if request.master_key is None:
             on_done(Status.UNAUTHORIZED)
         else:
-            self._directories.fence(request.ledger_id, request.master_key, on_done)
+            storage = self._directories.storage_of(request.ledger_id)
+            storage.fence(request.ledger_id, request.master_key, on_done)
 
     def _read_fenced(self, request: ReadRequest, reply: Reply, status: Status) -> None:
         """The fence is durable, or was refused."""
@@ -158,7 +160,7 @@ class Handlers:
         def on_read(status: Status, entry: Buffer | None) -> None:
             reply(ReadResponse(status, request.ledger_id, request.entry_id, entry))
 
-        self._directories.read(request.ledger_id, request.entry_id, on_read)
+        self._reads_of(request.ledger_id).read(request.ledger_id, request.entry_id, on_read)
 
     def _read_with_lac(self, request: ReadRequest, reply: Reply, lac_update_ms: int | None) -> None:
         """Plain read; an answer with an entry also tells the last add confirmed known here."""
@@ -167,7 +169,9 @@ class Handlers:
             if status is not Status.OK:
                 reply(_refused(request, status))
                 return
-            self._directories.with_ledger(request.ledger_id, partial(on_ledger, entry))
+            self._reads_of(request.ledger_id).with_ledger(
+                request.ledger_id, partial(on_ledger, entry)
+            )
 
         def on_ledger(entry: Buffer | None, _status: Status, ledger: Ledger | None) -> None:
             # An unreadable end of the ledger does not spoil an entry that was read.
@@ -178,7 +182,7 @@ class Handlers:
                 )
             )
 
-        self._directories.read(request.ledger_id, request.entry_id, on_read)
+        self._reads_of(request.ledger_id).read(request.ledger_id, request.entry_id, on_read)
 
     def _poll(
         self,
@@ -217,7 +221,7 @@ class Handlers:
             )
 
         if ledger.lac > request.previous_lac:
-            self._directories.read(request.ledger_id, following, on_read)
+            self._reads_of(request.ledger_id).read(request.ledger_id, following, on_read)
         else:
             on_read(Status.NO_ENTRY, None)
 
@@ -229,7 +233,8 @@ class Handlers:
 
     def _batch_read_fenced(self, request: BatchReadRequest, reply: Reply, status: Status) -> None:
         if status is Status.OK:
-            _BatchRead(request, reply, self._directories.read_run, self._batch_bytes_max).next()
+            reads = self._reads_of(request.ledger_id)
+            _BatchRead(request, reply, reads, self._batch_bytes_max).next()
         else:
             reply(_batch(request, status, []))
 
@@ -238,7 +243,9 @@ class Handlers:
             if ledger is None:
                 reply(ReadLacResponse(status, request.ledger_id))
             else:
-                self._directories.read(request.ledger_id, LAST_ENTRY, partial(on_read, ledger))
+                self._reads_of(request.ledger_id).read(
+                    request.ledger_id, LAST_ENTRY, partial(on_read, ledger)
+                )
 
         def on_read(ledger: Ledger, status: Status, entry: Buffer | None) -> None:
             packet = ledger.explicit_lac
@@ -247,15 +254,15 @@ class Handlers:
             kept = packet if status is Status.OK else None
             reply(ReadLacResponse(status, request.ledger_id, kept, entry))
 
-        self._directories.with_ledger(request.ledger_id, on_ledger)
+        self._reads_of(request.ledger_id).with_ledger(request.ledger_id, on_ledger)
 
     def _write_lac(self, request: WriteLacRequest, reply: Reply) -> None:
-        self._directories.write_lac(
+        self._directories.storage_of(request.ledger_id).write_lac(
             request, lambda status: reply(WriteLacResponse(status, request.ledger_id))
         )
 
     def _force(self, request: ForceLedgerRequest, reply: Reply) -> None:
-        self._directories.force(
+        self._directories.storage_of(request.ledger_id).force(
             request.ledger_id,
             lambda status: reply(ForceLedgerResponse(status, request.ledger_id)),
         )
@@ -284,7 +291,7 @@ class Handlers:
             availability = encode_availability(entry_ids) if status is Status.OK else None
             reply(ListEntriesResponse(status, request.ledger_id, availability))
 
-        self._directories.entry_ids(request.ledger_id, on_ids)
+        self._reads_of(request.ledger_id).entry_ids(request.ledger_id, on_ids)
 
     def _auth(self, _request: AuthRequest, reply: Reply) -> None:
         reply(AuthResponse(_AUTH_DISABLED, b""))
@@ -319,11 +326,11 @@ class _BatchRead:
     """One batch read on its way, a run of entries after the other: a cold one is a reader job."""
 
     def __init__(
-        self, request: BatchReadRequest, reply: Reply, read_run: ReadRun, bytes_max: int
+        self, request: BatchReadRequest, reply: Reply, reads: Reads, bytes_max: int
     ) -> None:
         self._request = request
         self._reply = reply
-        self._read_run = read_run
+        self._reads = reads
         self._room = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
         self._count_max = request.count_max if request.count_max > 0 else _ENTRIES_MAX
         self._entries: list[Buffer] = []
@@ -340,7 +347,7 @@ class _BatchRead:
             self._next_is_due = False
             count = len(self._entries)
             first = EntryId(self._request.first_entry_id + count)
-            self._read_run(
+            self._reads.read_run(
                 self._request.ledger_id, first, self._count_max - count, self._room, self._on_run
             )
         self._is_stepping = False

@@ -33,13 +33,16 @@ RECORDS = ("NamedTuple", "Protocol", "Enum", "IntEnum", "enum.Enum", "enum.IntEn
 """Bases of classes that hold or describe values; like those of dataclasses, their fields are an
 interface and not a state."""
 
+LISTS_OF_WHAT_EXISTS: Mapping[str, str] = {
+    "client.wire.buffer.Reader": (
+        "one method for each primitive type of the wire formats: a second reader would only make"
+        " decoders hold two positions in one frame"
+    ),
+}
+"""Interfaces with one method for each thing that exists elsewhere, each with the reason why it is
+not divided. How many methods they have is not for us to say; their fields and parameters are."""
+
 LARGE_CLASSES: Mapping[str, Mapping[str, int]] = {
-    "bookie.bookie.Bookie": {"fields": 18, "parameters": 8},
-    "bookie.storage.disk.Disk": {"methods": 14},
-    "bookie.storage.index.index.Index": {"methods": 16},
-    "bookie.storage.ledger_directories.LedgerDirectories": {"methods": 16},
-    "bookie.storage.reads.Reads": {"parameters": 8},
-    "bookie.storage.replay._Replay": {"fields": 17},
     "broker.groups.core.group_machine.GroupMachine": {"methods": 14, "fields": 20},
     "broker.partition.core.active_segment.ActiveSegment": {"fields": 18},
     "broker.partition.core.takeover.Takeover": {"methods": 14},
@@ -52,7 +55,6 @@ LARGE_CLASSES: Mapping[str, Mapping[str, int]] = {
     "client.ledger.write.add_pipeline.AddPipeline": {"fields": 18},
     "client.ledger.write.writer.LedgerWriter": {"methods": 20},
     "client.metadata.zookeeper.ZooKeeperStore": {"methods": 13, "fields": 16},
-    "client.wire.buffer.Reader": {"methods": 16},
 }
 """Classes above a budget, with their present numbers. A number may only become smaller; a class
 that is within its budgets again leaves the table."""
@@ -219,7 +221,9 @@ def large_classes() -> dict[str, dict[str, int]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and (above := sizes(node, FILES[name].name)):
                 found[f"{name}.{node.name}"] = above
-    return found
+    for listing in LISTS_OF_WHAT_EXISTS:
+        found[listing].pop("methods")  # it leaves the table when it has no more than others
+    return {name: above for name, above in found.items() if above}
 
 
 def test_classes_are_small() -> None:

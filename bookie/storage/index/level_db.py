@@ -74,7 +74,7 @@ class LevelBatch:
 
 
 class LevelDb:
-    """`bookie.storage.index.index.KeyValues` in a directory of LevelDB files."""
+    """`bookie.storage.index.key_values.KeyValues` in a directory of LevelDB files."""
 
     def __init__(
         self, path: Path, *, wipe: bool, write_buffer_bytes: int, block_cache_bytes: int

@@ -168,7 +168,7 @@ async def test_batch_read_of_hot_entries_does_not_nest() -> None:
 
 async def test_a_damaged_entry_ends_a_batch() -> None:
     box = await filled(3)
-    location = box.index.location(L7, EntryId(1))
+    location = box.index.places.location(L7, EntryId(1))
     assert location is not None
     box.volume.files["log/0000000001.log"].cached[location.position + 40] ^= 1
     found = await box.call(batch(0))
@@ -195,7 +195,7 @@ async def test_read_lac() -> None:
 
 async def test_an_unreadable_last_entry_makes_read_lac_an_error() -> None:
     box = await filled(1)
-    location = box.index.location(L7, EntryId(0))
+    location = box.index.places.location(L7, EntryId(0))
     assert location is not None
     box.volume.files["log/0000000001.log"].cached[location.position + 40] ^= 1
     found = await box.call(ReadLacRequest(L7))
