@@ -214,6 +214,7 @@ class Bookie:
         handlers = Handlers(
             ledger_directories,
             batch_bytes_max=config.frame_bytes_max,
+            batches_bytes_max=config.batch_reads_bytes_max,
             loop=self._environment.loop,
             clock=self._environment.clock,
             metrics=self.metrics,

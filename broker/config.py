@@ -181,7 +181,7 @@ class BrokerConfig:
     fetch_reading_bytes_max: int = setting(
         256 * _MIB,
         "Record bytes that fetches may be reading from bookies at once, over all connections."
-        " Beyond, a fetch reads its first partition only.",
+        " Beyond, a fetch waits for its turn and reads its first partition only.",
         at_least=1024,
     )
     produce_timeout_max_ms: int = setting(

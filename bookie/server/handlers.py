@@ -79,10 +79,13 @@ class Handlers:
         ledger_directories: LedgerDirectories,
         *,
         batch_bytes_max: int,
+        batches_bytes_max: int,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         metrics: BookieMetrics,
     ) -> None:
+        """`batch_bytes_max`: of one batch read's entries. `batches_bytes_max`: of those that all
+        batch reads have while they wait for more; beyond, each is answered with what it has."""
         self._directories = ledger_directories
         self.add = ledger_directories.add
         """Serve an add: its status comes by the callback, for whoever makes the answer himself
@@ -90,6 +93,8 @@ class Handlers:
         self.add_run = ledger_directories.add_run
         """Serve adds that came together, up to one that `add` must judge."""
         self._batch_bytes_max = batch_bytes_max
+        self._gathered = _Gathered(batches_bytes_max)
+        metrics.gauges["batch_read_bytes"] = lambda: self._gathered.bytes
         self._loop = loop
         self._clock = clock
         self._metrics = metrics
@@ -234,7 +239,7 @@ class Handlers:
     def _batch_read_fenced(self, request: BatchReadRequest, reply: Reply, status: Status) -> None:
         if status is Status.OK:
             reads = self._reads_of(request.ledger_id)
-            _BatchRead(request, reply, reads, self._batch_bytes_max).next()
+            _BatchRead(request, reply, reads, self._batch_bytes_max, self._gathered).next()
         else:
             reply(_batch(request, status, []))
 
@@ -322,11 +327,24 @@ def _batch(request: BatchReadRequest, status: Status, entries: list[Buffer]) -> 
     )
 
 
+class _Gathered:
+    """Bytes of the entries that all batch reads under way have so far."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+
+
 class _BatchRead:
     """One batch read on its way, a run of entries after the other: a cold one is a reader job."""
 
     def __init__(
-        self, request: BatchReadRequest, reply: Reply, reads: Reads, bytes_max: int
+        self,
+        request: BatchReadRequest,
+        reply: Reply,
+        reads: Reads,
+        bytes_max: int,
+        gathered: _Gathered,
     ) -> None:
         self._request = request
         self._reply = reply
@@ -334,6 +352,7 @@ class _BatchRead:
         self._room = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
         self._count_max = request.count_max if request.count_max > 0 else _ENTRIES_MAX
         self._entries: list[Buffer] = []
+        self._gathered = gathered
         self._is_stepping = False
         self._next_is_due = False
 
@@ -357,15 +376,19 @@ class _BatchRead:
             # A later entry that is absent or unreadable only ends the batch.
             self._finish(Status.OK if self._entries else status)
             return
+        gathered = self._gathered
         for entry in entries:
             self._room -= len(entry) + _LENGTH_BYTES
             if self._entries and self._room < 0:
                 break
             self._entries.append(entry)
-        if self._room <= 0 or len(self._entries) == self._count_max:
+            gathered.bytes += len(entry)
+        is_full = self._room <= 0 or len(self._entries) == self._count_max
+        if is_full or gathered.bytes > gathered.bytes_max:
             self._finish(Status.OK)
         else:
             self.next()
 
     def _finish(self, status: Status) -> None:
+        self._gathered.bytes -= sum(map(len, self._entries))
         self._reply(_batch(self._request, status, self._entries))

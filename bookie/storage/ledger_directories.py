@@ -111,6 +111,7 @@ class LedgerDirectories:
         )
         gauges["cache_entries"] = lambda: sum(len(storage.cache) for storage in storages)
         gauges["cache_bytes"] = lambda: sum(storage.cache.entry_bytes for storage in storages)
+        gauges["index_bytes"] = lambda: sum(storage.indexer.memory_bytes for storage in storages)
         gauges["damaged_ranges"] = lambda: sum(
             len(storage.indexer.checkpoint.damage) for storage in storages
         )

@@ -3,7 +3,7 @@
 The limits of the answer: partitions are served in the order of the request; the first batch of the
 first partition with data is included whatever its size, everything else only within both limits.
 What is in memory is taken at once; what is only on bookies is read afterwards, all of it
-concurrently, within the broker's budget for such reads (the first of them in any case).
+concurrently, within the broker's budget for such reads: the first of them waits for its turn.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ class FetchRound:
         budget = self._services.reading
         taken: list[_Read] = []
         for read in self._reads:
-            if budget.take(read.size_max, at_any_rate=not taken):
+            if not taken:
+                await budget.take_in_turn(read.size_max)
+                taken.append(read)
+            elif budget.take(read.size_max):
                 taken.append(read)
         try:
             outcomes = await asyncio.gather(*map(self._read_one, taken))

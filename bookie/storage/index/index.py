@@ -73,6 +73,8 @@ class Index:
         """Where the entries are."""
         self.flush = store.flush
         """Return when everything written so far survives a power loss."""
+        self.memory_bytes = store.memory_bytes
+        """Return about how much memory the index takes; any thread may ask."""
         self.close = store.close
         """Release the index."""
 

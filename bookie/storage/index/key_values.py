@@ -53,6 +53,10 @@ class KeyValues(Protocol):
         """Return when everything written so far survives a power loss."""
         ...
 
+    def memory_bytes(self) -> int:
+        """Return about how much memory its buffers and caches take; any thread may ask."""
+        ...
+
     def close(self) -> None:
         """Release the store."""
         ...

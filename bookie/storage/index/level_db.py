@@ -138,5 +138,11 @@ class LevelDb:
         with self._complaints.heard("flush"):
             self._db.compact_range(start=b"\xff", stop=b"\xff\xff")
 
+    def memory_bytes(self) -> int:
+        try:
+            return int(self._db.get_property(b"leveldb.approximate-memory-usage") or 0)
+        except (plyvel.Error, RuntimeError):  # closed: a scrape may come at any time
+            return 0
+
     def close(self) -> None:
         self._db.close()

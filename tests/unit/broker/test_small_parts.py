@@ -17,6 +17,7 @@ from broker.partition.core.log_limits import LogLimits
 from client.errors import ConfigError
 from client.ledger.config import LedgerClientConfig
 from client.node import background
+from tests.unit.broker.front.handlers.requests import breathe
 
 
 class TestDeadlines:
@@ -65,15 +66,46 @@ class TestDeadlines:
         assert deadlines._timer is None
 
 
-def test_the_read_budget() -> None:
-    budget = ReadBudget(10)
-    assert budget.take(6)
-    assert not budget.take(5)
-    assert budget.take(5, at_any_rate=True)
-    budget.give(11)
-    assert budget.taken == 0
-    with pytest.raises(AssertionError):
-        budget.give(1)
+class TestReadBudget:
+    """So many bytes at once, each in its turn."""
+
+    def test_what_is_left_is_taken_and_given_back(self) -> None:
+        budget = ReadBudget(10)
+        assert budget.take(6)
+        assert not budget.take(5)
+        budget.give(6)
+        assert budget.taken == 0
+        with pytest.raises(AssertionError):
+            budget.give(1)
+
+    async def test_who_must_get_something_waits_in_line_and_nobody_overtakes(self) -> None:
+        budget = ReadBudget(10)
+        await budget.take_in_turn(25)  # alone, or it would never be read
+        line = [asyncio.ensure_future(budget.take_in_turn(size)) for size in (8, 7, 1)]
+        await breathe()
+        assert (budget.taken, [one.done() for one in line]) == (25, [False] * 3)
+        budget.give(25)
+        await breathe()
+        assert (budget.taken, [one.done() for one in line]) == (8, [True, False, False])
+        assert not budget.take(1), "others were here before"
+        budget.give(8)
+        await breathe()
+        assert (budget.taken, [one.done() for one in line]) == (8, [True] * 3)
+
+    async def test_who_goes_away_takes_nothing_and_holds_nobody_up(self) -> None:
+        budget = ReadBudget(10)
+        assert budget.take(10)
+        gone, granted, waiting = (
+            asyncio.ensure_future(budget.take_in_turn(size)) for size in (9, 6, 5)
+        )
+        await breathe()
+        gone.cancel()
+        await breathe()
+        budget.give(10)
+        assert budget.taken == 6
+        granted.cancel()  # its bytes came in this very turn of the loop
+        await breathe()
+        assert (budget.taken, granted.cancelled(), waiting.done()) == (5, True, True)
 
 
 class TestBackground:
