@@ -143,6 +143,7 @@ class Link(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio.Transport.
         self._transport = cast(asyncio.Transport, transport)
+        self._stats.links[self] = lambda: self.in_flight_bytes
 
     def add(self, record: InFlight) -> None:
         """Send an add, or let it wait for room behind those that wait (rule LINK-ROOM)."""
@@ -238,6 +239,7 @@ class Link(asyncio.BufferedProtocol):
         if self._lost:
             return
         self._lost = True
+        self._stats.links.pop(self, None)
         self._on_lost(self)
         if self._timer is not None:
             self._timer.cancel()

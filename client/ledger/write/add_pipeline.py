@@ -92,6 +92,7 @@ class AddPipeline:
             interval_s = config.explicit_lac_interval_ms / 1000
             self._explicit_lac = ExplicitLac(interval_s, lambda: self.adds.lac, self._write_lac)
         context.stats.writers += 1
+        context.stats.unanswered[self] = lambda: self.adds.pending_bytes
         context.bookies.add_listener(self._on_bookies_changed)
         self._is_listening = True
 
@@ -255,6 +256,7 @@ class AddPipeline:
         if self._is_listening:
             self._is_listening = False
             self._context.stats.writers -= 1
+            del self._context.stats.unanswered[self]
             self._context.bookies.remove_listener(self._on_bookies_changed)
             if self._explicit_lac is not None:
                 self._explicit_lac.close()
