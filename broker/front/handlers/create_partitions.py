@@ -25,7 +25,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     counts = Counter(item.name for item in request.topics)
     totals = {item.name: item.count for item in request.topics}
     results = []
+    pace = services.turns.pace()
     for name, total in totals.items():
+        await pace.item()
         code, message = int(Code.none), None
         try:
             if counts[name] > 1:
