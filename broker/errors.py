@@ -82,7 +82,8 @@ class CorruptBatch(InvalidRecord):
 
 
 class MessageTooLarge(InvalidRecord):
-    """The batch is larger than the topic's `max.message.bytes`."""
+    """The batch is larger than the topic's `max.message.bytes`, or holds more records than the
+    broker looks at: smaller ones may pass."""
 
 
 class BatchTooLarge(InvalidRecord):

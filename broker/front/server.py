@@ -244,17 +244,22 @@ class Connection(FramedConnection):
                 if self._flush_planned and not (self._backlog and self._may_start()):
                     self._flush()  # which may let more of the backlog start
         except RemoteProtocolError as error:
+            self._forget(newest)
             self.fail(str(error))
         except Exception:  # the outermost loop of a connection: it alone goes down
             log.exception("connection.broken peer=%s", self.peer.host)
-            broken = self._wire.newest
-            if broken is not None and broken is not newest:
-                broken.let_go()  # nobody will answer it
+            self._forget(newest)
             self.close()
         finally:
             self._proceeding = False
         if self.is_reading == bool(self._backlog):
             self._set_reading(not self._backlog)
+
+    def _forget(self, newest: Slot | None) -> None:
+        """Let go of a slot that was opened after `newest`: nobody will answer it."""
+        broken = self._wire.newest
+        if broken is not None and broken is not newest:
+            broken.let_go()
 
     def _may_start(self) -> bool:
         config = self._server.config

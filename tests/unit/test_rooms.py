@@ -23,7 +23,7 @@ CATALOGUES = ("broker/front/handlers", "broker/admin/resources", "ops/cli")
 LARGE_ROOMS: Mapping[str, int] = {"ops": 17, "ops/bench": 17}
 """Other rooms above the budget, with their number of files: it may shrink, not grow."""
 
-ROOM_IMPORTS_MAX = 12
+ROOM_IMPORTS_MAX = 14
 """Other rooms of ours that a room may import: whoever reads it has to know so many."""
 
 COMPOSITION_ROOTS: Mapping[str, str] = {
