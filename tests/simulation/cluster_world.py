@@ -51,6 +51,7 @@ _ANSWER_S_MAX = 8.0
 """Longest that a producer waits for an answer where everything is slow: its timeout and those of
 whoever holds the broker's bytes before it."""
 _STEADY_LOOKS = 10
+_STEADY_S_MAX = 15.0
 _BUSY_CODES = (0, 7, 19)
 """What a busy leader may answer to a batch: stored, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS."""
 _PASSWORD = b"sesame"
@@ -248,7 +249,10 @@ class ClusterWorld(Machines):
     async def _until_steady(self) -> None:
         """Wait until every partition has been with the leader that is wanted for a while."""
         looks, before = 0, None
+        start_s = self.loop.time()
         while looks < _STEADY_LOOKS:
+            if self.loop.time() > start_s + _STEADY_S_MAX:
+                self.oracle.fail("T18", "nothing happens to the cluster, and no leader stays")
             await asyncio.sleep(0.05)
             now = [self._led_epoch(index) for index in range(self.plan.partitions)]
             looks = looks + 1 if now == before and None not in now else 0

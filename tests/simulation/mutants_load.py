@@ -43,7 +43,8 @@ def credit_back_at_quorum(patch: Any) -> None:
 
     def has_room(self: AddPipeline) -> bool:
         adds = self.adds
-        return adds.length - adds.confirmed_length < self._confirmable_bytes_max
+        bytes_max: int = self._context.config.writer_in_flight_bytes_max
+        return adds.length - adds.confirmed_length < bytes_max
 
     patch(AddPipeline, "has_room", property(has_room))
 
@@ -99,7 +100,7 @@ def full_link_is_failed(patch: Any) -> None:
             self.send(record)
         else:
             error = BookieUnavailable("the connection is full")
-            self._loop.call_soon(record.on_answer, record.request, error)
+            self._loop.call_later(0.01, record.on_answer, record.request, error)
 
     patch(Link, "add", add)
 
