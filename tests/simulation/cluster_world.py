@@ -463,4 +463,4 @@ def run_schedule(seed: int, *, log: bool = False) -> Result:
 
 def _roll_soon(partition: Partition) -> None:
     """Let a partition roll as a full segment does."""
-    partition._perform(partition._leader.roll_soon(partition._now()))
+    partition._runner.run(partition._leader.roll_soon(partition._now()))

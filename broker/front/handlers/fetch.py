@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker.errors import FetchSessionNotFound
@@ -109,15 +110,17 @@ class _Fetch:
     async def _read(self, found: FetchRound) -> None:
         try:
             await found.read()
+            self._task = None
+            if found.read_bytes:
+                self._slot.on_gone = partial(self._services.reading.give, found.read_bytes)
+            if found.size or found.failed or not self._may_wait:
+                self._answer(found.results)
+            else:
+                self._wait(found)
         except Exception:  # the outermost loop of a request: nothing may escape
             log.exception("fetch.failed client=%s", self._call.client_id)
+            self._slot.let_go()
             self._channel.fail("fetch failed")
-            return
-        self._task = None
-        if found.size or found.failed or not self._may_wait:
-            self._answer(found.results)
-        else:
-            self._wait(found)
 
     def _wait(self, found: FetchRound) -> None:
         """Park until a high watermark moves, a leadership ends, or the time is up."""
@@ -161,6 +164,7 @@ class _Fetch:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+        self._slot.let_go()
 
     def _answer(self, results: list[PartitionData], error_code: int = 0) -> None:
         if self._timer is not None:

@@ -23,7 +23,7 @@ Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes 
 "no compression", and close the connection when used. A duplicate of a batch still under way is
 answered with the original.
 
-Errors that clients can turn into a new leader carry a hint from version 10 on: the wanted owner
+Errors that clients can turn into a new leader carry a hint from version 10 on: the preferred leader
 and the last epoch known; clients ignore it unless the epoch is news to them.
 """
 
@@ -212,6 +212,8 @@ class _Produce:
         if self._held:
             return
         self._services.partitions.awaited.give(self._slot.request_size)
+        if self._answered:
+            self._slot.let_go()
         self._slot.split_s = self._services.metrics.now_s()
         self._on_waited()
 
@@ -276,6 +278,8 @@ class _Produce:
         self._unstarted = None
         self._answered = True
         self._services.deadlines.cancel(self._ticket)
+        if not self._held:
+            self._slot.let_go()
 
     # --- both
 
@@ -316,6 +320,7 @@ class _Produce:
 
     def _append(self, leader: Partition, topic: str, records: memoryview) -> Append:
         append = leader.append(records)
+        self._slot.pass_on(len(records))
         record_count = append.end_offset - append.base_offset
         self._services.metrics.on_produced(topic, record_count, len(records))
         return append
@@ -376,6 +381,7 @@ class _Produce:
         failures = self._services.metrics.request_failures
         failures[KEY] = failures.get(KEY, 0) + 1
         log.exception("produce.failed client=%s", self._call.client_id, extra=AT_WILL)
+        self._slot.let_go()
         self._channel.fail("produce failed")
 
     def _build_answer(self) -> None:
@@ -389,6 +395,7 @@ class _Produce:
         ]
         if self._acks == 0:
             if self._error is not None:
+                self._slot.let_go()
                 channel.fail(f"produce with acks 0 failed: {message_of(self._error)}")
             else:
                 channel.answer(self._slot, ())

@@ -67,7 +67,6 @@ from broker.partition.core.leader_effects import (
     Effect,
     Effects,
     Ended,
-    EntryConfirmed,
     LedgerClosed,
     LedgerCreated,
     LedgerNotClosed,
@@ -214,11 +213,11 @@ class PartitionLeader:
         if self.state is State.ENDED:
             return NOTHING
         log = self.log
-        confirmed = EntryConfirmed(log.on_confirmed())
+        entry = log.on_confirmed()
         outgoing = log.outgoing()
         if self._change is not None:
-            return [confirmed, *outgoing, *self._on_drained()]
-        return (confirmed, *outgoing) if outgoing else (confirmed,)
+            return [entry, *outgoing, *self._on_drained()]
+        return (entry, *outgoing) if outgoing else (entry,)
 
     # --- changes ------------------------------------------------------------------------
 
