@@ -203,7 +203,8 @@ class _Produce:
             self._answer()
             return
         self._slot.split_s = services.metrics.now_s()
-        self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
+        if self._acks:
+            self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
     def _begin_one(self, batch: _Batch) -> None:
         """Append a batch, or let it wait: for room, behind one that does, or for its leader."""
