@@ -26,6 +26,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from broker.coordinator.core.coordinator_types import Append, Now, Reply, Token
 from broker.errors import (
     BrokerError,
     CoordinatorLoading,
@@ -39,20 +40,16 @@ from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_shard import GroupShard, Outcomes
 from broker.groups.core.group_types import (
     REBALANCING,
-    Append,
     Commit,
     GroupConfig,
     Heartbeat,
     Join,
     JoinReply,
     Leaving,
-    Now,
     OffsetToCommit,
-    Reply,
     ShardEffects,
     Sync,
     SyncReply,
-    Token,
 )
 from broker.groups.core.group_view import GroupView
 from broker.groups.group_copy import GroupCopy

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Final
 
+from broker.coordinator.core.coordinator_types import LogRecord
 from broker.errors import BrokerError, LeadershipLost, OffsetOutOfRange
-from broker.groups.core.group_types import LogRecord
 from broker.partition.partition import Append, Partition
 from client.ids import Offset
 from client.wire.kafka.record_builder import Record, build_batch

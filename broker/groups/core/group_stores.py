@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.groups.core.group_types import Token
+from broker.coordinator.core.coordinator_types import Token
 
 
 class AssignmentStore(NamedTuple):

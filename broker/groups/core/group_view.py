@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from broker.coordinator.core.coordinator_types import LogRecord
 from broker.groups.core.group_offsets import GroupOffsets
 from broker.groups.core.group_table import GroupTable
-from broker.groups.core.group_types import GroupDescription, GroupState, LogRecord
+from broker.groups.core.group_types import GroupDescription, GroupState
 from broker.groups.core.offset_records import group_record, offset_record
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.coordinator.core.coordinator_types import Append, LogRecord, Now, Reply, Ticket, Token
 from broker.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
@@ -18,7 +19,6 @@ from broker.errors import (
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_shard import GroupShard
 from broker.groups.core.group_types import (
-    Append,
     Commit,
     CommittedOffset,
     GroupConfig,
@@ -27,14 +27,9 @@ from broker.groups.core.group_types import (
     Join,
     JoinReply,
     Leaving,
-    LogRecord,
-    Now,
     OffsetToCommit,
-    Reply,
     ShardEffects,
     Sync,
-    Ticket,
-    Token,
 )
 from broker.groups.core.offset_records import GroupEntry, OffsetEntry, UnknownEntry, decode
 
