@@ -21,6 +21,7 @@ from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC, coordinator_partition
+from broker.coordinator.runtime import Phase
 from broker.errors import (
     BrokerError,
     CoordinatorLoading,
@@ -28,7 +29,7 @@ from broker.errors import (
     NotCoordinator,
     TopicExists,
 )
-from broker.groups.coordinator import Coordinator, Phase
+from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_types import GroupState
 from broker.partition.partition import Partition
 from broker.topics.topics import Topics

@@ -15,7 +15,7 @@ class GroupView:
     def __init__(self, table: GroupTable) -> None:
         self._table = table
 
-    def group_ids(self) -> list[str]:
+    def ids(self) -> list[str]:
         """Return the ids of all groups, and of all that have offsets."""
         groups = (group.group_id for group in self._table)
         return list(dict.fromkeys((*groups, *self._table.offsets)))
@@ -42,7 +42,7 @@ class GroupView:
 
     def all_committed(self) -> list[tuple[str, GroupOffsets]]:
         """Return (group id, durable offsets) of every group."""
-        return [(group_id, self.committed(group_id)) for group_id in self.group_ids()]
+        return [(group_id, self.committed(group_id)) for group_id in self.ids()]
 
     def oldest_commits(self) -> dict[str, int]:
         """Return the topics for which any group keeps offsets: name -> oldest commit time, ms."""

@@ -14,7 +14,7 @@ class TransactionView:
     def __init__(self, table: TransactionTable) -> None:
         self._table = table
 
-    def transactional_ids(self) -> list[str]:
+    def ids(self) -> list[str]:
         """Return all ids."""
         return [one.transactional_id for one in self._table if one.stored is not None]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.coordinator.core.routing import OFFSETS_TOPIC, coordinator_partition
+from broker.coordinator.runtime import Phase
 from broker.errors import CoordinatorLoading, NotCoordinator
-from broker.groups.coordinator import Phase
 from broker.groups.core.group_types import GroupState
 from broker.groups.groups import SWEEP_S
 from tests.fakes.group_bench import GroupBench

@@ -210,6 +210,12 @@ def test_a_retry_is_one_until_the_epoch_is_used() -> None:
     late = bench.init(producer(NEW, 0))
     assert code(bench, late, ApiKey.INIT_PRODUCER_ID, 4) == FENCED
     assert bench.stored.state is ONGOING
+    # Nor is it one after the transaction: whoever began it had the answer.
+    bench.end(producer(NEW, 1))
+    bench.confirm()
+    late = bench.init(producer(NEW, 0))
+    assert code(bench, late, ApiKey.INIT_PRODUCER_ID, 4) == FENCED
+    assert bench.stored.state is COMPLETE_COMMIT
 
 
 # --- AddPartitions ----------------------------------------------------------------------------

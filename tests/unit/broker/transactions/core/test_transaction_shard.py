@@ -164,7 +164,7 @@ class TestDecideFirst:
         bench.slow = True
         bench.init()
         bench.refuse(Overloaded("full"))
-        assert bench.shard.view.transactional_ids() == []
+        assert bench.shard.view.ids() == []
         bench.slow = False
         assert bench.replies[bench.init()] == producer(NEW + 1, 0)
 
@@ -174,7 +174,7 @@ class TestDecideFirst:
         token = bench.init()
         bench.allocate(CoordinatorNotAvailable("no metadata store"))
         assert isinstance(bench.replies[token], CoordinatorNotAvailable)
-        assert bench.shard.view.transactional_ids() == []
+        assert bench.shard.view.ids() == []
         assert bench.shard.view.snapshot(ID) == []
 
 
@@ -314,7 +314,7 @@ class TestTakeover:
         bench = Bench()
         bench.log.append(LogRecord(b"\0\x07?", b"?"))
         bench.load()
-        assert bench.shard.view.transactional_ids() == []
+        assert bench.shard.view.ids() == []
 
 
 class TestCopy:
@@ -323,7 +323,7 @@ class TestCopy:
     def test_what_is_stored_and_nothing_in_flight(self) -> None:
         bench = ongoing()
         view = bench.shard.view
-        assert view.transactional_ids() == [ID]
+        assert view.ids() == [ID]
         assert view.snapshot(ID) == [bench.log[-1]]
         bench.slow = True
         bench.end(FIRST)
@@ -420,14 +420,14 @@ class TestTime:
         bench = Bench(timeout_interval_ms=DAY_S * 1000)
         bench.init()
         bench.advance(7 * DAY_S - 1)
-        assert bench.shard.view.transactional_ids() == [ID]
+        assert bench.shard.view.ids() == [ID]
         bench.advance(3_601)
-        assert bench.shard.view.transactional_ids() == []
+        assert bench.shard.view.ids() == []
         assert [event.name for event in bench.events] == [EXPIRED]
         assert states(bench.log)[-1] is None
         assert isinstance(bench.replies[bench.add(FIRST)], InvalidProducerIdMapping)
         bench.load()
-        assert bench.shard.view.transactional_ids() == []
+        assert bench.shard.view.ids() == []
 
     def test_while_it_expires_it_is_busy(self) -> None:
         bench = Bench(timeout_interval_ms=DAY_S * 1000)
@@ -462,7 +462,7 @@ class TestTime:
         bench.advance(8 * DAY_S)
         assert [len(append.records) for append in bench.held] == [1_000, 1_000, 500]
         bench.finish(3)
-        assert bench.shard.view.transactional_ids() == []
+        assert bench.shard.view.ids() == []
 
 
 class TestRequests:

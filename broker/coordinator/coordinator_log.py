@@ -46,7 +46,7 @@ class _Batch:
         self.on_durable: Callable[[], None] | None = None
 
 
-class GroupLog:
+class CoordinatorLog:
     """One reading and writing of a partition, from its opening to its first failure."""
 
     def __init__(self, partition: Partition, on_failed: Callable[[BrokerError], None]) -> None:
