@@ -83,7 +83,7 @@ class AddPipeline:
             quorum_timeout_s=self._quorum_timeout_s,
             busy_timeout_s=config.request_timeout_ms / 1000,
         )
-        self._room = WriterRoom(self.adds, config, context.memory)
+        self._room = WriterRoom(self.adds, config, context.memory, context.company)
         self._members: list[_Member] = []
         self._seat(metadata.last_fragment.ensemble)
         self._reports = AddReports(self._loop, context.stats)

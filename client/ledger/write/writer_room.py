@@ -7,24 +7,45 @@ those of a writer that failed.
 
 from __future__ import annotations
 
+import asyncio
+
 from client.held_memory import HeldMemory
 from client.ids import EntryId
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.adds import Adds
 from client.ledger.core.pending_add import AddEntry
+from client.ledger.write.core.writer_window import Company, WriterWindow
 
 
 class WriterRoom:
     """The entries of one writer that are held. Told of every copy sent, and of every answer after
     the pipeline's core was."""
 
-    __slots__ = ("_adds", "_confirmable_bytes_max", "_entries", "_memory", "_unanswered_bytes_max")
+    __slots__ = (
+        "_adds",
+        "_company",
+        "_entries",
+        "_loop",
+        "_memory",
+        "_unanswered_bytes_max",
+        "_window",
+    )
 
-    def __init__(self, adds: Adds, config: LedgerClientConfig, memory: HeldMemory) -> None:
-        """`memory`: where the bytes are counted with those of others."""
+    def __init__(
+        self, adds: Adds, config: LedgerClientConfig, memory: HeldMemory, company: Company
+    ) -> None:
+        """`memory`: where the bytes are counted with those of others. `company`: of the writers
+        that send to the same bookies."""
         self._adds = adds
         self._memory = memory
-        self._confirmable_bytes_max = config.writer_in_flight_bytes_max
+        self._company = company
+        self._loop = asyncio.get_running_loop()
+        self._window = WriterWindow(
+            company,
+            config.writer_in_flight_bytes_max,
+            shared_bytes_min=config.writer_shared_bytes_min,
+            target_s=config.writer_shared_delay_ms / 1000,
+        )
         self._unanswered_bytes_max = config.writer_unanswered_bytes_max
         self._entries: dict[int, AddEntry] = {}
         """By entry id: those that are held."""
@@ -34,13 +55,15 @@ class WriterRoom:
         """Whether the next entry may be sent; one that is larger than the limits goes alone."""
         adds = self._adds
         return (
-            adds.length - adds.confirmed_length < self._confirmable_bytes_max
+            adds.length - adds.confirmed_length < self._window.size
             and adds.pending_bytes < self._unanswered_bytes_max
         )
 
     def on_sent(self, entry: AddEntry, copies: int) -> None:
         """So many copies of an entry are sent."""
         if entry.entry_id not in self._entries:
+            if self._company.current is not self:
+                self._company.change(self, self._loop.time())
             self._entries[entry.entry_id] = entry
             self._memory.take(entry.size)
         entry.unanswered += copies
@@ -54,6 +77,7 @@ class WriterRoom:
 
     def on_confirmed(self, first: EntryId, last: EntryId) -> None:
         """These entries are confirmed."""
+        self._window.on_confirmed(self._adds.confirmed_length, self._loop.time())
         for entry_id in range(first, last + 1):
             entry = self._entries.get(entry_id)
             if entry is not None and not (entry.is_pending or entry.unanswered):
