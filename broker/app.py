@@ -146,7 +146,7 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, self.groups,
+            self.log_services, self.partitions, self.groups, self.services.reading,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 

@@ -201,7 +201,7 @@ class BrokerConfig:
     partition_hold_max_ms: int = setting(
         1_000,
         "How long requests may wait for a partition that this broker is about to lead, from when"
-        " it was first wanted here; later ones are refused until it is led. Low: what clients send"
+        " the takeover began; later ones are refused until it is led. Low: what clients send"
         " with acks=0 may be lost; high: one that cannot be opened delays the answers behind it.",
         at_least=0,
     )

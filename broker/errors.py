@@ -6,7 +6,8 @@
     │   ├── InvalidRecord ── CorruptBatch, MessageTooLarge, BatchTooLarge, InvalidTimestamp,
     │   │                    UnsupportedCompression
     │   ├── InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
-    │   │   InvalidReplicaAssignment, InvalidTopicConfig, PolicyViolation
+    │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
+    │   │   InvalidTopicConfig, PolicyViolation
     │   └── UnknownTopicId, InconsistentTopicId
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
@@ -110,6 +111,14 @@ class InvalidPartitions(RequestError):
 
 class InvalidReplicationFactor(RequestError):
     """The replication factor is out of range, or there are too few bookies for it."""
+
+
+class NoReassignmentInProgress(RequestError):
+    """There is nothing to cancel: reassignments are done when they are answered."""
+
+
+class BrokerNotRegistered(RequestError):
+    """There is no broker of that id."""
 
 
 class InvalidReplicaAssignment(RequestError):

@@ -36,6 +36,8 @@ CODES: Final[Mapping[type, Code]] = {
     e.InvalidPartitions: Code.invalid_partitions,
     e.InvalidReplicationFactor: Code.invalid_replication_factor,
     e.InvalidReplicaAssignment: Code.invalid_replica_assignment,
+    e.NoReassignmentInProgress: Code.no_reassignment_in_progress,
+    e.BrokerNotRegistered: Code.broker_id_not_registered,
     e.InvalidTopicConfig: Code.invalid_config,
     e.PolicyViolation: Code.policy_violation,
     e.UnknownTopicId: Code.unknown_topic_id,

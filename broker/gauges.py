@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker.front.read_budget import ReadBudget
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
 from broker.metrics import OTHER_TOPICS
@@ -23,6 +24,7 @@ def provide_all(
     shared: LogServices,
     partitions: Partitions,
     groups: Groups,
+    reading: ReadBudget,
     *,
     unready: Callable[[], list[str]],
     missing: Callable[[], list[str]],
@@ -41,6 +43,7 @@ def provide_all(
         _B + "partitions_under_replicated",
         lambda: sum(partition.replication.is_under_replicated for partition in partitions),
     )
+    one(_B + "fetch_reading_bytes", lambda: reading.taken)
     one(_B + "tail_cache_bytes", lambda: cache.size)
     one(_B + "read_ahead_bytes", lambda: ahead.size)
     one(_B + "read_ahead_used_bytes", lambda: ahead.used_bytes)

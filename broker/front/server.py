@@ -54,6 +54,7 @@ class Server(FramedServer["Connection"]):
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
         metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
         metrics.provide_one("quire_broker_unread_bytes", lambda: self.unread.total_bytes)
+        metrics.provide_one("quire_broker_unsent_bytes", lambda: self.unsent_bytes)
 
     @property
     def in_flight_bytes(self) -> int:
@@ -151,6 +152,8 @@ class Connection(FramedConnection):
         self._muted = False
         # Answers not handed to the transport yet: early ones wait for their turn.
         self._unsent_bytes = 0
+        self._is_behind = False
+        """Whether so much of that waits that it counts as unread."""
         self._proceeding = False
         self._flush_planned = False
 
@@ -164,6 +167,8 @@ class Connection(FramedConnection):
     def resume_writing(self) -> None:
         """Go on."""
         super().resume_writing()
+        if self._is_behind:
+            self._count_unread()
         self.proceed()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -196,6 +201,9 @@ class Connection(FramedConnection):
             self._flush_planned = True
             if not self._proceeding:
                 self._loop.call_soon(self._on_flush)
+        elif self._unsent_bytes > self._server.unsent_mark and not self._flush_planned:
+            self._is_behind = True  # behind its own earlier requests
+            self._count_unread()
 
     def mute(self) -> None:
         """Start no further request until `unmute`."""
@@ -238,6 +246,10 @@ class Connection(FramedConnection):
         super()._drop_waiting()
         self._backlog.clear()
 
+    def _unsent_bytes_now(self) -> int:
+        """The same with the answers that wait for their turn."""
+        return super()._unsent_bytes_now() + self._unsent_bytes
+
     # --- the rest
 
     def proceed(self) -> None:
@@ -272,7 +284,7 @@ class Connection(FramedConnection):
         return (
             not self._muted
             and not self._is_unread
-            and self._unsent_bytes < config.send_buffer_bytes_max
+            and self._unsent_bytes < self._server.unsent_mark
             and self._wire.in_flight_bytes < config.connection_in_flight_bytes_max
             and self._wire.open_slots < config.connection_requests_max
             and self._server.may_start(self)
@@ -298,7 +310,10 @@ class Connection(FramedConnection):
             size = sum(map(len, buffers))
             self._unsent_bytes -= size
             self._server.metrics.sent_bytes += size
-            transport.writelines(buffers)
+            self._write(buffers)
+            if self._is_behind and not self._is_unread:
+                self._is_behind = False
+                self._server.unread.forget(self)
 
 
 def _connection_limits(config: BrokerConfig) -> ConnectionLimits:

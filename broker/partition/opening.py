@@ -72,7 +72,7 @@ class Opening:
         is_claimed: Callable[[], bool],
         replays: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
-        """`is_claimed`: whether we hold the owner ephemeral and are still wanted.
+        """`is_claimed`: whether we hold the owner ephemeral and are still the preferred leader.
 
         `replays`: held while the log's end is read back.
         """

@@ -29,13 +29,13 @@ from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
 from client.ledger.bookies.bookie_choice import BookieChoice
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookies import Bookies, BookieSet
+from client.ledger.bookies.core.bookie_health import BookieHealth
+from client.ledger.bookies.core.placement import Placement
+from client.ledger.bookies.core.racks import RackPlacement
 from client.ledger.bookies.health_switch import HealthSwitch
 from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
-from client.ledger.core.bookie_health import BookieHealth
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
-from client.ledger.core.placement import Placement
-from client.ledger.core.racks import RackPlacement
 from client.ledger.core.recovery import close_recovered, mark_in_recovery
 from client.ledger.core.schedule import schedule_of
 from client.ledger.core.sizing import fitting

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from client.held_memory import HeldMemory
 from client.ledger.bookies.bookie_choice import BookieChoice
 from client.ledger.bookies.bookies import BookieSet
+from client.ledger.bookies.core.bookie_health import BookieHealth
 from client.ledger.config import LedgerClientConfig
-from client.ledger.core.bookie_health import BookieHealth
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read.batch_ability import BatchAbility
 from client.ledger.stats import LedgerStats

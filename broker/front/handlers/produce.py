@@ -23,7 +23,7 @@ Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes 
 "no compression", and close the connection when used. A duplicate of a batch still under way is
 answered with the original.
 
-Errors that clients can turn into a new leader carry a hint from version 10 on: the wanted owner
+Errors that clients can turn into a new leader carry a hint from version 10 on: the preferred leader
 and the last epoch known; clients ignore it unless the epoch is news to them.
 """
 

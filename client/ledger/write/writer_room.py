@@ -1,45 +1,36 @@
-"""What one writer holds in memory, and whether it may be given more.
+"""How much one writer may have under way, and who waits until it is less.
 
-An entry is held as long as the pipeline may still send it, or a connection has a copy of it that is
-neither answered nor given up. That includes copies for bookies that were replaced meanwhile, and
-those of a writer that failed.
+Covers a writer's back-pressure: entries that are not confirmed and entries that some bookie has
+still to answer have a limit each, the former a smaller one beside other writers
+(`core/writer_window.py`). Who waits is called back on a later turn of the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 
-from client.held_memory import HeldMemory
-from client.ids import EntryId
+from client import callbacks
+from client.errors import LedgerError, WriteFailed
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.adds import Adds
-from client.ledger.core.pending_add import AddEntry
 from client.ledger.write.core.writer_window import Company, WriterWindow
 
 
 class WriterRoom:
-    """The entries of one writer that are held. Told of every copy sent, and of every answer after
-    the pipeline's core was."""
-
-    __slots__ = (
-        "_adds",
-        "_company",
-        "_entries",
-        "_loop",
-        "_memory",
-        "_unanswered_bytes_max",
-        "_window",
-    )
+    """The room of one writer; `wake` whenever something about its adds has changed."""
 
     def __init__(
-        self, adds: Adds, config: LedgerClientConfig, memory: HeldMemory, company: Company
+        self,
+        adds: Adds,
+        config: LedgerClientConfig,
+        company: Company,
+        on_raised: Callable[[LedgerError], None],
     ) -> None:
-        """`memory`: where the bytes are counted with those of others. `company`: of the writers
-        that send to the same bookies."""
+        """`company`: of the writers that send to the same bookies. `on_raised`: ends the writer,
+        with this error."""
         self._adds = adds
-        self._memory = memory
-        self._company = company
-        self._loop = asyncio.get_running_loop()
         self._window = WriterWindow(
             company,
             config.writer_in_flight_bytes_max,
@@ -47,8 +38,8 @@ class WriterRoom:
             target_s=config.writer_shared_delay_ms / 1000,
         )
         self._unanswered_bytes_max = config.writer_unanswered_bytes_max
-        self._entries: dict[int, AddEntry] = {}
-        """By entry id: those that are held."""
+        self._on_raised = on_raised
+        self.waiters: deque[asyncio.Future[None]] = deque()
 
     @property
     def is_free(self) -> bool:
@@ -59,37 +50,38 @@ class WriterRoom:
             and adds.pending_bytes < self._unanswered_bytes_max
         )
 
-    def on_sent(self, entry: AddEntry, copies: int) -> None:
-        """So many copies of an entry are sent."""
-        if entry.entry_id not in self._entries:
-            if self._company.current is not self:
-                self._company.change(self, self._loop.time())
-            self._entries[entry.entry_id] = entry
-            self._memory.take(entry.size)
-        entry.unanswered += copies
+    def on_confirmed(self, now_s: float) -> None:
+        """More is confirmed: the window follows."""
+        self._window.on_confirmed(self._adds.confirmed_length, now_s)
 
-    def on_answer(self, entry_id: EntryId) -> None:
-        """A copy was answered, or is given up."""
-        entry = self._entries[entry_id]
-        entry.unanswered -= 1
-        if not entry.unanswered and not entry.is_pending:
-            self._let_go(entry)
+    def on_free(self, call: Callable[[], None]) -> None:
+        """Call once, later on the loop, when there is room again or the writer has ended."""
 
-    def on_confirmed(self, first: EntryId, last: EntryId) -> None:
-        """These entries are confirmed."""
-        self._window.on_confirmed(self._adds.confirmed_length, self._loop.time())
-        for entry_id in range(first, last + 1):
-            entry = self._entries.get(entry_id)
-            if entry is not None and not (entry.is_pending or entry.unanswered):
-                self._let_go(entry)
+        def look(_waiter: asyncio.Future[None]) -> None:
+            if not self.is_free and self._adds.error is None:
+                self.on_free(call)
+                return
+            try:
+                call()
+            except callbacks.RAISED as raised:
+                callbacks.failed(callbacks.Kind.WRITER_ROOM, raised)
+                error = WriteFailed(f"who waited for room could not go on: {raised!r}")
+                error.__cause__ = raised
+                self._on_raised(error)
 
-    def look(self) -> None:
-        """Let go of what nothing more will be heard of: the writer has failed, its ensemble has
-        changed, or it does not send again what a bookie had no room for."""
-        for entry in list(self._entries.values()):
-            if not (entry.is_pending or entry.unanswered):
-                self._let_go(entry)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter.add_done_callback(look)
+        self.waiters.append(waiter)
 
-    def _let_go(self, entry: AddEntry) -> None:
-        del self._entries[entry.entry_id]
-        self._memory.give(entry.size)
+    async def changed(self) -> None:
+        """Return after something about the adds has changed."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        await waiter
+
+    def wake(self) -> None:
+        """Something about the adds has changed: let everybody look who waits."""
+        while self.waiters:
+            waiter = self.waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)

@@ -388,9 +388,12 @@ class TestBackPressure:
             client.send(ApiKey.FETCH, 12, **fetch_fields(0))
         await breathe()
         assert broker.metrics.fetched_bytes < 200_000
+        assert 100_000 < broker.server.unsent_bytes < 200_000
+        assert broker.server.unread.total_bytes == broker.server.unsent_bytes
         await self.confirm(cloud)
         for _ in range(21):
             await client.receive()
+        assert broker.server.unread.total_bytes == 0
         assert partition.high_watermark == 2
         assert broker.metrics.fetched_bytes > 2_000_000
         await client.close()

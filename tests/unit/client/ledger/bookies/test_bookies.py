@@ -23,8 +23,8 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookie_link import InFlight, Link
 from client.ledger.bookies.bookies import Bookie, Bookies
+from client.ledger.bookies.core.racks import DEFAULT_RACK
 from client.ledger.config import LedgerClientConfig
-from client.ledger.core.racks import DEFAULT_RACK
 from client.ledger.stats import LedgerStats
 from client.metadata.memory import MemoryCluster
 from client.wire.bookkeeper import protobuf

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from client.ledger.bookies.waiting_adds import WaitingAdds
+from client.ledger.bookies.core.waiting_adds import WaitingAdds
 
 
 def test_ledgers_take_turns_and_keep_their_order() -> None:
