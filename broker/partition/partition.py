@@ -85,7 +85,9 @@ class Partition:
             self._on_refused,
             services.ledgers.memory,
         )
-        self._runner = EffectRunner(self._carry_out, self._sender.send, self._on_turn_over)
+        self._runner = EffectRunner(
+            self._carry_out, self._sender.send, self._leader.log.on_turn_over
+        )
         self.reader = PartitionReader(
             services,
             steps.node,
@@ -243,9 +245,6 @@ class Partition:
     def _on_refused(self, error: LedgerError) -> None:
         """The ledger takes no more entries."""
         self.resign(f"add refused: {error!r}")
-
-    def _on_turn_over(self) -> None:
-        self._runner.run(self._leader.on_turn_over())
 
     def _on_outcome(self, outcome: StepOutcome) -> None:
         self._runner.run(self._leader.on_outcome(outcome, self._now()))

@@ -212,10 +212,6 @@ class PartitionLeader:
             effects = [*effects, *self.roll_soon(Now(now_ms, now_s))]
         return append, effects
 
-    def on_turn_over(self) -> Effects:
-        """The turn of the loop is over in which `PlanSend` was returned."""
-        return NOTHING if self.state is State.ENDED else self.log.on_turn_over()
-
     def on_confirmed(self) -> Effects:
         """The ledger confirmed its oldest entry."""
         if self.state is State.ENDED:
