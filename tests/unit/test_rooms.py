@@ -44,7 +44,6 @@ LARGE_CLASSES: Mapping[str, Mapping[str, int]] = {
     "broker.partition.core.active_segment.ActiveSegment": {"fields": 18},
     "broker.partition.core.takeover.Takeover": {"methods": 14},
     "broker.partition.partition.Partition": {"methods": 17, "fields": 16},
-    "client.ledger.write.writer.LedgerWriter": {"methods": 20},
     "client.metadata.zookeeper.ZooKeeperStore": {"methods": 13},
     "client.wire.buffer.Reader": {"methods": 16},
 }
