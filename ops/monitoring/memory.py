@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from client.config import settings_of
+from client.ledger.config import LedgerClientConfig
 from client.node.http_connections import BODIES_BYTES_MAX
 
 DOCUMENT: Final = Path(__file__).resolve().parent.parent / "MEMORY.md"
@@ -105,6 +106,25 @@ BOOKIE: Final = (
 )  # fmt: skip
 
 
+LEDGER: Final = (
+    Buffer("entries of a writer that some bookie has still to answer",
+           "client/ledger/write/writer_room.py",
+           [["writer_unanswered_bytes_max"]], "quire_ledger_unanswered_bytes"),
+    Buffer("those of all writers on a connection to a bookie, in flight",
+           "client/ledger/bookies/bookie_link.py",
+           [["bookie_in_flight_bytes_max"]], "quire_ledger_bookie_in_flight_bytes"),
+    Buffer("a read of many entries, by batch reads: what is on its way",
+           "client/ledger/read/batch_read.py",
+           [["read_batches_max", "frame_bytes_max"]], ""),
+    Buffer("the same, entry by entry", "client/ledger/read/range_read.py",
+           [["read_window_entries", "frame_bytes_max"]], ""),
+    Buffer("a recovery", "client/ledger/recovery_run.py",
+           [["recovery_window_entries", "frame_bytes_max"]], ""),
+    Buffer("receive buffers for batch reads, kept to be used again",
+           "client/wire/reused_buffers.py", [["batch_buffers_max", "frame_bytes_max"]], ""),
+)  # fmt: skip
+"""Of each writer, connection, read and recovery of a ledger client: they are no sum."""
+
 PARTS: Final = {
     # of a broker
     "control_request_bytes_max": "one request of those that are not answered",
@@ -161,14 +181,18 @@ def _factor(factor: Factor, config: object) -> str:
     return f"`{factor}` ({_size(value) if '_bytes' in factor else format(value, ',')})"
 
 
-def _table(buffers: Sequence[Buffer], config: BrokerConfig | BookieConfig) -> Iterator[str]:
+def _rows(buffers: Sequence[Buffer], config: object) -> Iterator[str]:
     yield "| what | owner | at most, with the defaults | in MiB | gauge |"
     yield "|---|---|---|---|---|"
     for buffer in buffers:
         limit = " + ".join(" × ".join(_factor(f, config) for f in term) for term in buffer.most)
-        gauge = f"`{buffer.gauge}`" if buffer.gauge else "none: they are kept"
+        gauge = f"`{buffer.gauge}`" if buffer.gauge else "none"
         most = most_bytes(buffer, config) / _MIB
         yield f"| {buffer.what} | `{buffer.owner}` | {limit} | {most:,.0f} | {gauge} |"
+
+
+def _table(buffers: Sequence[Buffer], config: BrokerConfig | BookieConfig) -> Iterator[str]:
+    yield from _rows(buffers, config)
     base, total = BASE_BYTES / _MIB, (BASE_BYTES + sum_bytes(config)) / _MIB
     yield f"| the process itself | | | {base:,.0f} | `process_resident_memory_bytes` |"
     yield f"| **never more than** | | | **{total:,.0f}** | `process_resident_memory_bytes` |"
@@ -190,7 +214,17 @@ def tables() -> str:
         *_parts(BrokerConfig),
         "",
     ]
-    lines += ["## A bookie", "", *_table(BOOKIE, BookieConfig(data_dir=Path("data"))), "", ""]
+    lines += ["## A bookie", "", *_table(BOOKIE, BookieConfig(data_dir=Path("data"))), ""]
+    lines += [
+        "## A ledger client",
+        "",
+        "A broker has one: its entries count among the broker's requests, its reads where they are"
+        " read ahead or for a fetch. Nodes of auto recovery and applications have one, too.",
+        "",
+        *_rows(LEDGER, LedgerClientConfig()),
+        "",
+        "",
+    ]
     return "\n".join(lines)
 
 

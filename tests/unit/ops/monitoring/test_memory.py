@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,12 @@ from tests.unit.ops.deploy.files import ROOT
 
 BROKER = BrokerConfig()
 BOOKIE = BookieConfig(data_dir=Path("data"))
-ROWS = [("broker", BROKER, row) for row in memory.BROKER]
+ROWS: list[tuple[str, Any, memory.Buffer]] = [("broker", BROKER, row) for row in memory.BROKER]
 ROWS += [("bookie", BOOKIE, row) for row in memory.BOOKIE]
+ROWS += [("ledger", LedgerClientConfig(), row) for row in memory.LEDGER]
 GAUGES = {
     row.name
-    for table in (metric_table.TABLE, bookie_metrics.TABLE)
+    for table in (metric_table.TABLE, bookie_metrics.TABLE)  # a broker shows its ledger client's
     for row in table.values()
     if row.kind is Kind.GAUGE
 }
@@ -44,7 +46,7 @@ def test_the_page_is_in_the_site() -> None:
     ("kind", "config", "row"), ROWS, ids=lambda each: getattr(each, "what", "")
 )
 def test_each_buffer_has_an_owner_settings_and_a_gauge(
-    kind: str, config: BrokerConfig | BookieConfig, row: memory.Buffer
+    kind: str, config: Any, row: memory.Buffer
 ) -> None:
     assert (ROOT / row.owner).is_file()
     settings = {setting.key: setting.default for setting in settings_of(type(config))}
