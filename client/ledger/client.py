@@ -46,6 +46,7 @@ from client.ledger.read.reader import LedgerReader
 from client.ledger.read.tail import TailView
 from client.ledger.recovery_run import RecoveryRun
 from client.ledger.stats import LedgerStats
+from client.ledger.write.core.writer_window import Company
 from client.ledger.write.hole_marks import HoleMarks
 from client.ledger.write.writer import LedgerWriter
 from client.metadata import bookkeeper
@@ -111,6 +112,7 @@ class LedgerClient:
             self.stats,
             BatchAbility(),
             self.memory,
+            Company(),
         )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
