@@ -4,7 +4,8 @@ The listener, who may come in and who is sent away is every server's of ours
 (`client/node/framed_server.py`). What is Kafka's is here: answers leave in the order of requests,
 and how many bytes and requests each connection, and all of them, may have unanswered. These bounds
 hold by back-pressure: what cannot start stays in the connection's backlog (at most what one read
-brought), and a connection with a backlog is not read.
+brought), and a connection with a backlog is not read. Of a backlog of very many small requests some
+are started in each turn of the loop.
 
 A connection that breaks the protocol is closed with one log line and takes nobody along.
 """
@@ -31,6 +32,8 @@ from client.wire.kafka.connection import ServerConnection, Slot
 log = logging.getLogger(__name__)
 
 _LISTEN_BACKLOG: Final = 1024
+_REQUESTS_PER_TURN: Final = 200
+"""Of one connection: a single read can bring many thousands of the smallest ones."""
 
 
 class Server(FramedServer["Connection"]):
@@ -124,6 +127,7 @@ class Connection(FramedConnection):
         self._unsent_bytes = 0
         self._proceeding = False
         self._flush_planned = False
+        self._is_turn_planned = False
 
     # --- asyncio.BufferedProtocol
 
@@ -214,8 +218,13 @@ class Connection(FramedConnection):
         if self._proceeding or self._transport is None:
             return
         self._proceeding = True
+        count = 0
         try:
             while self._backlog and self._may_start():
+                if count == _REQUESTS_PER_TURN:
+                    self._plan_turn()
+                    break
+                count += 1
                 self._started_s = self._server.metrics.now_s()
                 self._server.dispatcher.dispatch(self._backlog.popleft(), self)
                 if self._flush_planned and not (self._backlog and self._may_start()):
@@ -229,6 +238,16 @@ class Connection(FramedConnection):
             self._proceeding = False
         if self.is_reading == bool(self._backlog):
             self._set_reading(not self._backlog)
+
+    def _plan_turn(self) -> None:
+        """Go on in another turn of the loop."""
+        if not self._is_turn_planned:
+            self._is_turn_planned = True
+            self._server.dispatcher.turns.on_turn(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._is_turn_planned = False
+        self.proceed()
 
     def _may_start(self) -> bool:
         config = self._server.config

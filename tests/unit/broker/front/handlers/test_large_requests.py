@@ -340,3 +340,14 @@ async def test_a_member_offers_so_many_protocols(
         reason=None,
     )  # fmt: skip
     assert (answer.error_code is ErrorCode.invalid_request) == (count == 101)
+
+
+async def test_a_read_of_thousands_of_requests_takes_many_turns(
+    broker: Broker, client: WireClient
+) -> None:
+    """They fit into one read of the socket, and were all served before anybody else was."""
+    frames = [client.frame(ApiKey.API_VERSIONS, 0, {}) for _ in range(5_000)]
+    client.send_raw(b"".join(frames))
+    for _ in frames:
+        assert (await client.receive()).api_keys
+    assert broker.services.turns.taken >= 10
