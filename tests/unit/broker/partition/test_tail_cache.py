@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.partition.tail_cache import PartitionTail, TailCache
+from broker.partition.tail_cache import READ_BATCHES_MAX, PartitionTail, TailCache
 from client.ids import Offset
 
 
@@ -96,3 +96,13 @@ def test_it_stays_small_over_a_long_time() -> None:
     assert len(tail._batches) < 3000
     assert read(tail, 39_800) == (list(range(19_900, 20_000)), 40_000)
     assert read(tail, 39_799) is None
+
+
+def test_one_read_returns_so_many_batches_however_small() -> None:
+    """Each is a buffer that somebody copies and counts."""
+    tail = TailCache(10**6).tail()
+    fill(tail, 0, 2 * READ_BATCHES_MAX)
+    found = tail.read(Offset(0), Offset(10**6), 10**6, at_least_one=True)
+    assert found is not None
+    assert READ_BATCHES_MAX <= len(found.buffers) <= READ_BATCHES_MAX + 2
+    assert found.next_offset == READ_BATCHES_MAX  # two records and two buffers each
