@@ -4,7 +4,8 @@ The listener, who may come in and who is sent away is every server's of ours
 (`client/node/framed_server.py`). What is Kafka's is here: answers leave in the order of requests,
 and how many bytes and requests each connection, and all of them, may have unanswered. These bounds
 hold by back-pressure: what cannot start stays in the connection's backlog (at most what one read
-brought), and a connection with a backlog is not read.
+brought), and a connection with a backlog is not read. Of a backlog of very many small requests some
+are started in each turn of the loop.
 
 A connection that breaks the protocol is closed with one log line and takes nobody along.
 """
@@ -32,6 +33,8 @@ from client.wire.kafka.connection import ServerConnection, Slot
 log = logging.getLogger(__name__)
 
 _LISTEN_BACKLOG: Final = 1024
+_REQUESTS_PER_TURN: Final = 200
+"""Of one connection: a single read can bring many thousands of the smallest ones."""
 
 REQUEST_BYTES: Final = 2 * 1024
 """About what a request under way takes, however short."""
@@ -163,6 +166,7 @@ class Connection(FramedConnection):
         """Whether so much of that waits that it counts as unread."""
         self._proceeding = False
         self._flush_planned = False
+        self._is_turn_planned = False
 
     # --- asyncio.BufferedProtocol
 
@@ -270,8 +274,13 @@ class Connection(FramedConnection):
             return
         self._proceeding = True
         newest: Slot | None = None
+        count = 0
         try:
             while self._backlog and self._may_start():
+                if count == _REQUESTS_PER_TURN:
+                    self._plan_turn()
+                    break
+                count += 1
                 self._started_s = self._server.metrics.now_s()
                 newest = self._wire.newest
                 self._server.on_started(self)
@@ -295,6 +304,16 @@ class Connection(FramedConnection):
         broken = self._wire.newest
         if broken is not None and broken is not newest:
             broken.let_go()
+
+    def _plan_turn(self) -> None:
+        """Go on in another turn of the loop."""
+        if not self._is_turn_planned:
+            self._is_turn_planned = True
+            self._server.dispatcher.turns.on_turn(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._is_turn_planned = False
+        self.proceed()
 
     def _may_start(self) -> bool:
         config = self._server.config

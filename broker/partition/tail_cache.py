@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 from client.ids import Offset
 from client.wire.kafka.records import Buffer
 
+READ_BATCHES_MAX: Final = 5_000
+"""One read returns about so many batches at most, however small: the others wait for the next."""
 _COMPACT_ABOVE: Final = 1024
 BATCH_OVERHEAD_BYTES: Final = 500
 """About what Python needs to hold one batch, beside its own bytes."""
@@ -101,7 +103,7 @@ class PartitionTail:
         while at < len(self._batches):
             batch = self._batches[at]
             assert batch is not None
-            if batch.next_offset > limit:
+            if batch.next_offset > limit or len(buffers) >= READ_BATCHES_MAX:
                 break
             if size + batch.size > size_max and (buffers or not at_least_one):
                 break

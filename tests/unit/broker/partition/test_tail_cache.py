@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from broker.partition.tail_cache import BATCH_OVERHEAD_BYTES, PartitionTail, TailCache
+from broker.partition.tail_cache import (
+    BATCH_OVERHEAD_BYTES,
+    READ_BATCHES_MAX,
+    PartitionTail,
+    TailCache,
+)
 from client.ids import Offset
 
 
@@ -109,3 +114,13 @@ def test_small_batches_count_with_what_python_needs_for_each() -> None:
         assert (found is not None) == is_there
     tail.clear()
     assert cache.size == 0
+
+
+def test_one_read_returns_so_many_batches_however_small() -> None:
+    """Each is a buffer that somebody copies and counts."""
+    tail = TailCache(10**6).tail()
+    fill(tail, 0, 2 * READ_BATCHES_MAX)
+    found = tail.read(Offset(0), Offset(10**6), 10**6, at_least_one=True)
+    assert found is not None
+    assert READ_BATCHES_MAX <= len(found.buffers) <= READ_BATCHES_MAX + 2
+    assert found.next_offset == READ_BATCHES_MAX  # two records and two buffers each
