@@ -168,7 +168,8 @@ class AddPipeline:
                 case Confirmed():
                     if self._explicit_lac is not None:
                         self._explicit_lac.on_confirmed()
-                    self.room.wake()
+                    if self.room.waiters:
+                        self.room.wake()
                     self._reports.tell(effect)
                 case PauseBusy():
                     self._context.stats.busy_pauses += 1
