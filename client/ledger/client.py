@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Final
 
 from client.errors import LedgerError, LedgerExists, MetadataError, UnauthorizedAccess
+from client.held_memory import HeldMemory
 from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
 from client.ledger.bookies.bookie_choice import BookieChoice
 from client.ledger.bookies.bookie_directory import BookieDirectory
@@ -45,6 +46,7 @@ from client.ledger.read.reader import LedgerReader
 from client.ledger.read.tail import TailView
 from client.ledger.recovery_run import RecoveryRun
 from client.ledger.stats import LedgerStats
+from client.ledger.write.core.writer_window import Company
 from client.ledger.write.hole_marks import HoleMarks
 from client.ledger.write.writer import LedgerWriter
 from client.metadata import bookkeeper
@@ -87,6 +89,8 @@ class LedgerClient:
         self._rng = rng
         self._clock = clock
         self.stats = stats or LedgerStats()
+        self.memory = HeldMemory()
+        """Bytes of entries that its writers hold; other parts of the process may count theirs."""
         self._bookies = bookies or Bookies(BookieDirectory(store, root), self._config, self.stats)
         health = BookieHealth(self._config.health_limits())
         self._health_switch = HealthSwitch(store, root, health)
@@ -107,6 +111,8 @@ class LedgerClient:
             self._config,
             self.stats,
             BatchAbility(),
+            self.memory,
+            Company(),
         )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []

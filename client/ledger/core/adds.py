@@ -359,7 +359,8 @@ class Adds:
             return _NOTHING
         self.state = AddsState.FAILED
         self.error = error
-        self._pending = {i: add for i, add in self._pending.items() if i <= self.lac}
+        for entry_id in [entry_id for entry_id in self._pending if entry_id > self.lac]:
+            self._pending.pop(entry_id).entry.is_pending = False
         self.pending_bytes = sum(add.size for add in self._pending.values())
         self.members.give_up_change()
         failed = Failed(EntryId(self.lac + 1), self.last_add_pushed, error)
@@ -438,6 +439,7 @@ class Adds:
     def _forget_if_answered(self, entry_id: int, add: PendingAdd) -> None:
         if not add.awaited:
             del self._pending[entry_id]
+            add.entry.is_pending = False
             self.pending_bytes -= add.size
 
     def _tell_holes(self) -> AddEffects:

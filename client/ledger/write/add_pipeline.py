@@ -41,6 +41,7 @@ from client.ledger.core.slow_members import SlowLimits
 from client.ledger.write.add_reports import AddReports, OnDone
 from client.ledger.write.ensemble_changes import EnsembleChanges
 from client.ledger.write.explicit_lac import ExplicitLac
+from client.ledger.write.writer_memory import WriterMemory
 from client.ledger.write.writer_room import WriterRoom
 from client.wire.bookkeeper.entry import EntryCodec
 from client.wire.bookkeeper.messages import (
@@ -77,10 +78,11 @@ class AddPipeline:
         self._look_s = _look_s(rules)
         """How often to look whether something takes too long; 0: never."""
         self.adds = Adds(metadata.last_fragment.ensemble, metadata.schedule, rules=rules)
-        self.room = WriterRoom(self.adds, config, self.fail)
+        self.room = WriterRoom(self.adds, config, context.company, self.fail)
         self.changes = EnsembleChanges(
             self.ledger_id, current, self.adds, context, self._on_changed, self.fail
         )
+        self._memory = WriterMemory(context.memory)
         self._members: list[_Member] = []
         self._seat(metadata.last_fragment.ensemble)
         self._reports = AddReports(context.stats, self.fail)
@@ -90,6 +92,7 @@ class AddPipeline:
             interval_s = config.explicit_lac_interval_ms / 1000
             self._explicit_lac = ExplicitLac(interval_s, lambda: self.adds.lac, self._write_lac)
         context.stats.writers += 1
+        context.stats.unanswered[self] = lambda: self.adds.pending_bytes
         context.bookies.add_listener(self._on_bookies_changed)
         self._is_listening = True
 
@@ -99,7 +102,11 @@ class AddPipeline:
         """Send an entry of `size` bytes and return its id. Raises as `Adds.add`."""
         if entry_id is None:
             entry_id = EntryId(self.adds.last_add_pushed + 1)
-        effects = self.adds.add(payload, size, self._loop.time(), entry_id=entry_id)
+        now_s = self._loop.time()
+        effects = self.adds.add(payload, size, now_s, entry_id=entry_id)
+        company = self._context.company
+        if company.current is not self:
+            company.change(self, now_s)
         self._reports.expect(entry_id, on_done)
         try:
             self._perform(effects)
@@ -162,10 +169,13 @@ class AddPipeline:
                 case SendAdd(entry, indices):
                     request = entry.request or self._sealed(entry)
                     size = entry.size
+                    self._memory.on_sent(entry, len(indices))
                     for index in indices:
                         member = self._members[index]
                         member.bookie.request(request, member.on_answer, size)
                 case Confirmed():
+                    self._memory.on_confirmed(effect.first, effect.last)
+                    self.room.on_confirmed(self._loop.time())
                     if self._explicit_lac is not None:
                         self._explicit_lac.on_confirmed()
                     if self.room.waiters:
@@ -178,6 +188,7 @@ class AddPipeline:
                     self.changes.begin(effect).add_done_callback(self._on_change_done)
                 case Failed():
                     self._on_failed(effect.error)
+                    self._memory.look()
                     self.room.wake()
                     self._reports.tell(effect)
                 case UnderReplicated(bookies):
@@ -200,10 +211,12 @@ class AddPipeline:
 
     def _send_again(self) -> None:
         self._feed(self.adds.send_again)
+        self._memory.look()
 
     def _on_changed(self, ensemble: Sequence[BookieId]) -> None:
         self._seat(ensemble)
         self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
+        self._memory.look()
 
     def _on_change_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -249,6 +262,7 @@ class AddPipeline:
         if self._is_listening:
             self._is_listening = False
             self._context.stats.writers -= 1
+            del self._context.stats.unanswered[self]
             self._context.bookies.remove_listener(self._on_bookies_changed)
             if self._explicit_lac is not None:
                 self._explicit_lac.close()
@@ -278,6 +292,7 @@ class _Member:
                 effects = adds.on_failed(request.entry_id, self._index, self.name, answer)
             else:
                 effects = adds.on_stored(request.entry_id, self._index, self.name)
+            pipeline._memory.on_answer(request.entry_id)
             if effects:
                 pipeline._perform(effects)
         except callbacks.RAISED as error:
