@@ -40,7 +40,7 @@ from client.errors import (
     UnauthorizedAccess,
     WriteFailed,
 )
-from client.ledger.bookies.core.answer_clock import TICKS_PER_TIMEOUT, AnswerClock
+from client.ledger.bookies.core.answer_clock import AnswerClock
 from client.ledger.bookies.core.waiting_adds import WaitingAdds
 from client.ledger.config import LedgerClientConfig
 from client.ledger.stats import BookieStats
@@ -111,10 +111,11 @@ class Link(asyncio.BufferedProtocol):
         self._frames = frames
         self._stats = stats
         self.matcher = ClientConnection(version)
-        self._config = config
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
+        self._bytes_max = config.bookie_in_flight_bytes_max
+        self._requests_max = config.bookie_in_flight_requests_max
         self._records: dict[InFlight, None] = {}
         """Under way, oldest first."""
         self.in_flight_bytes = 0
@@ -122,7 +123,7 @@ class Link(asyncio.BufferedProtocol):
         """Adds that there is no room for yet."""
         self._unsent: list[Buffer] = []
         """What leaves at the end of this turn of the loop, with one system call."""
-        self._clock = AnswerClock()
+        self._clock = AnswerClock(config.request_timeout_ms / 1000)
         self._timer: asyncio.TimerHandle | None = None
         self._lost = False
 
@@ -181,10 +182,9 @@ class Link(asyncio.BufferedProtocol):
         """Whether an add may be sent now; one that is larger than the limit goes alone."""
         if not self._records:
             return True
-        in_flight_bytes, config = self.in_flight_bytes, self._config
-        bytes_max = config.bookie_in_flight_bytes_max
-        fits = not in_flight_bytes or in_flight_bytes + record.size <= bytes_max
-        return fits and len(self._records) < config.bookie_in_flight_requests_max
+        in_flight_bytes = self.in_flight_bytes
+        fits = not in_flight_bytes or in_flight_bytes + record.size <= self._bytes_max
+        return fits and len(self._records) < self._requests_max
 
     def _send_waiting(self) -> None:
         waiting = self._waiting
@@ -255,8 +255,7 @@ class Link(asyncio.BufferedProtocol):
             record.complete(BookieUnavailable(reason))
 
     def _arm(self) -> None:
-        tick_s = self._config.request_timeout_ms / 1000 / TICKS_PER_TIMEOUT
-        self._timer = self._loop.call_later(tick_s, self._on_tick)
+        self._timer = self._loop.call_later(self._clock.tick_s, self._on_tick)
 
     def _on_tick(self) -> None:
         self._timer = None

@@ -178,7 +178,8 @@ class AddPipeline:
                     self.room.on_confirmed(self._loop.time())
                     if self._explicit_lac is not None:
                         self._explicit_lac.on_confirmed()
-                    self.room.wake()
+                    if self.room.waiters:
+                        self.room.wake()
                     self._reports.tell(effect)
                 case PauseBusy():
                     self._context.stats.busy_pauses += 1

@@ -37,10 +37,13 @@ class AnswerClock:
         "sent_bytes",
         "sent_count",
         "tick",
+        "tick_s",
         "written_bytes",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float) -> None:
+        self.tick_s = timeout_s / TICKS_PER_TIMEOUT
+        """How often to call `on_tick`."""
         self.tick = 0
         """The present one: what a request that is sent now is stamped with."""
         self.sent_count = 0

@@ -11,7 +11,7 @@ class Sender:
     """Sends numbered requests of 10 bytes by a clock."""
 
     def __init__(self) -> None:
-        self.clock = AnswerClock()
+        self.clock = AnswerClock(timeout_s=8.0)
         self.stamps: dict[int, int] = {}
 
     def send(self, *, is_written: bool = True) -> int:
