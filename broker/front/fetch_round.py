@@ -21,6 +21,7 @@ from client.errors import QuireError
 from client.ids import Offset
 from client.wire.kafka.fetch import READ_COMMITTED, FetchRequest, PartitionData, PartitionFetch
 from client.wire.kafka.records import CODEC_MASK, Codec, headers
+from client.wire.steps import STEP_ITEMS, Steps
 
 _ZSTD_FROM: Final = 10
 UNKNOWN: Final = -1
@@ -49,6 +50,7 @@ class FetchRound:
         "_awaited",
         "_committed",
         "_leaders",
+        "_left",
         "_reads",
         "_services",
         "_version",
@@ -62,7 +64,6 @@ class FetchRound:
     def __init__(
         self, services: Services, request: FetchRequest, wants: Sequence[Want], version: int
     ) -> None:
-        """Collect what is in memory."""
         self.results: list[PartitionData] = []
         self.size = 0
         """Record bytes in `results`."""
@@ -79,9 +80,14 @@ class FetchRound:
         self._committed = request.isolation == READ_COMMITTED
         self._leaders: list[Partition | None] = []
         self._reads: list[_Read] = []
-        left = min(request.bytes_max, services.config.fetch_bytes_max)
-        for at, want in enumerate(wants):
-            left -= self._collect(at, want, left)
+        self._left = min(request.bytes_max, services.config.fetch_bytes_max)
+
+    def collect(self) -> Steps[None]:
+        """Take what is in memory."""
+        for at, want in enumerate(self._wants):
+            if at and at % STEP_ITEMS == 0:
+                yield
+            self._left -= self._collect(at, want, self._left)
 
     @property
     def needs_reading(self) -> bool:

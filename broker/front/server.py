@@ -46,6 +46,10 @@ class Server(FramedServer["Connection"]):
         self.memory = memory
         self.memory.on_given = self._on_given
         self._starved: dict[Connection, None] = {}
+        """Connections that wait for bytes, in the order of their turns."""
+        self._turn: Connection | None = None
+        """Who may start one request before those that wait."""
+        self._is_planned = False
         metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
         metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
@@ -79,18 +83,36 @@ class Server(FramedServer["Connection"]):
         self._starved.pop(connection, None)
 
     def may_start(self, connection: Connection) -> bool:
-        """Say whether bytes are left for another request; if not, wake `connection` later."""
-        if self.memory.size < self.config.in_flight_bytes_max:
+        """Say whether bytes are left for another request, and nobody waits for them; if not, it
+        will be this connection's turn to start one later."""
+        if self._turn is connection or (not self._starved and self._has_room()):
             return True
         self._starved[connection] = None
         return False
 
+    def on_started(self, connection: Connection) -> None:
+        """A request was started: the turn is over."""
+        self._turn = None
+
+    def _has_room(self) -> bool:
+        return self.memory.size < self.config.in_flight_bytes_max
+
     def _on_given(self) -> None:
-        """Bytes were given back: wake connections that waited for them."""
-        if self._starved and self.memory.size < self.config.in_flight_bytes_max:
-            for connection in self._starved:
-                self.loop.call_soon(connection.proceed)
-            self._starved = {}
+        """Bytes were given back: connections that wait for them have their turns."""
+        if self._starved and not self._is_planned and self._has_room():
+            self._is_planned = True
+            self.loop.call_soon(self._give_turns)
+
+    def _give_turns(self) -> None:
+        """Let connections start one request each, in turns, as long as there is room: a busy one
+        shall not take the room of all others."""
+        self._is_planned = False
+        while self._starved and self._has_room():
+            connection = next(iter(self._starved))
+            del self._starved[connection]
+            self._turn = connection
+            connection.proceed()
+            self._turn = None
 
     def on_refused(self, connection: Connection, reason: str, *, is_logged: bool) -> None:
         """A connection is about to be closed because there are too many."""
@@ -240,21 +262,27 @@ class Connection(FramedConnection):
             while self._backlog and self._may_start():
                 self._started_s = self._server.metrics.now_s()
                 newest = self._wire.newest
+                self._server.on_started(self)
                 self._server.dispatcher.dispatch(self._backlog.popleft(), self)
                 if self._flush_planned and not (self._backlog and self._may_start()):
                     self._flush()  # which may let more of the backlog start
         except RemoteProtocolError as error:
+            self._forget(newest)
             self.fail(str(error))
         except Exception:  # the outermost loop of a connection: it alone goes down
             log.exception("connection.broken peer=%s", self.peer.host)
-            broken = self._wire.newest
-            if broken is not None and broken is not newest:
-                broken.let_go()  # nobody will answer it
+            self._forget(newest)
             self.close()
         finally:
             self._proceeding = False
         if self.is_reading == bool(self._backlog):
             self._set_reading(not self._backlog)
+
+    def _forget(self, newest: Slot | None) -> None:
+        """Let go of a slot that was opened after `newest`: nobody will answer it."""
+        broken = self._wire.newest
+        if broken is not None and broken is not newest:
+            broken.let_go()
 
     def _may_start(self) -> bool:
         config = self._server.config

@@ -85,7 +85,9 @@ class Partition:
             self._on_refused,
             services.ledgers.memory,
         )
-        self._runner = EffectRunner(self._carry_out, self._sender.send, self._on_turn_over)
+        self._runner = EffectRunner(
+            self._carry_out, self._sender.send, self._leader.log.on_turn_over
+        )
         self.reader = PartitionReader(
             services,
             steps.node,
@@ -148,12 +150,15 @@ class Partition:
 
     # --- append -------------------------------------------------------------------------
 
-    def append(self, batch: Buffer, *, from_client: bool = True) -> Append:
+    def append(
+        self, batch: Buffer, *, from_client: bool = True, are_keys_checked: bool = False
+    ) -> Append:
         """Check a batch, give it offsets and enqueue it; its bytes must not change afterwards.
 
         Returns at once; see `Append`. A duplicate returns the append that it repeats, or a
         completed one. Raises NotLeader, Overloaded, the InvalidRecord and SequenceError
-        families; nothing was applied then. Who can wait asks `admission.has_room` first.
+        families; nothing was applied then. Who can wait asks `admission.has_room` first, and
+        takes the steps of `admission.key_check`.
         """
         leader = self._leader
         if self._sender.has_ended and leader.state is State.OPEN:
@@ -161,7 +166,11 @@ class Partition:
         end = leader.log.offsets.log_end
         try:
             append, effects = leader.append(
-                batch, self._services.clock.now_ms(), self._loop.time(), from_client=from_client
+                batch,
+                self._services.clock.now_ms(),
+                self._loop.time(),
+                from_client=from_client,
+                are_keys_checked=are_keys_checked,
             )
         except SequenceError as error:
             self._log_refusal(batch, error)
@@ -236,9 +245,6 @@ class Partition:
     def _on_refused(self, error: LedgerError) -> None:
         """The ledger takes no more entries."""
         self.resign(f"add refused: {error!r}")
-
-    def _on_turn_over(self) -> None:
-        self._runner.run(self._leader.on_turn_over())
 
     def _on_outcome(self, outcome: StepOutcome) -> None:
         self._runner.run(self._leader.on_outcome(outcome, self._now()))

@@ -93,6 +93,18 @@ class LedgerClientConfig:
         " the pipeline runs dry; too high: memory, and what comes next waits for all of it.",
         at_least=1,
     )
+    writer_shared_delay_ms: int = setting(
+        10,
+        "While other ledgers are written too, a writer has no more unconfirmed than what is"
+        " confirmed of it within so long: about as long do the entries of the others wait for those"
+        " of a busy one. Too low: one busy ledger beside idle ones is slower; too high: they wait.",
+        at_least=1,
+    )
+    writer_shared_bytes_min: int = setting(
+        1024 * 1024,
+        "But so much may be unconfirmed in any case, if writer_in_flight_bytes_max allows it.",
+        at_least=1,
+    )
     writer_unanswered_bytes_max: int = setting(
         64 * 1024 * 1024,
         "The same with the entries that are confirmed but that some bookie of theirs has still to"

@@ -161,7 +161,7 @@ class SendEntries(NamedTuple):
 
 
 class PlanSend(NamedTuple):
-    """Call `on_turn_over` when this turn of the loop is over."""
+    """Call `LogState.on_turn_over` when this turn of the loop is over."""
 
 
 class BeginSegment(NamedTuple):

@@ -20,10 +20,10 @@ class EffectRunner:
         self,
         carry_out: Callable[[Effect], None],
         send: Callable[[], None],
-        on_turn_over: Callable[[], None],
+        on_turn_over: Callable[[], Effects],
     ) -> None:
-        """`send` and `on_turn_over` are for the two effects of the hot path that mostly come alone:
-        `SendEntries`, and `PlanSend` in the next turn of the loop."""
+        """`send` carries `SendEntries` out, `on_turn_over` is the input that `PlanSend` asks for:
+        both mostly come alone, once for each entry."""
         self._carry_out = carry_out
         self._send = send
         self._on_turn_over = on_turn_over
@@ -33,7 +33,7 @@ class EffectRunner:
 
     def plan(self) -> None:
         """Let the leader know when this turn of the loop is over."""
-        self._loop.call_soon(self._on_turn_over)
+        self._loop.call_soon(self._end_turn)
 
     def run(self, effects: Effects) -> None:
         """Carry effects out, after those that are being carried out."""
@@ -41,7 +41,7 @@ class EffectRunner:
         if self._is_running or queue:
             queue.extend(effects)
         elif effects is PLAN:
-            self._loop.call_soon(self._on_turn_over)
+            self._loop.call_soon(self._end_turn)
             return
         elif effects is SEND:
             self._send()
@@ -60,3 +60,8 @@ class EffectRunner:
             raise
         finally:
             self._is_running = False
+
+    def _end_turn(self) -> None:
+        effects = self._on_turn_over()
+        if effects:
+            self.run(effects)

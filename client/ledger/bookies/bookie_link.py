@@ -2,9 +2,10 @@
 
 Rules, by the names that PROTOCOL.md and the tests use:
 
-- LINK-ROOM   an add for which the connection has no room waits here, in order, and is sent when
-              answers have made room. It does not fail, and its clock does not run: whoever adds
-              has a limit of its own, so what waits is bounded by the number of writers.
+- LINK-ROOM   an add for which the connection has no room waits here and is sent when answers have
+              made room: the adds of a ledger in order, and the ledgers that wait in turns. It does
+              not fail, and its clock does not run: whoever adds has a limit of its own, so what
+              waits is bounded by the number of writers.
 - LINK-CLOCK, LINK-SILENT  when a request, or all of them, have waited too long for an answer is
               decided by `bookies/core/answer_clock.py`.
 - LINK-OTHERS what one request's callback raises is reported (`client/callbacks.py`); the others
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, cast
 
@@ -41,6 +41,7 @@ from client.errors import (
     WriteFailed,
 )
 from client.ledger.bookies.core.answer_clock import TICKS_PER_TIMEOUT, AnswerClock
+from client.ledger.bookies.core.waiting_adds import WaitingAdds
 from client.ledger.config import LedgerClientConfig
 from client.ledger.stats import BookieStats
 from client.wire.bookkeeper.connection import ClientConnection, Key
@@ -117,8 +118,8 @@ class Link(asyncio.BufferedProtocol):
         self._records: dict[InFlight, None] = {}
         """Under way, oldest first."""
         self.in_flight_bytes = 0
-        self._waiting: deque[InFlight] = deque()
-        """Adds that there is no room for yet, oldest first."""
+        self._waiting: WaitingAdds[InFlight] = WaitingAdds()
+        """Adds that there is no room for yet."""
         self._unsent: list[Buffer] = []
         """What leaves at the end of this turn of the loop, with one system call."""
         self._clock = AnswerClock()
@@ -146,9 +147,11 @@ class Link(asyncio.BufferedProtocol):
         self._stats.links[self] = lambda: self.in_flight_bytes
 
     def add(self, record: InFlight) -> None:
-        """Send an add, or let it wait for room behind those that wait (rule LINK-ROOM)."""
+        """Send an add, or let it wait for room and its turn (rule LINK-ROOM)."""
         if self._waiting or not self._has_room(record):
-            self._waiting.append(record)
+            request = record.request
+            assert isinstance(request, AddRequest)
+            self._waiting.push(request.ledger_id, record)
         else:
             self.send(record)
 
@@ -185,8 +188,8 @@ class Link(asyncio.BufferedProtocol):
 
     def _send_waiting(self) -> None:
         waiting = self._waiting
-        while waiting and not self._lost and self._has_room(waiting[0]):
-            self.send(waiting.popleft())
+        while waiting and not self._lost and self._has_room(waiting.first):
+            self.send(waiting.pop())
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []

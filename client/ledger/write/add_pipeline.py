@@ -78,7 +78,7 @@ class AddPipeline:
         self._look_s = _look_s(rules)
         """How often to look whether something takes too long; 0: never."""
         self.adds = Adds(metadata.last_fragment.ensemble, metadata.schedule, rules=rules)
-        self.room = WriterRoom(self.adds, config, self.fail)
+        self.room = WriterRoom(self.adds, config, context.company, self.fail)
         self.changes = EnsembleChanges(
             self.ledger_id, current, self.adds, context, self._on_changed, self.fail
         )
@@ -102,7 +102,11 @@ class AddPipeline:
         """Send an entry of `size` bytes and return its id. Raises as `Adds.add`."""
         if entry_id is None:
             entry_id = EntryId(self.adds.last_add_pushed + 1)
-        effects = self.adds.add(payload, size, self._loop.time(), entry_id=entry_id)
+        now_s = self._loop.time()
+        effects = self.adds.add(payload, size, now_s, entry_id=entry_id)
+        company = self._context.company
+        if company.current is not self:
+            company.change(self, now_s)
         self._reports.expect(entry_id, on_done)
         try:
             self._perform(effects)
@@ -171,6 +175,7 @@ class AddPipeline:
                         member.bookie.request(request, member.on_answer, size)
                 case Confirmed():
                     self._memory.on_confirmed(effect.first, effect.last)
+                    self.room.on_confirmed(self._loop.time())
                     if self._explicit_lac is not None:
                         self._explicit_lac.on_confirmed()
                     self.room.wake()

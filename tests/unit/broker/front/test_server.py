@@ -254,6 +254,32 @@ class TestBackPressure:
         for client in clients:
             await client.close()
 
+    async def test_connections_that_wait_for_the_brokers_room_take_turns(
+        self, cloud: FakeCloud
+    ) -> None:
+        """Whoever sends much shall not take the room of all who send little."""
+        broker, partition = await self.unconfirmed(cloud, in_flight_bytes_max=1)
+        first, busy, *quiet = [await WireClient.connect(broker.port) for _ in range(5)]
+        first.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"first")))
+        await until(lambda: partition.log_end_offset == 1)
+        for _ in range(10):
+            busy.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"busy")))
+        await breathe()
+        for client in quiet:
+            client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"quiet")))
+        await breathe()
+        await self.confirm(cloud)
+        offsets = [
+            (await client.receive()).responses[0].partition_responses[0].base_offset
+            for client in quiet
+        ]
+        assert offsets == [2, 3, 4], "one of the busy one's ten was before them"
+        for offset in (1, *range(5, 14)):
+            answer = await busy.receive()
+            assert answer.responses[0].partition_responses[0].base_offset == offset
+        for client in (first, busy, *quiet):
+            await client.close()
+
     async def test_who_hangs_up_takes_no_batch_out_of_the_count(self, cloud: FakeCloud) -> None:
         """Or else clients that come, send and go fill the memory of a broker with slow bookies."""
         records = batch(b"x" * 10_000)

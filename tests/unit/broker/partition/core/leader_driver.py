@@ -76,7 +76,7 @@ class Lead:
                         self.sent[self.ledger_id].append(entry)
                         self.under_way.append(entry)
                 case PlanSend():
-                    rest += self.do(self.leader.on_turn_over())
+                    rest += self.do(self.leader.log.on_turn_over())
                 case SwitchLedger(ledger_id):
                     self.ledger_id = ledger_id
                     self.sent[ledger_id] = []
