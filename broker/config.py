@@ -79,6 +79,11 @@ class BrokerConfig:
     admin_read_token: str = setting(
         "", "Another bearer token, good for GET requests only. Needs admin_token.", secret=True
     )
+    admin_items_max: int = setting(
+        20_000,
+        "Values in the JSON body of one admin request, over all lists and objects; above: 413.",
+        at_least=1_000,
+    )
     admin_tls_cert: Path | None = setting(
         None, "PEM file with the admin server's certificate chain; with it, it speaks HTTPS."
     )
@@ -166,7 +171,8 @@ class BrokerConfig:
     in_flight_bytes_max: int = setting(
         1024 * _MIB,
         "The same for all connections together, those that have hung up included, and with the"
-        " batches that are confirmed but that some bookie has still to answer.",
+        " batches that are confirmed but that some bookie has still to answer. Decoded requests,"
+        " which are all but Produce, count for 16 times their bytes.",
         at_least=1,
     )
     unfinished_bytes_max: int = setting(

@@ -36,6 +36,7 @@ from broker.errors import InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Peer, Services
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
+from client.node.turns import Turns
 from client.wire.kafka import codec
 from client.wire.kafka.apis import API_VERSIONS_KEY, ApiKey
 from client.wire.kafka.codec import Buffer
@@ -105,6 +106,11 @@ class Dispatcher:
         self._services = services
         self._handlers = {handler.key: handler for handler in handlers}
         self._tasks: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def turns(self) -> Turns:
+        """Where long work waits."""
+        return self._services.turns
 
     async def close(self) -> None:
         """Cancel what still runs and wait for it."""

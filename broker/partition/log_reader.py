@@ -16,7 +16,7 @@ from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.ledger_views import LedgerView
 from broker.partition.ledgers import Writer
 from broker.partition.log_services import LogServices
-from broker.partition.tail_cache import Fetched
+from broker.partition.tail_cache import READ_BATCHES_MAX, Fetched
 from client.errors import LedgerError, LogCorrupt, RemoteProtocolError
 from client.ids import EntryId, LedgerId, Offset
 from client.log.entry_format import batch_headers, is_internal
@@ -161,7 +161,9 @@ class LogReader:
                 for batch, header in _batches(entry):
                     if header.next_offset <= offset:
                         continue
-                    too_large = size + header.size > size_max and (buffers or not at_least_one)
+                    too_large = (
+                        size + header.size > size_max or len(buffers) >= READ_BATCHES_MAX
+                    ) and (buffers or not at_least_one)
                     if header.next_offset > limit or too_large:
                         view.learn(entry)
                         view.learn_inside(header.base_offset, entry)

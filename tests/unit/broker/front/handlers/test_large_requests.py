@@ -340,3 +340,32 @@ async def test_a_member_offers_so_many_protocols(
         reason=None,
     )  # fmt: skip
     assert (answer.error_code is ErrorCode.invalid_request) == (count == 101)
+
+
+async def test_a_read_of_thousands_of_requests_takes_many_turns(
+    broker: Broker, client: WireClient
+) -> None:
+    """They fit into one read of the socket, and were all served before anybody else was."""
+    frames = [client.frame(ApiKey.API_VERSIONS, 0, {}) for _ in range(5_000)]
+    client.send_raw(b"".join(frames))
+    for _ in frames:
+        assert (await client.receive()).api_keys
+    assert broker.services.turns.taken >= 10
+
+
+async def test_an_answer_has_so_many_batches_however_small(
+    broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.front.fetch_round._ANSWER_BATCHES_MAX", 5)
+    await create_topic(broker, partition_count=3)
+    for partition in range(3):
+        for _ in range(4):
+            await produce(client, batch(b"v"), partition=partition)
+    fields = fetch_fields(0)
+    (topic,) = fields["topics"]
+    (row,) = topic["partitions"]
+    topic["partitions"] = [{**row, "partition": at} for at in range(3)]
+    answer = await client.call(ApiKey.FETCH, 12, **fields)
+    sizes = [len(one.records or b"") for one in answer.responses[0].partitions]
+    assert [bool(size) for size in sizes] == [True, True, False]
+    assert {one.error_code for one in answer.responses[0].partitions} == {ErrorCode.none}
