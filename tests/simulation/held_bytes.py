@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _EVERY_STEPS = 5
 REQUEST_BYTES_MAX = 1_000
 """More than any request of these schedules has."""
+_COUNTED_BYTES_MAX = 6_000
+"""More than one counts for, whose connection may be gone: decoded it takes a multiple of that."""
 _ANSWER_BYTES_MAX = 300
 """More than any answer has, but for its records."""
 _INTERNAL_BYTES_MAX = 600
@@ -64,10 +66,11 @@ class HeldBytes:
 
     def _look_at_broker(self, broker: Broker, client: LedgerClient) -> None:
         server, limit = broker.server, broker.config.in_flight_bytes_max
-        counted, held = server.in_flight_bytes, 0
+        counted, held, largest = server.in_flight_bytes, 0, _COUNTED_BYTES_MAX
         for connection in server._connections:
-            held += sum(slot._held_bytes for slot in connection._wire._slots)
-            self._look_at_connection(connection)
+            slots = connection._wire._slots
+            held += sum(slot._held_bytes for slot in slots)
+            largest = max(largest, self._look_at_connection(connection))
         if server._starved:
             self._world.oracle.count("looks at full brokers")
         partitions = [*broker.partitions]
@@ -75,7 +78,7 @@ class HeldBytes:
         # Partitions that are led no longer, and ledgers that were rolled, may hold more than that.
         if held > counted:
             self._fail("B1", f"counts {counted} bytes of requests, holds {held}")
-        if counted >= limit + REQUEST_BYTES_MAX + len(partitions) * _INTERNAL_BYTES_MAX:
+        if counted >= limit + largest + len(partitions) * _INTERNAL_BYTES_MAX:
             self._fail("B1", f"{counted} bytes of requests, the limit is {limit}")
         bookies: Any = client._bookies
         for bookie in bookies._bookies.values():
@@ -83,13 +86,15 @@ class HeldBytes:
                 if connection._link is not None:
                     self._look_at_link(connection._link)
 
-    def _look_at_connection(self, connection: Connection) -> None:
+    def _look_at_connection(self, connection: Connection) -> int:
+        """Return what its largest request counts for."""
         config, wire = connection._server.config, connection._wire
         bytes_max, requests_max = (
             config.connection_in_flight_bytes_max,
             config.connection_requests_max,
         )
-        if wire.in_flight_bytes >= bytes_max + REQUEST_BYTES_MAX:
+        largest = max((slot.request_size for slot in wire._slots), default=0)
+        if wire.in_flight_bytes >= bytes_max + largest > largest:
             self._fail("B1", f"{wire.in_flight_bytes} bytes of a connection, not {bytes_max}")
         if wire.open_slots > requests_max:
             self._fail("B1", f"{wire.open_slots} requests of a connection, not {requests_max}")
@@ -101,6 +106,7 @@ class HeldBytes:
         most = 2 * config.send_buffer_bytes_max + config.fetch_bytes_max + REQUEST_BYTES_MAX
         if unsent > most + requests_max * _ANSWER_BYTES_MAX:
             self._fail("B1", f"{unsent} unsent bytes of a connection, not {most}")
+        return largest
 
     def _look_at_partition(self, partition: Partition) -> int:
         """Return what it and its ledger's writer hold of its clients."""

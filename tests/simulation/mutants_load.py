@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cluster.lease import SessionLease
 from broker.front.handlers.produce import _Produce
+from broker.front.produce_answer import ProduceAnswer
 from broker.front.server import Connection, Server
 from broker.partition.core.append_queue import Append, AppendQueue
 from broker.partition.core.producer_state import ProducerState
@@ -171,13 +172,13 @@ def timeout_forgets_sequence(patch: Any) -> None:
 def timeout_is_success(patch: Any) -> None:
     """An append that timed out is answered as stored: its bookies will not fail all at once."""
 
-    def result(self: _Produce, name: str, row: Any, version: int) -> Any:
+    def result(self: ProduceAnswer, name: str, row: Any, version: int) -> Any:
         index, _, append = row
         if isinstance(append, Append) and not append.completed:
             return PartitionResult(index, 0, append.base_offset, -1, 0)
         return original(self, name, row, version)
 
-    original = patch(_Produce, "_result", result)
+    original = patch(ProduceAnswer, "_result", result)
 
 
 def task_ends_in_silence(patch: Any) -> None:
