@@ -20,6 +20,9 @@ KINDS = {"mixed": 88, "crowded": 6, "busy": 6}
 FAULTS = ("slow link", "slow bookie", "failing task")
 """Classes of `cluster_faults.py` that only overloaded schedules have."""
 
+_REQUEST_BYTES, _REQUESTS_MIN = 2_500, 3
+"""About what a Produce request counts for, and how many may be under way at least."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
@@ -52,7 +55,7 @@ def draw_load(rng: random.Random, kind: str, room_bytes: int) -> LoadOptions:
         is_all=kind == "busy",
         rude_clients=rng.choice((1, 1, 2)),
         produce_timeout_ms=rng.choice((150, 300, 2000)),
-        broker_bytes_max=room_bytes * rng.choice((1, 1, 2)),
+        broker_bytes_max=room_bytes * rng.choice((1, 1, 2)) + _REQUESTS_MIN * _REQUEST_BYTES,
         connection_requests_max=rng.choice((3, 50)),
         unsent_bytes_max=rng.choice((1000, 4000)),
         unanswered_bytes_max=room_bytes // 2 * rng.choice((1, 2)),

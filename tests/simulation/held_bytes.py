@@ -3,7 +3,8 @@
 Each account is compared twice: with its limit, and with what it stands for, counted piece by piece.
 A credit that is given back while somebody still holds the bytes breaks one of the two.
 
-    B1 a broker: request bytes, requests and unsent answers of each connection, and of all
+    B1 a broker: bytes of requests, until their last copy is answered, whoever has gone meanwhile;
+       requests and unsent answers of each connection
     B2 a partition: bytes of appends that are not confirmed
     B3 a writer of a ledger: bytes not confirmed, and bytes that some bookie has not answered
     B4 a connection to a bookie: bytes of adds under way
@@ -32,13 +33,12 @@ if TYPE_CHECKING:
 _EVERY_STEPS = 5
 REQUEST_BYTES_MAX = 1_000
 """More than any request of these schedules has."""
+_COUNTED_BYTES_MAX = 6_000
+"""More than one counts for, whose connection may be gone: decoded it takes a multiple of that."""
 _ANSWER_BYTES_MAX = 300
 """More than any answer has, but for its records."""
-
-APPENDS_COUNT_UNTIL_CONFIRMED = False
-"""Whether a broker counts the bytes of appends as its own until they are confirmed, also when their
-request has been answered or its connection is gone. Then all partitions together hold no more than
-the broker may."""
+_INTERNAL_BYTES_MAX = 600
+"""More than a partition's snapshots have, which nobody asks for room."""
 
 
 class HeldBytes:
@@ -66,32 +66,35 @@ class HeldBytes:
 
     def _look_at_broker(self, broker: Broker, client: LedgerClient) -> None:
         server, limit = broker.server, broker.config.in_flight_bytes_max
-        if server.in_flight_bytes >= limit + REQUEST_BYTES_MAX:
-            self._fail("B1", f"{server.in_flight_bytes} request bytes, the limit is {limit}")
-        answering = 0
+        counted, held, largest = server.in_flight_bytes, 0, _COUNTED_BYTES_MAX
         for connection in server._connections:
-            answering += connection._wire.in_flight_bytes
-            self._look_at_connection(connection)
+            slots = connection._wire._slots
+            held += sum(slot._held_bytes for slot in slots)
+            largest = max(largest, self._look_at_connection(connection))
         if server._starved:
             self._world.oracle.count("looks at full brokers")
-        if answering > server.in_flight_bytes:
-            self._fail("B1", f"counts {server.in_flight_bytes} request bytes, has {answering}")
-        appended = sum(map(self._look_at_partition, broker.partitions))
-        if APPENDS_COUNT_UNTIL_CONFIRMED and appended >= limit + REQUEST_BYTES_MAX:
-            self._fail("B1", f"{appended} bytes appended, the limit is {limit}")
+        partitions = [*broker.partitions]
+        held += sum(map(self._look_at_partition, partitions))
+        # Partitions that are led no longer, and ledgers that were rolled, may hold more than that.
+        if held > counted:
+            self._fail("B1", f"counts {counted} bytes of requests, holds {held}")
+        if counted >= limit + largest + len(partitions) * _INTERNAL_BYTES_MAX:
+            self._fail("B1", f"{counted} bytes of requests, the limit is {limit}")
         bookies: Any = client._bookies
         for bookie in bookies._bookies.values():
             for connection in (bookie._plain, bookie._exact):
                 if connection._link is not None:
                     self._look_at_link(connection._link)
 
-    def _look_at_connection(self, connection: Connection) -> None:
+    def _look_at_connection(self, connection: Connection) -> int:
+        """Return what its largest request counts for."""
         config, wire = connection._server.config, connection._wire
         bytes_max, requests_max = (
             config.connection_in_flight_bytes_max,
             config.connection_requests_max,
         )
-        if wire.in_flight_bytes >= bytes_max + REQUEST_BYTES_MAX:
+        largest = max((slot.request_size for slot in wire._slots), default=0)
+        if wire.in_flight_bytes >= bytes_max + largest > largest:
             self._fail("B1", f"{wire.in_flight_bytes} bytes of a connection, not {bytes_max}")
         if wire.open_slots > requests_max:
             self._fail("B1", f"{wire.open_slots} requests of a connection, not {requests_max}")
@@ -103,9 +106,10 @@ class HeldBytes:
         most = 2 * config.send_buffer_bytes_max + config.fetch_bytes_max + REQUEST_BYTES_MAX
         if unsent > most + requests_max * _ANSWER_BYTES_MAX:
             self._fail("B1", f"{unsent} unsent bytes of a connection, not {most}")
+        return largest
 
     def _look_at_partition(self, partition: Partition) -> int:
-        """Return what it holds of its clients."""
+        """Return what it and its ledger's writer hold of its clients."""
         log = partition._leader.log
         queue, limit = log.queue, log.limits.in_flight_bytes_max
         sizes = [append.size for append in (*queue.appends(), *log._accumulator)]
@@ -122,11 +126,12 @@ class HeldBytes:
             self._fail("B2", f"counts {log.in_flight_bytes} bytes, holds {held + others}")
         if held > limit and len(sizes) > 1:
             self._fail("B2", f"{partition.name} holds {held} bytes, the limit is {limit}")
-        self._look_at_writer(partition)
-        return held
+        waiting = sum(a.size for e in (*queue._waiting, *queue._held) for a in e.appends)
+        return waiting + log._accumulator.size_bytes + self._look_at_writer(partition)
 
-    def _look_at_writer(self, partition: Partition) -> None:
-        writer: Any = partition._steps.writer
+    def _look_at_writer(self, partition: Partition) -> int:
+        """Return what the writer of the present ledger holds."""
+        writer: Any = partition._sender._steps.writer
         adds = writer._writer._pipeline.adds
         config = writer._writer._context.config
         pending = adds._pending
@@ -139,10 +144,12 @@ class HeldBytes:
             unconfirmed, limit = sum(waiting[:-1]), config.writer_in_flight_bytes_max
             if unconfirmed >= limit:
                 self._fail("B3", f"{unconfirmed} unconfirmed bytes, the limit is {limit}")
-        if self._world.is_only_slow and (adds.suspended or adds.state is AddsState.CHANGING):
+        if self._world.is_only_slow and (writer.suspended or adds.state is AddsState.CHANGING):
             self._fail(
                 "T18", f"a bookie of ledger {writer.ledger_id} was slow and counts as failed"
             )
+
+        return sum(add.size for add in pending.values())
 
     def _look_at_link(self, link: Link) -> None:
         held = sum(record.size for record in link._records)
@@ -150,7 +157,8 @@ class HeldBytes:
             self._world.oracle.count("looks at full links")
         if held != link.in_flight_bytes:
             self._fail("B4", f"counts {link.in_flight_bytes} bytes under way, has {held}")
-        if held > link._bytes_max:
+        limit = link._config.bookie_in_flight_bytes_max
+        if held > limit:
             sizes = [r.size for r in link._records if type(r.request) is AddRequest]
-            if len(sizes) > 1 and sum(sizes) > link._bytes_max:
-                self._fail("B4", f"{sum(sizes)} bytes of adds, the limit is {link._bytes_max}")
+            if len(sizes) > 1 and sum(sizes) > limit:
+                self._fail("B4", f"{sum(sizes)} bytes of adds, the limit is {limit}")

@@ -66,6 +66,8 @@ class Patch:
 
 _KINDS = {
     "credit-back-at-quorum": "busy",
+    "credit-back-before-last-copy": "busy",
+    "credit-back-on-disconnect": "busy",
     "credit-back-when-sent": "busy",
     "credit-back-when-written": "busy",
     "full-link-is-failed": "busy",

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cluster.lease import SessionLease
 from broker.front.handlers.produce import _Produce
+from broker.front.produce_answer import ProduceAnswer
 from broker.front.server import Connection, Server
 from broker.partition.core.append_queue import Append, AppendQueue
 from broker.partition.core.producer_state import ProducerState
 from client.errors import BookieUnavailable, MetadataError
+from client.held_memory import HeldMemory
 from client.ledger.bookies.bookie_link import Link
 from client.ledger.core.adds import Adds
-from client.ledger.write.add_pipeline import AddPipeline
+from client.ledger.write.writer_memory import WriterMemory
+from client.ledger.write.writer_room import WriterRoom
 from client.node import background
 from client.wire.kafka.produce import PartitionResult
 
@@ -41,12 +44,43 @@ def credit_back_when_sent(patch: Any) -> None:
 def credit_back_at_quorum(patch: Any) -> None:
     """A writer has room again when an entry is confirmed, whoever still has to answer it."""
 
-    def has_room(self: AddPipeline) -> bool:
-        adds = self.adds
-        bytes_max: int = self._context.config.writer_in_flight_bytes_max
-        return adds.length - adds.confirmed_length < bytes_max
+    def is_free(self: WriterRoom) -> bool:
+        adds = self._adds
+        return adds.length - adds.confirmed_length < self._confirmable_bytes_max
 
-    patch(AddPipeline, "has_room", property(has_room))
+    patch(WriterRoom, "is_free", property(is_free))
+
+
+def credit_back_before_last_copy(patch: Any) -> None:
+    """A broker counts a batch until it is confirmed, whoever still has to answer it."""
+
+    def on_confirmed(self: WriterMemory, first: int, last: int) -> None:
+        for entry_id in range(first, last + 1):
+            if entry_id in self._entries:
+                self._let_go(self._entries[entry_id])
+
+    def on_answer(self: WriterMemory, entry_id: Any) -> None:
+        if entry_id in self._entries:
+            answered(self, entry_id)
+
+    patch(WriterMemory, "on_confirmed", on_confirmed)
+    answered = patch(WriterMemory, "on_answer", on_answer)
+
+
+def credit_back_on_disconnect(patch: Any) -> None:
+    """A connection that is lost gives the bytes of its requests back, whoever holds them still."""
+
+    def connection_lost(self: Connection, exc: Exception | None) -> None:
+        in_flight_bytes = self._wire.in_flight_bytes
+        original(self, exc)
+        memory = self._server.memory
+        memory.give(min(in_flight_bytes, memory.size))
+
+    def give(self: HeldMemory, size: int) -> None:
+        given(self, min(size, self.size))
+
+    original = patch(Connection, "connection_lost", connection_lost)
+    given = patch(HeldMemory, "give", give)
 
 
 def credit_back_when_written(patch: Any) -> None:
@@ -76,10 +110,7 @@ def unread_is_served(patch: Any) -> None:
 def starved_stay_starved(patch: Any) -> None:
     """A connection for which no bytes were left is not told when there are some again."""
 
-    def release(self: Server, size: int) -> None:
-        self.in_flight_bytes -= size
-
-    patch(Server, "release", release)
+    patch(Server, "_on_given", lambda self: None)
 
 
 def shed_is_failed(patch: Any) -> None:
@@ -141,13 +172,13 @@ def timeout_forgets_sequence(patch: Any) -> None:
 def timeout_is_success(patch: Any) -> None:
     """An append that timed out is answered as stored: its bookies will not fail all at once."""
 
-    def result(self: _Produce, name: str, row: Any, version: int) -> Any:
+    def result(self: ProduceAnswer, name: str, row: Any, version: int) -> Any:
         index, _, append = row
         if isinstance(append, Append) and not append.completed:
             return PartitionResult(index, 0, append.base_offset, -1, 0)
         return original(self, name, row, version)
 
-    original = patch(_Produce, "_result", result)
+    original = patch(ProduceAnswer, "_result", result)
 
 
 def task_ends_in_silence(patch: Any) -> None:
