@@ -16,6 +16,7 @@
     T14 only prefixes that somebody gave up are dropped
     T15 no success without an offset        T16 after healing everything goes on
     T17 when all is quiet, a leader that is named takes what is produced
+    T18 when all is quiet, a broker counts no bytes as held but those of open requests
 
     Z1 acknowledgements of epochs do not interleave (C1 and C5 together, and Z6)
     Z2 a replaced leader's batches never succeed (T1 at the end) nor change the list (C2)
