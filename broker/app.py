@@ -92,8 +92,7 @@ class Broker:
         self.port = 0
         """Where Kafka clients connect; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
-        self.is_started = False
-        self.started_ms = 0
+        self.is_started, self.started_ms = False, 0
         self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
@@ -128,6 +127,7 @@ class Broker:
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
+            turns=self.log_services.turns,
             clock=clock,
             rng=rng,
             served={handler.key: handler.versions for handler in served},

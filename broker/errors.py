@@ -11,6 +11,7 @@
     │   └── UnknownTopicId, InconsistentTopicId
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
+    │   └── TransactionCoordinatorFenced
     ├── LeadershipError         this broker cannot serve the partition (at the moment)
     │   ├── UnknownTopicOrPartition, NotLeader, LeaderNotAvailable
     │   ├── LeadershipLost      the leader stopped while the append was in flight: UNKNOWN
@@ -19,7 +20,10 @@
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
     │   ├── NotEnoughReplicas, LogReadFailed
     ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
-    └── GroupError              what group coordinators answer
+    ├── GroupError              what group coordinators answer
+    └── TransactionError        what transaction coordinators answer
+        ├── InvalidTransactionTimeout, InvalidProducerIdMapping, ProducerFenced
+        └── ConcurrentTransactions, TransactionAbortable, TransactionalIdNotFound
 
 As in `client.errors`, each class says whether it is `retriable` and what is known of the
 `outcome`. What is stored and makes no sense is `client.errors.LogCorrupt`, for readers of
@@ -82,7 +86,8 @@ class CorruptBatch(InvalidRecord):
 
 
 class MessageTooLarge(InvalidRecord):
-    """The batch is larger than the topic's `max.message.bytes`."""
+    """The batch is larger than the topic's `max.message.bytes`, or holds more records than the
+    broker looks at: smaller ones may pass."""
 
 
 class BatchTooLarge(InvalidRecord):
@@ -173,6 +178,10 @@ class InvalidProducerEpoch(SequenceError):
 
 class InvalidTransactionState(SequenceError):
     """The batch belongs to a transaction that is not open here."""
+
+
+class TransactionCoordinatorFenced(SequenceError):
+    """The log has the word of a newer coordinator of this producer than the one that asks."""
 
 
 # --- leadership ---------------------------------------------------------------------------
@@ -311,9 +320,16 @@ class CoordinatorNotAvailable(GroupError):
 
 
 class NotCoordinator(GroupError):
-    """Another broker coordinates the group."""
+    """Another broker coordinates the group, or the transactional id."""
 
     retriable = True
+
+
+class OldConnection(NotCoordinator):
+    """The request came late, over a connection that its client has replaced: close it.
+
+    Nothing was applied. Whoever still listens there connects again and asks again.
+    """
 
 
 class UnknownMember(GroupError):
@@ -370,3 +386,36 @@ class GroupMaxSizeReached(GroupError):
 
 class OffsetMetadataTooLarge(GroupError):
     """The text committed with an offset is too long."""
+
+
+# --- transactions -------------------------------------------------------------------------
+
+
+class TransactionError(BrokerError):
+    """A transaction coordinator refused the request."""
+
+
+class InvalidTransactionTimeout(TransactionError):
+    """The transaction's timeout is not positive, or longer than the broker allows."""
+
+
+class InvalidProducerIdMapping(TransactionError):
+    """The transactional id is unknown, or belongs to another producer id."""
+
+
+class ConcurrentTransactions(TransactionError):
+    """The transactional id is busy with a change or with its last transaction: ask again."""
+
+    retriable = True
+
+
+class ProducerFenced(TransactionError):
+    """A newer instance of this producer has taken over its transactional id."""
+
+
+class TransactionAbortable(TransactionError):
+    """The partition is not part of the transaction: abort it, then go on."""
+
+
+class TransactionalIdNotFound(TransactionError):
+    """No such transactional id."""

@@ -47,6 +47,7 @@ CODES: Final[Mapping[type, Code]] = {
     e.OutOfOrderSequence: Code.out_of_order_sequence_number,
     e.InvalidProducerEpoch: Code.invalid_producer_epoch,
     e.InvalidTransactionState: Code.invalid_txn_state,
+    e.TransactionCoordinatorFenced: Code.transaction_coordinator_fenced,
     # leadership
     e.LeadershipError: Code.not_leader_or_follower,
     e.UnknownTopicOrPartition: Code.unknown_topic_or_partition,
@@ -74,6 +75,7 @@ CODES: Final[Mapping[type, Code]] = {
     e.CoordinatorLoading: Code.coordinator_load_in_progress,
     e.CoordinatorNotAvailable: Code.coordinator_not_available,
     e.NotCoordinator: Code.not_coordinator,
+    e.OldConnection: Code.not_coordinator,
     e.UnknownMember: Code.unknown_member_id,
     e.IllegalGeneration: Code.illegal_generation,
     e.RebalanceInProgress: Code.rebalance_in_progress,
@@ -87,6 +89,14 @@ CODES: Final[Mapping[type, Code]] = {
     e.GroupSubscribedToTopic: Code.group_subscribed_to_topic,
     e.GroupMaxSizeReached: Code.group_max_size_reached,
     e.OffsetMetadataTooLarge: Code.offset_metadata_too_large,
+    # transactions
+    e.TransactionError: Code.unknown_server_error,
+    e.InvalidTransactionTimeout: Code.invalid_transaction_timeout,
+    e.InvalidProducerIdMapping: Code.invalid_producer_id_mapping,
+    e.ConcurrentTransactions: Code.concurrent_transactions,
+    e.ProducerFenced: Code.producer_fenced,
+    e.TransactionAbortable: Code.transaction_abortable,
+    e.TransactionalIdNotFound: Code.transactional_id_not_found,
     # what reaches a client from below: the store or the bookies could not do it now
     base.LogCorrupt: Code.unknown_server_error,
     base.LedgerError: Code.kafka_storage_error,

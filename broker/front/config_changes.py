@@ -2,11 +2,13 @@
 
 Only topics can be configured. Broker settings are fixed while a broker runs, so a change to them is
 refused rather than silently dropped. None of them was ever set this way, so resetting them changes
-nothing and succeeds, as tools expect that tidy up after themselves.
+nothing and succeeds, as tools expect that tidy up after themselves. A resource that is named twice
+is refused each time, as in Kafka: which of the changes would count?
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,10 +31,15 @@ async def configure_all(
     validate_only: bool,
 ) -> list[dict[str, Any]]:
     """Apply `edit_of(resource)` to each resource; return their answers."""
+    pace = services.turns.pace()
+    counts = Counter((item.resource_type, item.resource_name) for item in resources)
     answers = []
     for item in resources:
+        await pace.item()
         code, message = int(Code.none), None
         try:
+            if counts[item.resource_type, item.resource_name] > 1:
+                raise InvalidRequest(f"the request names {item.resource_name!r} more than once")
             await _configure(services, item, edit_of(item), validate_only)
         except QuireError as error:
             code, message = code_of(error), message_of(error)

@@ -125,4 +125,5 @@ def broker_settings(
 
 def select(settings: Iterable[Listed], names: Collection[str] | None) -> list[Listed]:
     """Keep the named settings, or all if no names are given (null or none, as Kafka reads it)."""
-    return [setting for setting in settings if not names or setting.name in names]
+    wanted = frozenset(names or ())
+    return [setting for setting in settings if not wanted or setting.name in wanted]

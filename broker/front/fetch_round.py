@@ -1,7 +1,8 @@
 """One pass over everything a Fetch request asks for.
 
 The limits of the answer: partitions are served in the order of the request; the first batch of the
-first partition with data is included whatever its size, everything else only within both limits.
+first partition with data is included whatever its size, everything else only within both limits,
+and within a number of batches, however small they are.
 What is in memory is taken at once; what is only on bookies is read afterwards, all of it
 concurrently, within the broker's budget for such reads, for which the first of them waits.
 """
@@ -21,9 +22,14 @@ from client.errors import QuireError
 from client.ids import Offset
 from client.wire.kafka.fetch import READ_COMMITTED, FetchRequest, PartitionData, PartitionFetch
 from client.wire.kafka.records import CODEC_MASK, Codec, headers
+from client.wire.steps import STEP_ITEMS, Steps
 
 _ZSTD_FROM: Final = 10
 UNKNOWN: Final = -1
+_ANSWER_BATCHES_MAX: Final = 50_000
+"""Beyond about so many batches, an answer takes none of further partitions: each is a buffer."""
+_BATCHES_PER_ITEM: Final = 20
+"""Batches that cost as much to collect as a partition."""
 
 
 class Want(NamedTuple):
@@ -49,6 +55,7 @@ class FetchRound:
         "_awaited",
         "_committed",
         "_leaders",
+        "_left",
         "_reads",
         "_services",
         "_version",
@@ -62,7 +69,6 @@ class FetchRound:
     def __init__(
         self, services: Services, request: FetchRequest, wants: Sequence[Want], version: int
     ) -> None:
-        """Collect what is in memory."""
         self.results: list[PartitionData] = []
         self.size = 0
         """Record bytes in `results`."""
@@ -79,9 +85,21 @@ class FetchRound:
         self._committed = request.isolation == READ_COMMITTED
         self._leaders: list[Partition | None] = []
         self._reads: list[_Read] = []
-        left = min(request.bytes_max, services.config.fetch_bytes_max)
-        for at, want in enumerate(wants):
-            left -= self._collect(at, want, left)
+        self._left = min(request.bytes_max, services.config.fetch_bytes_max)
+
+    def collect(self) -> Steps[None]:
+        """Take what is in memory."""
+        work = batch_count = 0
+        for at, want in enumerate(self._wants):
+            if work >= STEP_ITEMS:
+                work = 0
+                yield
+            if batch_count >= _ANSWER_BATCHES_MAX:
+                self._left = 0
+            self._left -= self._collect(at, want, self._left)
+            count = len(self.results[at].records)
+            batch_count += count
+            work += 1 + count // _BATCHES_PER_ITEM
 
     @property
     def needs_reading(self) -> bool:

@@ -4,7 +4,8 @@ The listener, who may come in and who is sent away is every server's of ours
 (`client/node/framed_server.py`). What is Kafka's is here: answers leave in the order of requests,
 and how many bytes and requests each connection, and all of them, may have unanswered. These bounds
 hold by back-pressure: what cannot start stays in the connection's backlog (at most what one read
-brought), and a connection with a backlog is not read.
+brought), and a connection with a backlog is not read. Of a backlog of very many small requests some
+are started in each turn of the loop.
 
 A connection that breaks the protocol is closed with one log line and takes nobody along.
 """
@@ -25,12 +26,21 @@ from client.held_memory import HeldMemory
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
 from client.node.logs import AT_WILL
+from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import Buffer
 from client.wire.kafka.connection import ServerConnection, Slot
 
 log = logging.getLogger(__name__)
 
 _LISTEN_BACKLOG: Final = 1024
+_REQUESTS_PER_TURN: Final = 200
+"""Of one connection: a single read can bring many thousands of the smallest ones."""
+
+REQUEST_BYTES: Final = 2 * 1024
+"""About what a request under way takes, however short."""
+DECODED_TIMES: Final = 16
+"""So many times its bytes a request takes, decoded: measured, of a list of names of one letter. A
+Produce request stays what it was."""
 
 
 class Server(FramedServer["Connection"]):
@@ -156,6 +166,7 @@ class Connection(FramedConnection):
         """Whether so much of that waits that it counts as unread."""
         self._proceeding = False
         self._flush_planned = False
+        self._is_turn_planned = False
 
     # --- asyncio.BufferedProtocol
 
@@ -186,8 +197,13 @@ class Connection(FramedConnection):
     # --- broker.dispatch.Channel
 
     def open(self, api_key: int, request_size: int) -> Slot:
-        """Reserve the next place in the order of answers."""
-        return self._wire.open(request_size, api_key, self._arrived_s, self._started_s)
+        """Reserve the next place in the order of answers.
+
+        Until it is answered the request counts as what it takes in memory, and not as what came.
+        """
+        times = 1 if api_key == ApiKey.PRODUCE else DECODED_TIMES
+        held_bytes = REQUEST_BYTES + times * request_size
+        return self._wire.open(held_bytes, api_key, self._arrived_s, self._started_s)
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
         """Send buffers, or nothing if empty, once it is the slot's turn."""
@@ -258,8 +274,13 @@ class Connection(FramedConnection):
             return
         self._proceeding = True
         newest: Slot | None = None
+        count = 0
         try:
             while self._backlog and self._may_start():
+                if count == _REQUESTS_PER_TURN:
+                    self._plan_turn()
+                    break
+                count += 1
                 self._started_s = self._server.metrics.now_s()
                 newest = self._wire.newest
                 self._server.on_started(self)
@@ -267,17 +288,32 @@ class Connection(FramedConnection):
                 if self._flush_planned and not (self._backlog and self._may_start()):
                     self._flush()  # which may let more of the backlog start
         except RemoteProtocolError as error:
+            self._forget(newest)
             self.fail(str(error))
         except Exception:  # the outermost loop of a connection: it alone goes down
             log.exception("connection.broken peer=%s", self.peer.host)
-            broken = self._wire.newest
-            if broken is not None and broken is not newest:
-                broken.let_go()  # nobody will answer it
+            self._forget(newest)
             self.close()
         finally:
             self._proceeding = False
         if self.is_reading == bool(self._backlog):
             self._set_reading(not self._backlog)
+
+    def _forget(self, newest: Slot | None) -> None:
+        """Let go of a slot that was opened after `newest`: nobody will answer it."""
+        broken = self._wire.newest
+        if broken is not None and broken is not newest:
+            broken.let_go()
+
+    def _plan_turn(self) -> None:
+        """Go on in another turn of the loop."""
+        if not self._is_turn_planned:
+            self._is_turn_planned = True
+            self._server.dispatcher.turns.on_turn(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._is_turn_planned = False
+        self.proceed()
 
     def _may_start(self) -> bool:
         config = self._server.config

@@ -150,12 +150,15 @@ class Partition:
 
     # --- append -------------------------------------------------------------------------
 
-    def append(self, batch: Buffer, *, from_client: bool = True) -> Append:
+    def append(
+        self, batch: Buffer, *, from_client: bool = True, are_keys_checked: bool = False
+    ) -> Append:
         """Check a batch, give it offsets and enqueue it; its bytes must not change afterwards.
 
         Returns at once; see `Append`. A duplicate returns the append that it repeats, or a
         completed one. Raises NotLeader, Overloaded, the InvalidRecord and SequenceError
-        families; nothing was applied then. Who can wait asks `admission.has_room` first.
+        families; nothing was applied then. Who can wait asks `admission.has_room` first, and
+        takes the steps of `admission.key_check`.
         """
         leader = self._leader
         if self._sender.has_ended and leader.state is State.OPEN:
@@ -163,7 +166,11 @@ class Partition:
         end = leader.log.offsets.log_end
         try:
             append, effects = leader.append(
-                batch, self._services.clock.now_ms(), self._loop.time(), from_client=from_client
+                batch,
+                self._services.clock.now_ms(),
+                self._loop.time(),
+                from_client=from_client,
+                are_keys_checked=are_keys_checked,
             )
         except SequenceError as error:
             self._log_refusal(batch, error)

@@ -95,6 +95,8 @@ BROKERS: Final = Dashboard(
                   "{{kind}}"), unit="cps", text="Bugs, which cost nobody but their owners."),
             lines("Event loop lag, p99", (quantile(0.99, "quire_loop_lag_seconds", "instance",
                   f"{_BROKER},{_I}"), "{{instance}}"), unit="s"),
+            lines("Event loop, longest stall", (f"quire_loop_stall_seconds{{{_BROKER},{_I}}}",
+                  "{{instance}}"), unit="s", text="Nobody was served meanwhile."),
             lines("ZooKeeper requests, p99", (quantile(0.99, "quire_metadata_request_seconds",
                   "instance", f"{_BROKER},{_I}"), "{{instance}}"), unit="s",
                   text="Takeovers, new ledgers and ensemble changes wait for it; records do not."),
@@ -233,6 +235,9 @@ BOOKIES: Final = Dashboard(
                   "{{kind}}"), unit="cps", text="Bugs, which cost nobody but their owners."),
             lines("Event loop lag, p99", (quantile(0.99, "quire_loop_lag_seconds", "instance",
                   f'job="quire-bookie",{_I}'), "{{instance}}"), unit="s"),
+            lines("Event loop, longest stall", (
+                  f'quire_loop_stall_seconds{{job="quire-bookie",{_I}}}', "{{instance}}"),
+                  unit="s", text="Nobody was served meanwhile."),
         ]),
     ],
 )  # fmt: skip

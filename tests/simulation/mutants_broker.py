@@ -7,8 +7,9 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.owner_node import OwnerNode
-from broker.groups.coordinator import Coordinator, GroupShard, Phase
-from broker.groups.group_log import GroupLog
+from broker.coordinator.coordinator_log import CoordinatorLog
+from broker.coordinator.runtime import Phase
+from broker.groups.coordinator import Coordinator
 from broker.partition import ledger_creation, opening
 from broker.partition.core import producer_state, takeover
 from broker.partition.core.append_queue import AppendQueue
@@ -270,19 +271,19 @@ def roll_unlisted(patch: Any) -> None:
 def commit_answered_early(patch: Any) -> None:
     """A group's offsets are answered as committed before the log has them."""
 
-    def append(self: GroupLog, records: Any, now_ms: int, on_durable: Any) -> None:
+    def append(self: CoordinatorLog, records: Any, now_ms: int, on_durable: Any) -> None:
         original(self, records, now_ms, lambda: None)
         on_durable()
 
-    original = patch(GroupLog, "append", append)
+    original = patch(CoordinatorLog, "append", append)
 
 
 def coordinator_not_loaded(patch: Any) -> None:
     """A new coordinator serves before it has read its log."""
 
     async def read_log(self: Coordinator) -> None:
-        self._shard = GroupShard(self._config, self._new_member_id)
-        self._log = GroupLog(self.partition, self._on_log_failed)
+        self._shard = self._new_shard()
+        self._log = CoordinatorLog(self.partition, self._on_log_failed)
         self.phase = Phase.ACTIVE
         self._perform(self._shard.loaded(self._now()))
 

@@ -27,7 +27,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     counts = Counter(item.name for item in request.topics)
     items = {item.name: item for item in request.topics}
     results = []
+    pace = services.turns.pace()
     for name, item in items.items():
+        await pace.item()
         code, message = int(Code.none), None
         try:
             if counts[name] > 1:

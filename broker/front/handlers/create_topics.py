@@ -34,10 +34,12 @@ VERSIONS: Final = (2, 7)
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Create every topic that can be created."""
     counts = Counter(item.name for item in request.topics)
+    items = {item.name: item for item in request.topics}
     validate_only = bool(field(request, "validate_only", False))
+    pace = services.turns.pace()
     answers = []
-    for name in counts:
-        item = next(item for item in request.topics if item.name == name)
+    for name, item in items.items():
+        await pace.item()
         try:
             if counts[name] > 1:
                 raise InvalidRequest(f"the request names topic {name!r} {counts[name]} times")

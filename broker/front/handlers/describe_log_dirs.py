@@ -19,13 +19,19 @@ VERSIONS: Final = (1, 4)
 DIRECTORY: Final = "ledgers"
 
 
-def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """List the partitions asked for (null: all) that are led here."""
     asked: dict[tuple[str, int], None] | None = None
+    pace = services.turns.pace()
     if request.topics is not None:
-        asked = {(row.topic, index): None for row in request.topics for index in row.partitions}
+        asked = {}
+        for row in request.topics:
+            for index in row.partitions:
+                await pace.item()
+                asked[row.topic, index] = None
     by_topic: dict[str, list[dict[str, Any]]] = {}
-    for partition in services.partitions:
+    for partition in list(services.partitions):
+        await pace.item()
         key = (partition.topic.name, partition.index)
         if asked is not None and key not in asked:
             continue

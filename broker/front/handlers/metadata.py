@@ -65,14 +65,16 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         topics = await _find(services, asked, missing, may_create=may_create)
         await services.leader_changes.settle(topics)
     topics = [cluster.topic_by_id.get(topic.topic_id, topic) for topic in topics]
+    pace = services.turns.pace()
+    described = []
+    for topic in topics:
+        await pace.item()
+        described.append(services.topic_metadata_cache.get(topic, call.version))
     return {
         "brokers": _brokers(services, call),
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id(),
-        "topics": [
-            *(services.topic_metadata_cache.get(topic, call.version) for topic in topics),
-            *missing,
-        ],
+        "topics": [*described, *missing],
     }
 
 
@@ -91,8 +93,11 @@ async def _find(
     cluster = services.cluster
     found: dict[UUID, TopicInfo] = {}
     lookups = 0
-    for item in asked:
-        name, topic_id = field(item, "name"), field(item, "topic_id")
+    pace = services.turns.pace()
+    for name, topic_id in dict.fromkeys(
+        (field(item, "name"), field(item, "topic_id")) for item in asked
+    ):
+        await pace.item()
         if name is None:
             by_id = cluster.topic_by_id.get(topic_id)
             if by_id is not None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.coordinator.core.coordinator_types import Now, Token
 from broker.errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
@@ -57,10 +58,8 @@ from broker.groups.core.group_types import (
     Join,
     Leaving,
     MemberDescription,
-    Now,
     Sync,
     SyncReply,
-    Token,
 )
 
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from broker.coordinator.core.coordinator_types import Now, Reply, Ticket, Token
 from broker.errors import BrokerError, RebalanceInProgress, UnknownMember
 from broker.groups.core.consumer_protocol import PROTOCOL_TYPE
 from broker.groups.core.group_members import (
@@ -52,12 +53,8 @@ from broker.groups.core.group_types import (
     GroupMetadata,
     GroupState,
     JoinReply,
-    Now,
-    Reply,
     Store,
     SyncReply,
-    Ticket,
-    Token,
 )
 from broker.groups.core.rebalance import AwaitedSyncs, JoinWindow
 

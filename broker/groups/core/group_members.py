@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from broker.coordinator.core.coordinator_types import Token
 from broker.groups.core.consumer_protocol import subscribed_topics
-from broker.groups.core.group_types import Join, JoinedMember, MemberMetadata, Token
+from broker.groups.core.group_types import Join, JoinedMember, MemberMetadata
 
 
 class Member:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.groups.core.group_types import Ticket, Token
+from broker.coordinator.core.coordinator_types import Ticket, Token
 
 
 class AssignmentStore(NamedTuple):

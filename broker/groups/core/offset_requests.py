@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.coordinator.core.coordinator_types import LogRecord, Now, Reply, Token
 from broker.errors import (
     BrokerError,
     GroupIdNotFound,
@@ -21,12 +22,8 @@ from broker.groups.core.group_types import (
     CommittedOffset,
     GroupConfig,
     GroupState,
-    LogRecord,
-    Now,
     OffsetToCommit,
-    Reply,
     ShardEffects,
-    Token,
 )
 from broker.groups.core.offset_records import fits, offset_record
 

@@ -192,13 +192,21 @@ class PartitionLeader:
         return self.log.outgoing()
 
     def append(
-        self, batch: Buffer, now_ms: int, now_s: float, *, from_client: bool = True
+        self,
+        batch: Buffer,
+        now_ms: int,
+        now_s: float,
+        *,
+        from_client: bool = True,
+        are_keys_checked: bool = False,
     ) -> tuple[Append, Effects]:
         """Accept a batch; its bytes must not change afterwards. Raises as `LogState.append`."""
         if self.state is not State.OPEN:
             self.check_open()
         log = self.log
-        append = log.append(batch, now_ms, now_s, from_client=from_client)
+        append = log.append(
+            batch, now_ms, now_s, from_client=from_client, are_keys_checked=are_keys_checked
+        )
         effects = log.outgoing()
         if log.active.size_bytes >= self._limits.segment_bytes:
             effects = [*effects, *self.roll_soon(Now(now_ms, now_s))]

@@ -75,5 +75,9 @@ class LogLimits:
     """After a leadership began, gaps in producers' sequences may be of our own making for so long
     (`sequence_gaps.py`). Lower: clients slower than that raise their epoch for nothing."""
 
+    opened_records_max: int = 1_000_000
+    """Records that one request may have opened, in batches whose topic wants keys or in searches by
+    time. Higher: a request may take longer, on the loop's idle time."""
+
     copy_below_bytes: int = 4096
     """Copy batches smaller than this, so that a few bytes do not keep a large frame in memory."""

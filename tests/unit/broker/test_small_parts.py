@@ -57,6 +57,25 @@ class TestDeadlines:
         deadlines._look()
         assert came == []
 
+    async def test_one_that_raises_takes_no_other_along(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("broker.front.deadlines.INTERVAL_S", 0.001)
+        told: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        deadlines = Deadlines()
+        came = asyncio.Event()
+
+        def fail() -> None:
+            raise ZeroDivisionError
+
+        deadlines.after(0, fail)
+        deadlines.after(0, came.set)
+        async with asyncio.timeout(10):
+            await came.wait()
+        assert isinstance(told[0]["exception"], ZeroDivisionError)
+        assert deadlines._timer is None
+
     async def test_closing_forgets_all(self) -> None:
         deadlines = Deadlines()
         deadlines.after(0, pytest.fail)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.coordinator.runtime import Phase
 from broker.errors import (
     BrokerError,
     CoordinatorLoading,
@@ -19,7 +20,7 @@ from broker.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from broker.groups.coordinator import Coordinator, Phase
+from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_types import (
     Commit,

@@ -405,6 +405,26 @@ def test_ledger_errors_while_reading() -> None:
     one_partition(scenario)
 
 
+def test_one_read_of_ledgers_returns_so_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.partition.log_reader.READ_BATCHES_MAX", 3)
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        for number in range(8):
+            await done(partition.append(batch(str(number))))
+        forget_cache(partition)
+        reached = []
+        offset = Offset(0)
+        while offset < 8:
+            found = await partition.reader.read(
+                offset, 1 << 20, at_least_one=True, read_committed=False
+            )
+            reached.append(found.next_offset)
+            offset = found.next_offset
+        assert reached == [3, 6, 8]
+
+    one_partition(scenario)
+
+
 # --- timestamps and epochs -----------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from client import callbacks
 from client.metadata.memory import MemoryCluster
 from client.node import background
 from client.node.exposition import Exposition, table
-from client.node.process_metrics import ROWS, LoopLag, provide_process
+from client.node.process_metrics import ROWS, LoopLag, LoopStall, provide_process
 from tests.fakes.scrape import parse
 from tests.fakes.virtual_time import run
 
@@ -64,6 +64,34 @@ def test_a_late_loop_shows() -> None:
         found = parse(made.exposition())
         assert found["quire_loop_lag_seconds_count"] == 2
         assert found["quire_loop_lag_seconds_sum"] == 0.75
+
+    run(scenario())
+
+
+def test_the_longest_stall_shows_for_a_window_or_two() -> None:
+    """However short it was beside a sample a second: it is what loses leases."""
+
+    async def scenario() -> None:
+        made = Exposition(table(ROWS))
+        now = [0.0]
+        stall = LoopStall(made, lambda: now[0])
+        stall.start()
+
+        async def shown_after(stall_s: float) -> float:
+            """The tick comes, so much later than it should."""
+            now[0] += 1 / 16 + stall_s
+            await asyncio.sleep(1 / 16)
+            await asyncio.sleep(0)
+            return parse(made.exposition())["quire_loop_stall_seconds"]
+
+        assert await shown_after(0.0) == 0
+        assert await shown_after(2.0) == 2.0
+        assert await shown_after(0.5) == 2.0
+        for window, expected in ((1, 2.0), (2, 0.0)):
+            now[0] = 61.0 * window
+            stall._due_s = now[0] + 1 / 16
+            assert await shown_after(0.0) == expected, window
+        stall.close()
 
     run(scenario())
 

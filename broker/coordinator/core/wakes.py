@@ -1,6 +1,6 @@
-"""Keeps the earliest deadline of each of many groups, in order.
+"""Keeps the earliest deadline of each of many names, in order.
 
-A noted deadline may be early: a group that is woken too soon says again when it wants to be called.
+A noted deadline may be early: what is woken too soon says again when it wants to be called.
 So postponing a deadline costs nothing, and the heap holds few stale entries.
 """
 

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Final
 
+from broker.coordinator.core.coordinator_types import LogRecord
 from broker.errors import BrokerError, LeadershipLost, OffsetOutOfRange
-from broker.groups.core.group_types import LogRecord
 from broker.partition.partition import Append, Partition
 from client.ids import Offset
 from client.wire.kafka.record_builder import Record, build_batch
@@ -46,7 +46,7 @@ class _Batch:
         self.on_durable: Callable[[], None] | None = None
 
 
-class GroupLog:
+class CoordinatorLog:
     """One reading and writing of a partition, from its opening to its first failure."""
 
     def __init__(self, partition: Partition, on_failed: Callable[[BrokerError], None]) -> None:

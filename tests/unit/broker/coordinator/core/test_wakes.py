@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.core.wakes import Wakes
+from broker.coordinator.core.wakes import Wakes
 
 
 def due(wakes: Wakes, now_s: float) -> list[str]:

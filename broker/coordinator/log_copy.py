@@ -1,7 +1,7 @@
 """Keeps a coordinator's log short: appends a copy of all live state, then trims what precedes it.
 
-The copy consists of ordinary records, written group by group while requests go on; what may be left
-out of it is explained in `broker/groups/core/group_shard.py`. The trim waits until the whole copy
+The copy consists of ordinary records, written id by id while requests go on; what may be left out
+of it is explained in `broker/groups/core/group_shard.py`. The trim waits until the whole copy
 is durable: a crash in between leaves a longer log and nothing else.
 """
 
@@ -11,8 +11,8 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.groups.core.group_view import GroupView
-from broker.groups.group_log import GroupLog
+from broker.coordinator.coordinator_log import CoordinatorLog
+from broker.coordinator.core.shard import LiveState
 from client.errors import QuireError
 from client.ids import Clock, Offset
 from client.node import background
@@ -28,7 +28,7 @@ COPY_EPOCHS: Final = 16
 _IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
 
 
-class GroupCopy:
+class LogCopy:
     """Copies of one coordinator, one at a time."""
 
     def __init__(self, name: str, clock: Clock, *, bytes_min: int) -> None:
@@ -40,7 +40,7 @@ class GroupCopy:
         self._copied_bytes = 0
         self._task: asyncio.Task[None] | None = None
 
-    def start_if_due(self, log: GroupLog, view: GroupView) -> None:
+    def start_if_due(self, log: CoordinatorLog, view: LiveState) -> None:
         """Start a copy if the log has grown enough."""
         if self._task is not None:
             return
@@ -58,7 +58,7 @@ class GroupCopy:
     def _on_done(self, _task: asyncio.Task[None]) -> None:
         self._task = None
 
-    async def _run(self, log: GroupLog, view: GroupView) -> None:
+    async def _run(self, log: CoordinatorLog, view: LiveState) -> None:
         log.bytes_since_copy = 0
         log.oldest_epoch = log.partition.leader_epoch
         try:
@@ -70,16 +70,16 @@ class GroupCopy:
         self._copied_bytes = copied
         _LOG.info("coordinator.copied shard=%s bytes=%d start=%d", self._name, copied, start)
 
-    async def _copy(self, log: GroupLog, view: GroupView) -> tuple[Offset, int]:
+    async def _copy(self, log: CoordinatorLog, view: LiveState) -> tuple[Offset, int]:
         """Return (offset up to which the log is superfluous, bytes of the copy)."""
         # In a segment of its own, the copy lets everything before it go as whole ledgers.
         await log.partition.changes.roll()
         await log.applied(log.sent_offset)
         start = log.applied_offset
         before = log.bytes_since_copy
-        for group_id in view.group_ids():
+        for key in view.ids():
             # From the view's answer to the append nothing may happen in between.
-            records = view.snapshot(group_id)
+            records = view.snapshot(key)
             if records:
                 log.append(records, self._clock.now_ms(), lambda: None)
             if log.in_flight_bytes >= _IN_FLIGHT_BYTES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.core.group_routing import group_partition, java_hash
+from broker.coordinator.core.routing import coordinator_partition, java_hash
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_java_hash(text: str, expected: int) -> None:
 
 
 def test_the_int_without_a_positive_counterpart() -> None:
-    assert group_partition("polygenelubricants", 50) == 0
+    assert coordinator_partition("polygenelubricants", 50) == 0
 
 
 def test_negative_hashes() -> None:
     name = next(name for name in ("x" * size for size in range(99)) if java_hash(name) < 0)
-    assert group_partition(name, 50) == -java_hash(name) % 50 == abs(java_hash(name)) % 50
+    assert coordinator_partition(name, 50) == -java_hash(name) % 50 == abs(java_hash(name)) % 50
