@@ -33,7 +33,7 @@ async def held(cloud: FakeCloud, **settings: Any) -> tuple[Broker, Partition]:
     """Start a broker whose bookies answer nothing from now on."""
     broker = await cloud.start_broker(1, **settings)
     partition = await create_topic(broker)
-    await until(lambda: not partition.in_flight_bytes)
+    await until(lambda: not partition.usage.in_flight_bytes)
     cloud.ledgers.clients[0].hold_answers = True
     return broker, partition
 
