@@ -19,6 +19,7 @@
     T18 where all is only slow, no leader changes and no bookie counts as failed
     T19 and every batch is answered in its time
     T20 a background task ends with its node
+    T21 when all is quiet, a broker counts no bytes as held but those of open requests
 
     Z1 acknowledgements of epochs do not interleave (C1 and C5 together, and Z6)
     Z2 a replaced leader's batches never succeed (T1 at the end) nor change the list (C2)

@@ -449,6 +449,17 @@ class ClusterWorld(Machines):
         """Check every partition's whole log, the internal topic's too."""
         for book in self.oracle.partitions.values():
             self.oracle.judge_log(book)
+        for host in self.brokers:
+            if host.running and host.name in self._running:
+                self._judge_memory(self._running[host.name])
+
+    def _judge_memory(self, broker: Broker) -> None:
+        """T21: or else a broker that loses count reads nothing more in the end."""
+        connections = broker.server._connections
+        open_bytes = sum(connection._wire.in_flight_bytes for connection in connections)
+        held, reading = broker.server.in_flight_bytes, broker.services.reading.taken
+        if held > open_bytes or reading:
+            self.oracle.fail("T21", f"{held} bytes are held, {open_bytes} open, {reading} read")
 
     def late(self, text: str) -> None:
         """The bound of the healed phase is over."""
