@@ -132,7 +132,7 @@ class Broker:
             rng=rng,
             served={handler.key: handler.versions for handler in served},
         )
-        self.server = Server(config, Dispatcher(self.services, served), self.metrics)
+        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory)
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._background: tuple[BackgroundTask, ...] = (
             Maintenance(
@@ -146,7 +146,7 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, self.groups,
+            self.log_services, self.partitions, self.groups, self.services.reading,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 

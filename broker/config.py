@@ -169,7 +169,10 @@ class BrokerConfig:
         1_000, "Unanswered requests above which a connection is not read.", at_least=1
     )
     in_flight_bytes_max: int = setting(
-        1024 * _MIB, "The same for all connections together.", at_least=1
+        1024 * _MIB,
+        "The same for all connections together, those that have hung up included, and with the"
+        " batches that are confirmed but that some bookie has still to answer.",
+        at_least=1,
     )
     unfinished_bytes_max: int = setting(
         512 * _MIB,
@@ -192,8 +195,8 @@ class BrokerConfig:
     )  # fmt: skip
     fetch_reading_bytes_max: int = setting(
         256 * _MIB,
-        "Record bytes that fetches may be reading from bookies at once, over all connections."
-        " Beyond, a fetch reads its first partition only.",
+        "Record bytes that fetches may have read from bookies and not answered with, over all"
+        " connections. Beyond, they wait for each other, in order.",
         at_least=1024,
     )
     produce_timeout_max_ms: int = setting(
@@ -210,7 +213,7 @@ class BrokerConfig:
     partition_hold_max_ms: int = setting(
         1_000,
         "How long requests may wait for a partition that this broker is about to lead, from when"
-        " it was first wanted here; later ones are refused until it is led. Low: what clients send"
+        " the takeover began; later ones are refused until it is led. Low: what clients send"
         " with acks=0 may be lost; high: one that cannot be opened delays the answers behind it.",
         at_least=0,
     )

@@ -6,7 +6,8 @@
     │   ├── InvalidRecord ── CorruptBatch, MessageTooLarge, BatchTooLarge, InvalidTimestamp,
     │   │                    UnsupportedCompression
     │   ├── InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
-    │   │   InvalidReplicaAssignment, InvalidTopicConfig, PolicyViolation
+    │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
+    │   │   InvalidTopicConfig, PolicyViolation
     │   └── UnknownTopicId, InconsistentTopicId
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
@@ -18,7 +19,10 @@
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
     │   ├── NotEnoughReplicas, LogReadFailed
     ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
-    └── GroupError              what group coordinators answer
+    ├── GroupError              what group coordinators answer
+    └── TransactionError        what transaction coordinators answer
+        ├── InvalidTransactionTimeout, InvalidProducerIdMapping, ProducerFenced
+        └── ConcurrentTransactions, TransactionAbortable, TransactionalIdNotFound
 
 As in `client.errors`, each class says whether it is `retriable` and what is known of the
 `outcome`. What is stored and makes no sense is `client.errors.LogCorrupt`, for readers of
@@ -111,6 +115,14 @@ class InvalidPartitions(RequestError):
 
 class InvalidReplicationFactor(RequestError):
     """The replication factor is out of range, or there are too few bookies for it."""
+
+
+class NoReassignmentInProgress(RequestError):
+    """There is nothing to cancel: reassignments are done when they are answered."""
+
+
+class BrokerNotRegistered(RequestError):
+    """There is no broker of that id."""
 
 
 class InvalidReplicaAssignment(RequestError):
@@ -303,9 +315,16 @@ class CoordinatorNotAvailable(GroupError):
 
 
 class NotCoordinator(GroupError):
-    """Another broker coordinates the group."""
+    """Another broker coordinates the group, or the transactional id."""
 
     retriable = True
+
+
+class OldConnection(NotCoordinator):
+    """The request came late, over a connection that its client has replaced: close it.
+
+    Nothing was applied. Whoever still listens there connects again and asks again.
+    """
 
 
 class UnknownMember(GroupError):
@@ -362,3 +381,36 @@ class GroupMaxSizeReached(GroupError):
 
 class OffsetMetadataTooLarge(GroupError):
     """The text committed with an offset is too long."""
+
+
+# --- transactions -------------------------------------------------------------------------
+
+
+class TransactionError(BrokerError):
+    """A transaction coordinator refused the request."""
+
+
+class InvalidTransactionTimeout(TransactionError):
+    """The transaction's timeout is not positive, or longer than the broker allows."""
+
+
+class InvalidProducerIdMapping(TransactionError):
+    """The transactional id is unknown, or belongs to another producer id."""
+
+
+class ConcurrentTransactions(TransactionError):
+    """The transactional id is busy with a change or with its last transaction: ask again."""
+
+    retriable = True
+
+
+class ProducerFenced(TransactionError):
+    """A newer instance of this producer has taken over its transactional id."""
+
+
+class TransactionAbortable(TransactionError):
+    """The partition is not part of the transaction: abort it, then go on."""
+
+
+class TransactionalIdNotFound(TransactionError):
+    """No such transactional id."""

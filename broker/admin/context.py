@@ -16,8 +16,8 @@ from broker.admin.sampler import Sampler
 from broker.app import Broker
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.config import BrokerConfig
+from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.errors import GroupIdNotFound, LeaderNotAvailable, UnknownTopicOrPartition
-from broker.groups.core.group_routing import OFFSETS_TOPIC
 from client.ids import BrokerId
 
 

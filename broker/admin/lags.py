@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from broker.admin.peer_client import PeerClient
 from broker.admin.problems import Problem
 from broker.app import Broker
-from broker.groups.coordinator import Phase
+from broker.coordinator.runtime import Phase
 from broker.groups.core.group_offsets import TopicPartition, lag
 from broker.partition.partition import Partition
 from client.errors import QuireError

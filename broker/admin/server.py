@@ -75,7 +75,8 @@ class AdminServer:
             lags=self._lags,
             sampler=self._sampler,
         )
-        self._doors = HttpConnections()
+        self._doors = doors = HttpConnections()
+        broker.metrics.provide_one("quire_broker_admin_body_bytes", lambda: doors.bodies_bytes)
         self._runner: web.AppRunner | None = None
         self.url = ""
         """Where other brokers and operators reach it; empty while they do not."""
@@ -333,6 +334,8 @@ def _of_http(error: web.HTTPException, request: web.Request) -> Problem:
     if error.status == 413:
         return Problem(413, "body-too-large", error.text or "the body is too large", "Send less.",
                        field="body")  # fmt: skip
+    if error.status == 503:
+        return Problem(503, "busy", (error.text or error.reason).strip(), "Try again in a moment.")
     return Problem(error.status, "refused", error.reason, hint)
 
 

@@ -59,7 +59,11 @@ class Channel(Protocol):
         ...
 
     def open(self, api_key: int, request_size: int) -> Slot:
-        """Reserve the next place in the order of answers."""
+        """Reserve the next place in the order of answers.
+
+        The bytes of the request count as held until it is answered, also if the connection goes
+        before. Who will not answer calls the slot's `let_go`.
+        """
         ...
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
@@ -169,7 +173,11 @@ class Dispatcher:
             request = await turns.run(steps)
         except TooManyItems as error:
             self._answer_error(_refusal(error), call, slot, channel)
+        except asyncio.CancelledError:
+            slot.let_go()
+            raise
         except RemoteProtocolError as error:
+            slot.let_go()
             channel.fail(str(error))
             return
         except Exception as error:  # as in `_start`
@@ -215,6 +223,9 @@ class Dispatcher:
     ) -> None:
         try:
             fields = await result
+        except asyncio.CancelledError:
+            slot.let_go()
+            raise
         except Exception as error:  # as above
             self._answer_error(error, call, slot, channel)
         else:
@@ -230,6 +241,9 @@ class Dispatcher:
     ) -> None:
         try:
             buffers = await self._services.turns.run(steps)
+        except asyncio.CancelledError:
+            slot.let_go()
+            raise
         except LocalProtocolError as error:
             self._answer_error(error, call, slot, channel)
         else:
@@ -253,6 +267,7 @@ class Dispatcher:
         code = code_of(error) if expected else int(Code.unknown_server_error)
         buffers = codec.encode_error(call.api_key, call.version, call.correlation_id, code)
         if buffers is None:
+            slot.let_go()
             channel.fail(f"api {call.api_key} failed: {message_of(error)}")
         else:
             channel.answer(slot, buffers)

@@ -4,7 +4,7 @@ The limits of the answer: partitions are served in the order of the request; the
 first partition with data is included whatever its size, everything else only within both limits,
 and within a number of batches, however small they are.
 What is in memory is taken at once; what is only on bookies is read afterwards, all of it
-concurrently, within the broker's budget for such reads (the first of them in any case).
+concurrently, within the broker's budget for such reads, for which the first of them waits.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class FetchRound:
         "_version",
         "_wants",
         "failed",
+        "read_bytes",
         "results",
         "size",
     )
@@ -71,6 +72,9 @@ class FetchRound:
         self.results: list[PartitionData] = []
         self.size = 0
         """Record bytes in `results`."""
+        self.read_bytes = 0
+        """Of those, what was read from bookies: taken from the budget, and the caller's to give
+        back."""
         self.failed = False
         """Whether any partition has an error that must not wait."""
         self._awaited: list[Key] = []
@@ -144,14 +148,15 @@ class FetchRound:
     async def read(self) -> None:
         """Read from bookies what was not in memory."""
         budget = self._services.reading
-        taken: list[_Read] = []
-        for read in self._reads:
-            if budget.take(read.size_max, at_any_rate=not taken):
-                taken.append(read)
+        first, *others = self._reads
+        await budget.acquire(first.size_max)
+        taken = [first, *(read for read in others if budget.take(read.size_max))]
+        taken_bytes = sum(read.size_max for read in taken)
         try:
             outcomes = await asyncio.gather(*map(self._read_one, taken))
+            self.read_bytes = sum(found.size for found in outcomes if isinstance(found, Fetched))
         finally:
-            budget.give(sum(read.size_max for read in taken))
+            budget.keep(taken_bytes, self.read_bytes)
         self._reads = []
         for read, outcome in zip(taken, outcomes, strict=True):
             fetch = self._wants[read.at].fetch

@@ -20,6 +20,8 @@ from uuid import UUID
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.config import BrokerConfig
+from broker.coordinator.core.routing import OFFSETS_TOPIC, coordinator_partition
+from broker.coordinator.runtime import Phase
 from broker.errors import (
     BrokerError,
     CoordinatorLoading,
@@ -27,8 +29,7 @@ from broker.errors import (
     NotCoordinator,
     TopicExists,
 )
-from broker.groups.coordinator import Coordinator, Phase
-from broker.groups.core.group_routing import OFFSETS_TOPIC, group_partition
+from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_types import GroupState
 from broker.partition.partition import Partition
 from broker.topics.topics import Topics
@@ -117,7 +118,7 @@ class Groups:
         """
         topic = self._cluster.topics.get(OFFSETS_TOPIC) or await self._make_topic()
         owner = self._cluster.preferred_leader(
-            topic, group_partition(group_id, topic.partition_count)
+            topic, coordinator_partition(group_id, topic.partition_count)
         )
         broker = None if owner is None else self._cluster.brokers.get(owner)
         if broker is None:
@@ -132,7 +133,7 @@ class Groups:
         topic = self._cluster.topics.get(OFFSETS_TOPIC)
         if topic is None:
             raise NotCoordinator("this cluster has not coordinated any group yet")
-        index = group_partition(group_id, topic.partition_count)
+        index = coordinator_partition(group_id, topic.partition_count)
         coordinator = self._coordinators.get(index)
         if coordinator is not None:
             return coordinator

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from client.errors import LedgerError
+from client.held_memory import HeldMemory
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.stats import LedgerStats
@@ -102,6 +103,11 @@ class Ledgers(Protocol):
     @property
     def stats(self) -> LedgerStats:
         """What is counted of them."""
+        ...
+
+    @property
+    def memory(self) -> HeldMemory:
+        """Where its writers count the bytes of entries until every bookie has answered."""
         ...
 
     @property

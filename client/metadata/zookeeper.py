@@ -36,6 +36,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
+from client import callbacks
 from client.errors import (
     ConfigError,
     ConnectionLoss,
@@ -348,7 +349,7 @@ class ZooKeeperStore:
         armed = operation.armed
         if error is None and armed is not None:
             if armed.fired:
-                armed.watch.call()
+                callbacks.each(callbacks.Kind.METADATA, [armed.watch.call])
             else:
                 self._watches[armed.watch] = None
         if operation.answer.done():
@@ -380,7 +381,7 @@ class ZooKeeperStore:
         armed.fired = True
         if armed.watch in self._watches:
             del self._watches[armed.watch]
-            armed.watch.call()
+            callbacks.each(callbacks.Kind.METADATA, [armed.watch.call])
 
     def _on_kazoo_state(self, state: KazooState) -> None:
         """Runs in the connection thread."""
@@ -420,16 +421,15 @@ class ZooKeeperStore:
         pending, self._watches = self._watches, {}
         held, self._held = self._held, {}
         self._tell(SessionState.CONNECTED)
-        for watch in pending:
-            watch.call()
+        callbacks.each(callbacks.Kind.METADATA, [watch.call for watch in pending])
         for operation in held.values():
             if not operation.answer.done():
                 self._begin(operation)
 
     def _tell(self, state: SessionState) -> None:
         self._state = state
-        for listener in list(self._listeners):
-            listener(state)
+        calls = [partial(listener, state) for listener in self._listeners]
+        callbacks.each(callbacks.Kind.METADATA, calls)
 
     def _fail(self, answers: dict[asyncio.Future[Any], _T], error: MetadataError) -> None:
         failed = list(answers)

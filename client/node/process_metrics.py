@@ -10,6 +10,7 @@ import asyncio
 from importlib.metadata import version
 from typing import Final
 
+from client import callbacks
 from client.histogram import Histogram, Stopwatch, loop_time
 from client.metadata.store import MetadataStore, SessionState
 from client.node import background
@@ -19,6 +20,7 @@ _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 LOOP_LAG_SECONDS: Final = "quire_loop_lag_seconds"
 LOOP_STALL_SECONDS: Final = "quire_loop_stall_seconds"
 TASK_FAILURES: Final = "quire_task_failures"
+CALLBACK_FAILURES: Final = "quire_callback_failures"
 _TICK_S: Final = 1.0
 _STALL_TICK_S: Final = 1 / 16
 _STALL_WINDOW_S: Final = 60.0
@@ -39,6 +41,7 @@ ROWS: Final = (
     Row("quire_metadata_interruptions", _C, "Times that no ZooKeeper server answered."),
     Row("quire_metadata_sessions_expired", _C, "Sessions that ZooKeeper gave up."),
     Row(TASK_FAILURES, _C, "Background tasks that failed, and began again.", ("task",)),
+    Row(CALLBACK_FAILURES, _C, "Callbacks that raised: bugs of their owners.", ("kind",)),
 )
 
 
@@ -55,6 +58,10 @@ def provide_process(exposition: Exposition, program: str, store: MetadataStore) 
     exposition.provide("quire_info", lambda: [(labels, 1)])
     exposition.provide(
         TASK_FAILURES, lambda: [({"task": task}, n) for task, n in background.failures.items()]
+    )
+    exposition.provide(
+        CALLBACK_FAILURES,
+        lambda: [({"kind": kind.value}, n) for kind, n in callbacks.failures.items()],
     )
     one("quire_metadata_connected", lambda: store.state is SessionState.CONNECTED)
     provide_metadata_requests(exposition, Histogram())

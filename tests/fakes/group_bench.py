@@ -21,6 +21,7 @@ from kio.serial import entity_reader, entity_writer
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
+from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.handlers import (
     delete_groups,
     describe_groups,
@@ -35,7 +36,6 @@ from broker.front.handlers import (
     sync_group,
 )
 from broker.front.services import Call, Peer, Services
-from broker.groups.core.group_routing import OFFSETS_TOPIC
 from broker.groups.groups import Groups
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topics import Topics

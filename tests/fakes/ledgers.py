@@ -22,6 +22,7 @@ from client.errors import (
     NoSuchLedger,
     NotEnoughBookies,
 )
+from client.held_memory import HeldMemory
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from client.ledger.core.schedule import Schedule
@@ -117,6 +118,7 @@ class FakeLedgerClient:
         self.service = service
         self.name = name
         self.stats = LedgerStats()
+        self.memory = HeldMemory()
         self.writers: list[FakeWriter] = []
         self.hold_arrivals = False
         self.hold_answers = False
@@ -268,6 +270,7 @@ class FakeWriter:
         self.last_add_pushed = entry_id
         data = b"".join(bytes(part) for part in payload)
         self.in_flight_bytes += len(data)
+        self.client.memory.take(len(data))
         self._calls[entry_id] = on_done
         self._sent.append((entry_id, data))
         self._later(self.client.service.arrival_s(), self._arrive)
@@ -340,6 +343,7 @@ class FakeWriter:
         size = len(self.ledger.entries[entry_id])
         self.length += size
         self.in_flight_bytes -= size
+        self.client.memory.give(size)
         on_done = self._calls.pop(entry_id, None)
         if on_done is not None:
             on_done(entry_id, None)
@@ -354,6 +358,8 @@ class FakeWriter:
     def _fail(self, error: LedgerError) -> None:
         if self.error is None:
             self.error = error
+        self.client.memory.give(self.in_flight_bytes)
+        self.in_flight_bytes = 0
         self._answers.clear()
         self._sent.clear()
         calls, self._calls = self._calls, {}

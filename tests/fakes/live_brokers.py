@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from broker.app import Broker
 from broker.config import BrokerConfig
+from broker.coordinator.runtime import Phase
 from broker.errors import BrokerError
-from broker.groups.coordinator import Coordinator, Phase
+from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_types import GroupDescription
 from client.ids import BookieId, BrokerId
 from client.metadata import paths

@@ -35,6 +35,7 @@ from broker.groups.core.offset_records import decode as decode_offset_record
 from broker.partition.core.batch_checks import BatchLimits, check_batch
 from broker.partition.core.producer_state import ProducerState
 from broker.topics.producer_ids import _decode as _decode_producer_ids
+from broker.transactions.core.transaction_records import decode as decode_transaction_record
 from client.errors import ConfigError, MetadataCorrupt, QuireError
 from client.ids import BookieId, BrokerId, EntryId, LeaderEpoch, LedgerId, Offset
 from client.ledger.bookies.bookie_directory import parse_service_info
@@ -207,6 +208,18 @@ def _offset_record(data: bytes) -> object:
     return decode_offset_record(data[1 : 1 + cut], data[1 + cut :] or None)
 
 
+def _transaction_record(data: bytes) -> object:
+    cut = data[0] if data else 0
+    return decode_transaction_record(data[1 : 1 + cut], data[1 + cut :] or None)
+
+
+_TRANSACTION: Final = bytes.fromhex(
+    "06 0000 0002 7478"  # the key's size, version, "tx"
+    "0001 0000000000000007 0003 0000ea60 01"
+    "02 0274 02 00000005 00"  # topic "t", partition 5
+    "0000018bcfe56802 0000018bcfe56801"
+    "03 0202 0002 6402 0002 6510 0102030405060708090a0b0c0d0e0f10"
+)
 _SNAPSHOT: Final = seal_snapshot(Offset(9), LeaderEpoch(2), 5, (), ProducerState().encode())
 _CHECKPOINT: Final = Checkpoint(7, LogPosition(1, 64), 1, ()).encode()
 _COOKIE: Final = Cookie(BookieId("b:3181"), ("/data",), "an instance").encode()
@@ -282,6 +295,7 @@ TARGETS: Final = [
     Target("group-subscription", subscribed_topics, [b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"]),
     Target("group-assignment", assigned_partitions, [b"\0\0\0\0\0\1\0\1t\0\0\0\1\0\0\0\0"]),
     Target("offset-record", _offset_record, [b"\x0d\0\1\0\1g\0\1t\0\0\0\0", b"\5\0\2\0\1g"]),
+    Target("transaction-record", _transaction_record, [_TRANSACTION, _TRANSACTION[:7]]),
     Target("snapshot", _snapshot, [_SNAPSHOT]),
     Target(
         "segment-list", decode_segments, [_SEGMENTS, SegmentList().encode(), b"{}", b"[", b"[[[["]

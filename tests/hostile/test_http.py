@@ -141,6 +141,23 @@ class TestDoors:
             assert b"408" in await reader.readline()
         writer.close()
 
+    async def test_bodies_together_have_a_limit_and_the_next_one_is_told_to_come_again(
+        self, port: tuple[int, HttpConnections], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        number, doors = port
+        monkeypatch.setattr("client.node.http_connections.BODIES_BYTES_MAX", 100)
+        _, held = await asyncio.open_connection("127.0.0.1", number)
+        held.write(HEAD.replace(b"Length: 100", b"Length: 60") + b"\r\nhalf")
+        await until(lambda: doors.bodies_bytes == 60, 20.0)
+        url = f"http://127.0.0.1:{number}/echo"
+        async with aiohttp.ClientSession() as session:
+            async with session.post(url, data=bytes(41)) as answer:
+                assert answer.status == 503
+            async with session.post(url, data=bytes(40)) as answer:
+                assert await answer.read() == bytes(40)
+        await until(lambda: not doors.bodies_bytes, 20.0)
+        held.close()
+
     async def test_a_slow_answer_is_no_silence(self, port: tuple[int, HttpConnections]) -> None:
         async with (
             aiohttp.ClientSession() as session,

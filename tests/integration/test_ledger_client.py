@@ -13,6 +13,7 @@ import pytest
 from bookie.__main__ import open_directory
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
+from bookie.environment import Environment
 from client.errors import LedgerError, LedgerFenced
 from client.ids import EntryId, LedgerId
 from client.ledger.client import LedgerClient
@@ -59,14 +60,14 @@ class Storage:
             reader_threads=1,
         )
         store = self.metadata.session()
-        bookie = Bookie(
-            config,
+        environment = Environment(
             store=store,
             directories=[open_directory(config, config.data_dir)],
             clock=FakeClock(),
             rng=random.Random(name),
             loop=asyncio.get_running_loop(),
         )
+        bookie = Bookie(config, environment)
         await bookie.start()
         self.running[name] = bookie
         self.sessions[name] = store

@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from broker.coordinator.core.coordinator_types import Append, LogRecord, Now, Reply, Token
 from broker.errors import (
     BrokerError,
     CoordinatorNotAvailable,
@@ -27,7 +28,6 @@ from broker.errors import (
 )
 from broker.groups.core.group_shard import GroupShard
 from broker.groups.core.group_types import (
-    Append,
     Commit,
     Event,
     GroupConfig,
@@ -36,14 +36,10 @@ from broker.groups.core.group_types import (
     Join,
     JoinReply,
     Leaving,
-    LogRecord,
-    Now,
     OffsetToCommit,
-    Reply,
     ShardEffects,
     Sync,
     SyncReply,
-    Token,
 )
 from broker.groups.core.offset_records import GroupEntry, OffsetEntry, decode
 
@@ -358,7 +354,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
         stored = None if mine is None else mine.stored
         assert stored == (None if theirs is None else theirs.stored)
         assert list(self.shard.view.committed(GROUP)) == list(other.view.committed(GROUP))
-        if mine is not None and mine.state is GroupState.STABLE and not mine.is_storing():
+        if mine is not None and mine.state is GroupState.STABLE and not mine.stores:
             assert stored is not None
             live = {one.member_id: one.assignment for one in mine.members}
             assert live == {one.member_id: one.assignment for one in stored.members}

@@ -102,6 +102,7 @@ class TappedLedgers:
         self._oracle = oracle
         self._by = by
         self.stats = ledgers.stats
+        self.memory = ledgers.memory
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:

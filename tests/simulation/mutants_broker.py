@@ -7,9 +7,10 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.owner_node import OwnerNode
-from broker.groups.coordinator import Coordinator, GroupShard, Phase
-from broker.groups.group_log import GroupLog
-from broker.partition import leader_steps, ledger_creation, opening
+from broker.coordinator.coordinator_log import CoordinatorLog
+from broker.coordinator.runtime import Phase
+from broker.groups.coordinator import Coordinator
+from broker.partition import ledger_creation, opening
 from broker.partition.core import producer_state, takeover
 from broker.partition.core.append_queue import AppendQueue
 from broker.partition.core.leader import PartitionLeader
@@ -18,8 +19,9 @@ from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerReplay
-from broker.partition.core.takeover import Takeover
-from broker.partition.leader_steps import LeaderSteps
+from broker.partition.core.takeover import CommitLost, Committed, CommitUnknown, Takeover
+from broker.partition.leading import leader_steps
+from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.opening import Opening
 from broker.partition.partition import Partition
 from broker.partition.segment_node import SegmentNode
@@ -56,7 +58,7 @@ def serve_before_cas(patch: Any) -> None:
                 return
 
         asyncio.get_running_loop().create_task(later())
-        return self._takeover.on_committed(expected_version + 1)
+        return self._takeover.on_commit(Committed(expected_version + 1))
 
     patch(Opening, "_commit", commit)
 
@@ -74,15 +76,20 @@ def list_any_version(patch: Any) -> None:
 def unknown_commit_is_lost(patch: Any) -> None:
     """A takeover whose answer got lost deletes its ledger."""
 
-    def unknown(self: Takeover) -> Any:
-        return self._discard("lost")
+    def on_commit(self: Takeover, outcome: Any) -> Any:
+        return original(self, CommitLost() if isinstance(outcome, CommitUnknown) else outcome)
 
-    patch(Takeover, "on_commit_unknown", unknown)
+    original = patch(Takeover, "on_commit", on_commit)
 
 
 def unknown_commit_is_done(patch: Any) -> None:
     """A takeover whose answer got lost takes it for success."""
-    patch(Takeover, "on_commit_unknown", lambda self: self._serve(self._version + 1))
+
+    def on_commit(self: Takeover, outcome: Any) -> Any:
+        is_unknown = isinstance(outcome, CommitUnknown)
+        return original(self, Committed(self._version + 1) if is_unknown else outcome)
+
+    original = patch(Takeover, "on_commit", on_commit)
 
 
 def epoch_stays(patch: Any) -> None:
@@ -264,19 +271,19 @@ def roll_unlisted(patch: Any) -> None:
 def commit_answered_early(patch: Any) -> None:
     """A group's offsets are answered as committed before the log has them."""
 
-    def append(self: GroupLog, records: Any, now_ms: int, on_durable: Any) -> None:
+    def append(self: CoordinatorLog, records: Any, now_ms: int, on_durable: Any) -> None:
         original(self, records, now_ms, lambda: None)
         on_durable()
 
-    original = patch(GroupLog, "append", append)
+    original = patch(CoordinatorLog, "append", append)
 
 
 def coordinator_not_loaded(patch: Any) -> None:
     """A new coordinator serves before it has read its log."""
 
     async def read_log(self: Coordinator) -> None:
-        self._shard = GroupShard(self._config, self._new_member_id)
-        self._log = GroupLog(self.partition, self._on_log_failed)
+        self._shard = self._new_shard()
+        self._log = CoordinatorLog(self.partition, self._on_log_failed)
         self.phase = Phase.ACTIVE
         self._perform(self._shard.loaded(self._now()))
 

@@ -52,7 +52,7 @@ async def _delete(services: Services, topic: str, index: int, before: int) -> di
             raise PolicyViolation(
                 f"the cleanup.policy of topic {topic!r} does not contain 'delete'"
             )
-        answer["low_watermark"] = await leader.delete_records(Offset(before))
+        answer["low_watermark"] = await leader.changes.delete_records(Offset(before))
     except QuireError as error:
         answer["error_code"] = code_of(error)
     return answer

@@ -70,9 +70,11 @@ async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
             return []  # cluster-wide dynamic defaults: there are none
         if name != str(services.config.node_id):
             raise InvalidRequest(f"ask broker {name} itself for its settings")
-        me = services.cluster.brokers.get(services.config.node_id)
+        brokers = services.cluster.brokers
+        me = brokers.get(services.config.node_id)
         port = me.port if me is not None else services.config.port
-        return select(broker_settings(services.config, port), names)
+        urls = [brokers[one].admin_url for one in sorted(brokers) if brokers[one].admin_url]
+        return select(broker_settings(services.config, port, urls), names)
     if item.resource_type in (ConfigResource.GROUP, ConfigResource.CLIENT_METRICS):
         return []
     raise InvalidRequest(f"resources of type {item.resource_type} have no settings")

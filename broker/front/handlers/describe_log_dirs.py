@@ -16,7 +16,7 @@ from client.wire.kafka.apis import ApiKey
 KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = (1, 4)
 
-_DIRECTORY: Final = "ledgers"
+DIRECTORY: Final = "ledgers"
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -38,11 +38,11 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         by_topic.setdefault(key[0], []).append(
             {
                 "partition_index": partition.index,
-                "partition_size": partition.size_bytes,
+                "partition_size": partition.usage.size_bytes,
                 "offset_lag": 0,
                 "is_future_key": False,
             }
         )
     topics = [{"name": name, "partitions": rows} for name, rows in sorted(by_topic.items())]
-    result = {"error_code": Code.none, "log_dir": _DIRECTORY, "topics": topics}
+    result = {"error_code": Code.none, "log_dir": DIRECTORY, "topics": topics}
     return {"error_code": Code.none, "results": [result]}

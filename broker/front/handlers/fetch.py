@@ -117,6 +117,7 @@ class _Fetch:
         try:
             self._take(steps, call)
         except RemoteProtocolError as error:
+            self._slot.let_go()
             self._channel.fail(str(error))
         except Exception:  # the outermost loop of a request: nothing may escape
             self._break()
@@ -154,14 +155,15 @@ class _Fetch:
     async def _read(self, found: FetchRound) -> None:
         try:
             await found.read()
+            self._task = None
+            if found.read_bytes:
+                self._slot.on_gone = partial(self._services.reading.give, found.read_bytes)
+            if found.size or found.failed or not self._may_wait:
+                self._answer(found.results)
+            else:
+                self._wait(found)
         except Exception:  # the outermost loop of a request: nothing may escape
             self._break()
-            return
-        self._task = None
-        if found.size or found.failed or not self._may_wait:
-            self._answer(found.results)
-        else:
-            self._wait(found)
 
     def _wait(self, found: FetchRound) -> None:
         """Park until a high watermark moves, a leadership ends, or the time is up."""
@@ -201,6 +203,7 @@ class _Fetch:
 
     def _break(self) -> None:
         log.exception("fetch.failed client=%s", self._call.client_id)
+        self._slot.let_go()
         self._channel.fail("fetch failed")
 
     def _on_lost(self) -> None:
@@ -210,6 +213,7 @@ class _Fetch:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+        self._slot.let_go()
 
     def _answer(self, results: list[PartitionData], error_code: int = 0) -> None:
         if self._timer is not None:

@@ -3,10 +3,10 @@
 Behaviour: a null list of topics (an empty one in version 0) means all topics. A topic that is
 named, unknown and validly named is created if this broker and the request allow it, and the
 answer has it with its leaders. Before a named topic is called unknown, the metadata store is
-asked: another broker may have just made it. The leader of a partition is its wanted owner; data
+asked: another broker may have just made it. The leader of a partition is its preferred leader; data
 requests wait a moment while that one still opens the partition (`awaited_partitions.py`). An
 answer about named topics waits a moment while one of their partitions is between two leaders, or
-has had none yet (`successions.py`); an answer about all topics waits for new ones only. It has
+has had none yet (`leader_changes.py`); an answer about all topics waits for new ones only. It has
 LEADER_NOT_AVAILABLE for a partition whose leader may be gone, and for one that nobody opened yet.
 Leader epochs are the ones in the partitions' segment lists, never invented.
 

@@ -29,7 +29,7 @@ Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes 
 "no compression", and close the connection when used. A duplicate of a batch still under way is
 answered with the original.
 
-Errors that clients can turn into a new leader carry a hint from version 10 on: the wanted owner
+Errors that clients can turn into a new leader carry a hint from version 10 on: the preferred leader
 and the last epoch known; clients ignore it unless the epoch is news to them.
 """
 
@@ -159,7 +159,13 @@ class _Produce:
         """Read the rest of a request of very many partitions, a step in each turn."""
         self._mute()
         self._stop_waiting = self._services.turns.on_turn(partial(self._parse, steps))
-        self._channel.on_lost(self._stop_waiting)
+        self._channel.on_lost(self._on_lost_unread)
+
+    def _on_lost_unread(self) -> None:
+        """The client is gone before its request was read."""
+        assert self._stop_waiting is not None
+        self._stop_waiting()
+        self._slot.let_go()
 
     def _parse(self, steps: Steps[ProduceRequest]) -> None:
         try:
@@ -174,6 +180,7 @@ class _Produce:
             if self._unstarted is None and not self._held:
                 self._unmute()
         except RemoteProtocolError as error:
+            self._slot.let_go()
             self._channel.fail(str(error))
         else:
             self.parse_on(steps)
@@ -196,7 +203,8 @@ class _Produce:
             self._answer()
             return
         self._slot.split_s = services.metrics.now_s()
-        self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
+        if self._acks:
+            self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
     def _begin_one(self, batch: _Batch) -> None:
         """Append a batch, or let it wait: for room, behind one that does, or for its leader."""
@@ -267,6 +275,8 @@ class _Produce:
         if self._held:
             return
         self._services.partitions.awaited.give(self._slot.request_size)
+        if self._answered:
+            self._slot.let_go()
         self._slot.split_s = self._services.metrics.now_s()
         self._on_waited()
 
@@ -371,6 +381,8 @@ class _Produce:
         self._unstarted = None
         self._answered = True
         self._services.deadlines.cancel(self._ticket)
+        if not self._held:
+            self._slot.let_go()
 
     # --- both
 
@@ -415,6 +427,7 @@ class _Produce:
 
     def _append(self, leader: Partition, topic: str, records: memoryview) -> Append:
         append = leader.append(records, are_keys_checked=self._keys.are_checked)
+        self._slot.pass_on(len(records))
         record_count = append.end_offset - append.base_offset
         self._services.metrics.on_produced(topic, record_count, len(records))
         return append
@@ -448,6 +461,7 @@ class _Produce:
         failures = self._services.metrics.request_failures
         failures[KEY] = failures.get(KEY, 0) + 1
         log.exception("produce.failed client=%s", self._call.client_id, extra=AT_WILL)
+        self._slot.let_go()
         self._channel.fail("produce failed")
 
     def _answer_steps(self) -> Steps[None]:
@@ -455,6 +469,7 @@ class _Produce:
         results = yield from answer.results(self._topics)
         if self._acks == 0:
             if answer.error is not None:
+                self._slot.let_go()
                 channel.fail(f"produce with acks 0 failed: {message_of(answer.error)}")
             else:
                 channel.answer(self._slot, ())

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from broker.coordinator.core.coordinator_types import LogRecord, Now, Ticket, Token
 from broker.errors import (
     BrokerError,
     GroupError,
@@ -39,13 +40,9 @@ from broker.groups.core.group_types import (
     Heartbeat,
     Join,
     Leaving,
-    LogRecord,
-    Now,
     ShardEffect,
     ShardEffects,
     Sync,
-    Ticket,
-    Token,
 )
 from broker.groups.core.group_view import GroupView
 from broker.groups.core.offset_changes import Outcomes

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from broker.coordinator.core.coordinator_types import Append, Ticket
+from broker.coordinator.core.wakes import Wakes
 from broker.errors import UnknownMember
 from broker.groups.core.group import Group
 from broker.groups.core.group_types import (
-    Append,
     GroupConfig,
     GroupEffects,
     ShardEffect,
     ShardEffects,
     Store,
-    Ticket,
 )
 from broker.groups.core.offset_changes import OffsetChanges
 from broker.groups.core.offset_records import group_record
-from broker.groups.core.wakes import Wakes
 
 
 class GroupTable:
@@ -74,7 +73,8 @@ class GroupTable:
             group = self._groups.get(group_id)
             if group is None:
                 continue
-            if group.forgettable() and not self.offsets.of(group_id):
+            is_bare = group.is_unused() and group.stored is None
+            if is_bare and not self.offsets.of(group_id):
                 self.forget(group_id)
             else:
                 self.wakes.note(group_id, group.next_deadline())

@@ -14,28 +14,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, NewType
+from typing import Final, NamedTuple
 
+from broker.coordinator.core.coordinator_types import Append, Reply, Ticket
 from client.errors import ConfigError
-
-Token = NewType("Token", int)
-"""Names one unanswered request; the shell maps it back to whoever waits."""
-
-Ticket = NewType("Ticket", int)
-"""Names one append that a core asked for; comes back in `on_stored` or `on_store_failed`."""
 
 NO_MEMBER: Final = ""
 """The member id of a client that has none yet."""
 
 NO_GENERATION: Final = -1
 """Generation of a commit by a client outside the group protocol."""
-
-
-class Now(NamedTuple):
-    """The moment an input arrives: `s` for intervals (event loop time), `ms` for records."""
-
-    s: float
-    ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +107,6 @@ class CommittedOffset(NamedTuple):
     commit_ms: int
     expire_ms: int
     """Explicit end of life asked for by OffsetCommit v2-4; -1: the broker's retention rules."""
-
-
-class LogRecord(NamedTuple):
-    """One record of the coordinator's log; value None is a tombstone."""
-
-    key: bytes
-    value: bytes | None
 
 
 # --- requests ---------------------------------------------------------------------------------
@@ -254,13 +235,6 @@ class GroupDescription(NamedTuple):
 # --- effects ----------------------------------------------------------------------------------
 
 
-class Reply(NamedTuple):
-    """Answer a request. `result` is a reply value, or the error to answer with."""
-
-    token: Token
-    result: object
-
-
 class Store(NamedTuple):
     """Append the group's metadata; then `replay` it and call `on_stored(ticket)`."""
 
@@ -284,14 +258,6 @@ class Event(NamedTuple):
 
 GroupEffect = Reply | Store | Event
 GroupEffects = Sequence[GroupEffect]
-
-
-class Append(NamedTuple):
-    """Append these records as one batch, replay them once durable, then `on_stored(ticket)`."""
-
-    ticket: Ticket
-    records: tuple[LogRecord, ...]
-
 
 ShardEffect = Reply | Append | Event
 ShardEffects = Sequence[ShardEffect]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from broker.coordinator.core.coordinator_types import LogRecord
 from broker.groups.core.group_offsets import GroupOffsets
 from broker.groups.core.group_table import GroupTable
-from broker.groups.core.group_types import GroupDescription, GroupState, LogRecord
+from broker.groups.core.group_types import GroupDescription, GroupState
 from broker.groups.core.offset_records import group_record, offset_record
 
 
@@ -14,7 +15,7 @@ class GroupView:
     def __init__(self, table: GroupTable) -> None:
         self._table = table
 
-    def group_ids(self) -> list[str]:
+    def ids(self) -> list[str]:
         """Return the ids of all groups, and of all that have offsets."""
         groups = (group.group_id for group in self._table)
         return list(dict.fromkeys((*groups, *self._table.offsets)))
@@ -41,7 +42,7 @@ class GroupView:
 
     def all_committed(self) -> list[tuple[str, GroupOffsets]]:
         """Return (group id, durable offsets) of every group."""
-        return [(group_id, self.committed(group_id)) for group_id in self.group_ids()]
+        return [(group_id, self.committed(group_id)) for group_id in self.ids()]
 
     def oldest_commits(self) -> dict[str, int]:
         """Return the topics for which any group keeps offsets: name -> oldest commit time, ms."""
@@ -58,7 +59,7 @@ class GroupView:
         if group is not None and group.state is GroupState.DEAD:
             return []
         records = []
-        if group is not None and group.stored is not None and not group.is_storing():
+        if group is not None and group.stored is not None and not group.stores:
             records.append(group_record(group_id, group.stored))
         offsets = self.committed(group_id)
         records += (

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from broker.coordinator.core.coordinator_types import Append, LogRecord, Reply, Ticket, Token
 from broker.errors import BrokerError
 from broker.groups.core.group_offsets import GroupOffsets, TopicPartition
-from broker.groups.core.group_types import Append, LogRecord, Reply, ShardEffects, Ticket, Token
+from broker.groups.core.group_types import ShardEffects
 from broker.groups.core.offset_records import OffsetEntry, group_record, offset_record
 
 Outcomes = tuple[BrokerError | None, ...]

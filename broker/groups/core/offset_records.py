@@ -26,8 +26,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from broker.groups.core.group_types import CommittedOffset, GroupMetadata, LogRecord, MemberMetadata
-from client.errors import RemoteProtocolError
+from broker.coordinator.core.coordinator_types import CorruptCoordinatorRecord, LogRecord
+from broker.groups.core.group_types import CommittedOffset, GroupMetadata, MemberMetadata
 
 OFFSET_KEY_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2
@@ -43,10 +43,6 @@ _INT64: Final = struct.Struct(">q")
 STRING_BYTES_MAX: Final = 0x7FFF
 NAME_BYTES_MAX: Final = STRING_BYTES_MAX - 64
 """Longest name taken from a request: member ids are such a name and a suffix."""
-
-
-class CorruptCoordinatorRecord(RemoteProtocolError):
-    """A record of the coordinator's log does not follow its layout."""
 
 
 class OffsetEntry(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.coordinator.core.coordinator_types import LogRecord, Now, Reply, Token
 from broker.errors import (
     BrokerError,
     GroupIdNotFound,
@@ -21,12 +22,8 @@ from broker.groups.core.group_types import (
     CommittedOffset,
     GroupConfig,
     GroupState,
-    LogRecord,
-    Now,
     OffsetToCommit,
-    Reply,
     ShardEffects,
-    Token,
 )
 from broker.groups.core.offset_records import fits, offset_record
 
@@ -126,7 +123,7 @@ class OffsetRequests:
             gone = offsets.expired(usage, now.ms, self._config.offsets_retention_ms)
             if gone:
                 keys[group_id] = gone
-            unused = group.state is GroupState.EMPTY and not group.is_busy()
+            unused = group.is_unused()
             if unused and len(gone) == len(offsets.keys()):
                 group.mark_dead(now)
                 dead.append(group_id)

@@ -67,7 +67,6 @@ from broker.partition.core.leader_effects import (
     Effect,
     Effects,
     Ended,
-    EntryConfirmed,
     LedgerClosed,
     LedgerCreated,
     LedgerNotClosed,
@@ -213,20 +212,16 @@ class PartitionLeader:
             effects = [*effects, *self.roll_soon(Now(now_ms, now_s))]
         return append, effects
 
-    def on_turn_over(self) -> Effects:
-        """The turn of the loop is over in which `PlanSend` was returned."""
-        return NOTHING if self.state is State.ENDED else self.log.on_turn_over()
-
     def on_confirmed(self) -> Effects:
         """The ledger confirmed its oldest entry."""
         if self.state is State.ENDED:
             return NOTHING
         log = self.log
-        confirmed = EntryConfirmed(log.on_confirmed())
+        entry = log.on_confirmed()
         outgoing = log.outgoing()
         if self._change is not None:
-            return [confirmed, *outgoing, *self._on_drained()]
-        return (confirmed, *outgoing) if outgoing else (confirmed,)
+            return [entry, *outgoing, *self._on_drained()]
+        return (entry, *outgoing) if outgoing else (entry,)
 
     # --- changes ------------------------------------------------------------------------
 

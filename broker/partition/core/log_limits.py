@@ -51,7 +51,7 @@ class LogLimits:
     """And up to so many batches: a takeover looks at the header of each."""
 
     entries_before_sharing: int = 2
-    """With so many entries under way, batches gather for the next one (`gathering.py`)."""
+    """With so many entries under way, batches wait for the next one (`batch_accumulator.py`)."""
 
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Appends wait for bookies up to this much in one partition; then their clients wait."""

@@ -222,7 +222,8 @@ class LogState:
         return SEND if queue.is_waiting else NOTHING
 
     def on_turn_over(self) -> Effects:
-        """The turn of the loop is over in which `PlanSend` was returned."""
+        """The turn of the loop is over in which `PlanSend` was returned. Nothing comes of it if
+        leadership has ended meanwhile: then nothing waits."""
         self._is_send_planned = False
         if self._accumulator.may_leave(self.queue.entries_under_way):
             self._gather()

@@ -11,10 +11,11 @@ import logging
 from functools import partial
 from typing import Final
 
-from client.errors import DigestMismatch, LedgerError
+from client import callbacks
+from client.errors import DigestMismatch, LedgerError, ReadFailed
 from client.ids import BookieId, EntryId
+from client.ledger.bookies.core.bookie_health import is_bad_read
 from client.ledger.context import LedgerContext
-from client.ledger.core.bookie_health import is_bad_read
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.core.reads import EntryRead, Rank, read_order
 from client.wire.bookkeeper.entry import Entry, EntryCodec
@@ -93,10 +94,16 @@ class RangeRead:
         entry_id = read.entry_id
         if self._done.done() or entry_id not in self._active:
             return  # it failed, the caller went away, or another replica was faster
-        outcome = open_entry(self._codec, entry_id, answer)
-        if isinstance(outcome, Entry):
-            self._on_entry(outcome)
-            return
+        try:
+            outcome = open_entry(self._codec, entry_id, answer)
+            if isinstance(outcome, Entry):
+                self._on_entry(outcome)
+            else:
+                self._on_failed(read, bookie, outcome)
+        except callbacks.RAISED as error:
+            self._on_bug(error)
+
+    def _on_failed(self, read: EntryRead, bookie: BookieId, outcome: LedgerError) -> None:
         now_s = self._loop.time()
         self._note_failure(bookie, outcome, now_s)
         following = read.on_failed(bookie, outcome, now_s)
@@ -118,6 +125,13 @@ class RangeRead:
 
     def _look(self) -> None:
         """Ask a further replica where the ones asked take long."""
+        try:
+            self._ask_beside()
+        except callbacks.RAISED as error:
+            self._on_bug(error)
+        self._timer = self._loop.call_later(self._speculation.wait_s / _LOOKS, self._look)
+
+    def _ask_beside(self) -> None:
         now_s = self._loop.time()
         for read in list(self._active.values()):
             if read.due_s <= now_s:
@@ -127,7 +141,11 @@ class RangeRead:
                 if following is not None:
                     self._context.stats.speculative_reads += 1
                     self._ask(read, following)
-        self._timer = self._loop.call_later(self._speculation.wait_s / _LOOKS, self._look)
+
+    def _on_bug(self, error: BaseException) -> None:
+        """Carrying the read on raised: it fails, and nobody else's does."""
+        failure = ReadFailed(f"the read could not go on: {error!r}")
+        callbacks.fail(callbacks.Kind.REQUEST, error, self._done, failure)
 
     def _note_failure(self, bookie: BookieId, error: LedgerError, now_s: float) -> None:
         note_failure(self._context, bookie, error, now_s)

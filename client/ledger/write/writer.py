@@ -6,7 +6,8 @@ later; back-pressure; and the close (decided by `core/ensemble_change.py`, writt
 
 `on_done` runs later, on the loop, in entry order, never inside `add`; it may call `add` itself. A
 writer whose ledger is fenced fails all pending adds with LedgerFenced, whose outcome is unknown:
-some of them may survive recovery; every further `add` raises it.
+some of them may survive recovery; every further `add` raises it. An `on_done` that raises fails the
+writer with WriteFailed (`client/callbacks.py`).
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class LedgerWriter:
     @property
     def metadata(self) -> LedgerMetadata:
         """The ledger's metadata as this writer last wrote or read it."""
-        return self._pipeline.current.metadata
+        return self._pipeline.changes.current.metadata
 
     @property
     def in_flight_bytes(self) -> int:
@@ -106,11 +107,11 @@ class LedgerWriter:
     def has_room(self) -> bool:
         """Whether the next entry should be added now. `add` takes it anyhow; who ignores this
         holds memory without a bound, and makes what others add at the same bookies wait."""
-        return self._pipeline.has_room
+        return self._pipeline.room.is_free
 
     def on_room(self, call: Callable[[], None]) -> None:
         """Call once, later on the loop, when there is room again or the writer has ended."""
-        self._pipeline.on_room(call)
+        self._pipeline.room.on_free(call)
 
     @property
     def is_ended(self) -> bool:
@@ -120,7 +121,7 @@ class LedgerWriter:
     @property
     def suspended(self) -> list[BookieId]:
         """Members of the ensemble that get no adds now, because nobody could replace them."""
-        return self._adds.suspended
+        return self._adds.members.suspended
 
     @property
     def lost_members(self) -> list[BookieId]:
@@ -129,7 +130,7 @@ class LedgerWriter:
         bookies = self._context.bookies
         return [
             name
-            for name in self._adds.ensemble
+            for name in self._adds.members.ensemble
             if name not in bookies.writable and name not in bookies.readonly
         ]
 
@@ -193,7 +194,7 @@ class LedgerWriter:
         while self._adds.lac < wanted:
             if self._adds.error is not None:
                 raise unknown_once_sent(self._adds.error)
-            await self._pipeline.changed()
+            await self._pipeline.room.changed()
         return wanted
 
     async def close(self) -> None:
@@ -222,28 +223,28 @@ class LedgerWriter:
     async def settled(self) -> None:
         """Wait until `is_settled`."""
         while not self._adds.is_settled:
-            await self._pipeline.changed()
+            await self._pipeline.room.changed()
 
     async def _room(self, entry_id: int | None) -> None:
         """Wait for room; an entry that everything else waits for needs none."""
         adds = self._adds
-        while not self._pipeline.has_room and adds.error is None:
+        while not self._pipeline.room.is_free and adds.error is None:
             if entry_id is not None and entry_id == adds.lac + 1:
                 return
-            await self._pipeline.changed()
+            await self._pipeline.room.changed()
 
     async def _close(self) -> None:
         pipeline, adds = self._pipeline, self._adds
         while adds.is_waiting:
-            await pipeline.changed()
-        await pipeline.unchanging()
+            await pipeline.room.changed()
+        await pipeline.changes.settled()
         if isinstance(adds.error, LedgerFenced):
             raise LedgerFenced(str(adds.error))
         pipeline.fail(LedgerClosed(f"ledger {self.ledger_id} is closed"))
         last_entry, length = adds.lac, adds.confirmed_length
-        pipeline.current = await self._context.nodes.update(
+        pipeline.changes.current = await self._context.nodes.update(
             self.ledger_id,
-            pipeline.current,
+            pipeline.changes.current,
             lambda metadata: close_as_writer(metadata, last_entry, length),
         )
         log.info("ledger.closed ledger=%d last_entry=%d", self.ledger_id, last_entry)
@@ -278,7 +279,7 @@ class _OwnView:
         """Wait for this writer to confirm an entry above, or to end."""
         pipeline = self._writer._pipeline
         while pipeline.adds.lac <= above and pipeline.adds.error is None:
-            await pipeline.changed()
+            await pipeline.room.changed()
 
 
 def _leave_to_flush(entry_id: EntryId, error: LedgerError | None) -> None:

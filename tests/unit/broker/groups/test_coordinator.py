@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.coordinator.runtime import Phase
 from broker.errors import (
     BrokerError,
     CoordinatorLoading,
@@ -19,7 +20,7 @@ from broker.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from broker.groups.coordinator import Coordinator, Phase
+from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_types import (
     Commit,
@@ -715,7 +716,7 @@ class TestBoundedLog:
             broker.partition.read_bytes_max = 1
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            await old.partition.delete_records(Offset(7))
+            await old.partition.changes.delete_records(Offset(7))
             await broker.active()
             assert [broker.offset(partition=index) for index in range(3)] == [9, 7, 8]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.coordinator.core.routing import OFFSETS_TOPIC, coordinator_partition
+from broker.coordinator.runtime import Phase
 from broker.errors import CoordinatorLoading, NotCoordinator
-from broker.groups.coordinator import Phase
-from broker.groups.core.group_routing import OFFSETS_TOPIC, group_partition
 from broker.groups.core.group_types import GroupState
 from broker.groups.groups import SWEEP_S
 from tests.fakes.group_bench import GroupBench
@@ -20,7 +20,7 @@ def test_groups_spread_over_the_partitions() -> None:
         for name in ("a", "b", "c", "d", "e"):
             await bench.commit(1, group_id=name)
             coordinator = bench.groups.coordinator(name)
-            assert coordinator.partition.index == group_partition(name, 4)
+            assert coordinator.partition.index == coordinator_partition(name, 4)
         sizes = [len(log.batches) for log in bench.logs.values()]
         assert sum(sizes) == 5
 
@@ -62,7 +62,7 @@ def test_other_partitions_are_none_of_its_business() -> None:
 def test_a_late_close_does_not_end_its_successor() -> None:
     async def scenario() -> None:
         bench = await (await GroupBench().start()).serving()
-        index = group_partition("g", 4)
+        index = coordinator_partition("g", 4)
         old = bench.partitions[index]
         old.lose()
         new = bench.open(index)
@@ -122,10 +122,10 @@ class TestDeletedTopics:
     def _absent(self, bench: GroupBench) -> None:
         """Close the coordinator, so that it misses what happens to the topic."""
         bench.opens_by_itself = False
-        bench.close(group_partition("g", 4))
+        bench.close(coordinator_partition("g", 4))
 
     async def _back(self, bench: GroupBench) -> None:
-        bench.open(group_partition("g", 4))
+        bench.open(coordinator_partition("g", 4))
         await bench.settle(lambda: bench.groups.coordinator("g").phase is Phase.ACTIVE)
 
     def test_a_deletion_that_nobody_saw_is_found_later(self) -> None:

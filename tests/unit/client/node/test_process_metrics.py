@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prometheus_client import ProcessCollector
 
+from client import callbacks
 from client.metadata.memory import MemoryCluster
 from client.node import background
 from client.node.exposition import Exposition, table
@@ -102,3 +103,18 @@ def test_without_proc_the_process_has_no_metrics_and_the_rest_is_shown(tmp_path:
     found = parse(made.exposition())
     assert found["quire_metadata_connected"] == 1
     assert not [name for name in found if name.startswith("process_")]
+
+
+def test_callbacks_that_raise_are_counted_from_zero_by_kind() -> None:
+    async def scenario() -> None:
+        made = Exposition(table(ROWS))
+        provide_process(made, "broker", MemoryCluster().session())
+        before = parse(made.exposition())
+        for kind in callbacks.Kind:
+            assert f'quire_callback_failures_total{{kind="{kind.value}"}}' in before
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        callbacks.failed(callbacks.Kind.ADD_DONE, ValueError("a bug"))
+        name = 'quire_callback_failures_total{kind="add_done"}'
+        assert parse(made.exposition())[name] == before[name] + 1
+
+    run(scenario())

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.handlers import (
     delete_groups,
     describe_groups,
@@ -13,7 +14,6 @@ from broker.front.handlers import (
     list_groups,
     sync_group,
 )
-from broker.groups.core.group_routing import OFFSETS_TOPIC
 from client.metadata import paths
 from tests.fakes.group_bench import GroupBench
 from tests.fakes.virtual_time import run

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from broker.coordinator.core.routing import OFFSETS_TOPIC, coordinator_partition
 from broker.front.handlers import heartbeat, join_group, leave_group, sync_group
-from broker.groups.core.group_routing import OFFSETS_TOPIC, group_partition
 from tests.fakes.group_bench import GroupBench
 from tests.fakes.virtual_time import run
 
@@ -220,7 +220,9 @@ def test_at_the_wrong_broker() -> None:
             index for index in range(4) if bench.cluster.preferred_leader(topic, index) != 1
         )
         bench.close(elsewhere)
-        name = next(name for name in map(str, range(99)) if group_partition(name, 4) == elsewhere)
+        name = next(
+            name for name in map(str, range(99)) if coordinator_partition(name, 4) == elsewhere
+        )
         reply = await bench.join(9, group_id=name)
         assert reply.error_code.name == "not_coordinator"
         reply = await bench.call(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.handlers import offset_commit, offset_delete, offset_fetch
-from broker.groups.core.group_routing import OFFSETS_TOPIC
 from tests.fakes.group_bench import GroupBench
 from tests.fakes.virtual_time import run
 

@@ -29,7 +29,7 @@ async def full(cloud: FakeCloud, **settings: Any) -> tuple[Broker, Partition]:
         **settings,
     )
     partition = await create_topic(broker)
-    await until(lambda: not partition.in_flight_bytes)
+    await until(lambda: not partition.usage.in_flight_bytes)
     cloud.ledgers.clients[0].hold_answers = True
     return broker, partition
 
@@ -185,7 +185,7 @@ async def create_topic_beside(cloud: FakeCloud, broker: Broker) -> Partition:
     """Create topic `u` while answers are held."""
     cloud.ledgers.clients[0].release()
     partition = await create_topic(broker, "u")
-    await until(lambda: not partition.in_flight_bytes)
+    await until(lambda: not partition.usage.in_flight_bytes)
     cloud.ledgers.clients[0].hold_answers = True
     return partition
 

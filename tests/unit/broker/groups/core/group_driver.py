@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.coordinator.core.coordinator_types import Now, Reply, Ticket, Token
 from broker.errors import BrokerError, GroupError
 from broker.groups.core.group import Group
 from broker.groups.core.group_types import (
@@ -14,13 +15,9 @@ from broker.groups.core.group_types import (
     Join,
     JoinReply,
     Leaving,
-    Now,
-    Reply,
     Store,
     Sync,
     SyncReply,
-    Ticket,
-    Token,
 )
 
 PARKED = object()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.coordinator.core.coordinator_types import Append, LogRecord, Now, Reply, Ticket, Token
 from broker.errors import (
     CoordinatorNotAvailable,
     GroupIdNotFound,
@@ -18,7 +19,6 @@ from broker.errors import (
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_shard import GroupShard
 from broker.groups.core.group_types import (
-    Append,
     Commit,
     CommittedOffset,
     GroupConfig,
@@ -27,14 +27,9 @@ from broker.groups.core.group_types import (
     Join,
     JoinReply,
     Leaving,
-    LogRecord,
-    Now,
     OffsetToCommit,
-    Reply,
     ShardEffects,
     Sync,
-    Ticket,
-    Token,
 )
 from broker.groups.core.offset_records import GroupEntry, OffsetEntry, UnknownEntry, decode
 
@@ -157,7 +152,7 @@ class TestUnknownGroups:
         outcomes, effects = bench.shard.leave("g", [Leaving("m", None)], bench.now)
         assert [type(one) for one in outcomes] == [UnknownMember]
         assert not effects
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
 
     def test_offsets(self) -> None:
         bench = Bench()
@@ -173,7 +168,7 @@ class TestUnknownGroups:
         request = Join("g", "", None, "c", "h", 1, 1, "consumer", (("r", b""),), False, False)
         with pytest.raises(InvalidSessionTimeout):
             bench.shard.join(request, bench.token(), bench.now)
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
 
     def test_a_group_id_that_no_record_holds(self) -> None:
         bench = Bench()
@@ -202,7 +197,7 @@ class TestCommit:
         token = bench.commit(1, metadata="x" * 5000)
         assert isinstance(bench.replies[token][0], OffsetMetadataTooLarge)  # type: ignore[index]
         assert bench.log == []
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
 
     def test_one_request_is_one_append(self) -> None:
         bench = Bench()
@@ -231,7 +226,7 @@ class TestCommit:
         (append,) = bench.held
         error = CoordinatorNotAvailable("full")
         bench.perform(bench.shard.on_store_failed(append.ticket, error, bench.now))
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
 
     def test_a_commit_renews_the_session(self) -> None:
         bench = Bench()
@@ -257,8 +252,8 @@ class TestDeleteGroups:
             GroupIdNotFound,
         ]
         assert bench.offset("a") is None
-        assert bench.shard.view.group_ids() == ["b"]
-        assert bench.reload().shard.view.group_ids() == ["b"]
+        assert bench.shard.view.ids() == ["b"]
+        assert bench.reload().shard.view.ids() == ["b"]
 
     def test_the_group_refuses_everything_until_that_is_durable(self) -> None:
         bench = Bench()
@@ -288,7 +283,7 @@ class TestDeleteGroups:
         bench.perform(bench.shard.delete_groups(["g"], bench.token(), bench.now))
         bench.finish()
         assert bench.offset() is None
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
         assert bench.reload().offset() is None
 
     def test_a_refused_delete_keeps_the_group(self) -> None:
@@ -312,7 +307,7 @@ class TestDeleteGroups:
         bench.perform(bench.shard.delete_groups(["g"], bench.token(), bench.now))
         bench.perform(bench.shard.offsets.delete_topic("t"))
         bench.finish()
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
 
 
 class TestDeleteOffsets:
@@ -379,9 +374,9 @@ class TestExpiry:
         assert bench.offset() == 1
         bench.advance(0.2 * DAY_S)
         assert bench.offset() is None
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
         assert isinstance(decode(*bench.log[-1]), GroupEntry)
-        assert bench.reload().shard.view.group_ids() == []
+        assert bench.reload().shard.view.ids() == []
 
     def test_a_live_group_keeps_what_it_subscribes_to(self) -> None:
         bench = Bench()
@@ -398,9 +393,9 @@ class TestExpiry:
         bench = Bench()
         who = bench.member()
         bench.perform(bench.shard.leave("g", [Leaving(who.member_id, None)], bench.now)[1])
-        assert bench.shard.view.group_ids() == ["g"]
+        assert bench.shard.view.ids() == ["g"]
         bench.advance(601)
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
 
     def test_nothing_goes_under_a_commit_on_its_way(self) -> None:
         bench = Bench()
@@ -433,7 +428,7 @@ class TestExpiry:
         bench.advance(7 * DAY_S)
         assert [len(append.records) for append in bench.held] == [6]
         bench.finish()
-        assert bench.shard.view.group_ids() == []
+        assert bench.shard.view.ids() == []
 
 
 class TestDeadlines:
@@ -490,7 +485,7 @@ class TestSnapshot:
     def copy(self, bench: Bench) -> list[LogRecord]:
         return [
             record
-            for group_id in bench.shard.view.group_ids()
+            for group_id in bench.shard.view.ids()
             for record in bench.shard.view.snapshot(group_id)
         ]
 
@@ -542,7 +537,7 @@ def test_records_of_other_kinds_change_nothing() -> None:
     record = LogRecord(b"\0\x09x", b"y")
     assert isinstance(decode(*record), UnknownEntry)
     bench.shard.replay(record)
-    assert bench.shard.view.group_ids() == []
+    assert bench.shard.view.ids() == []
 
 
 def test_tickets_are_told_apart() -> None:

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
+from broker.coordinator.core.coordinator_types import CorruptCoordinatorRecord
 from broker.groups.core.group_types import CommittedOffset, GroupMetadata, MemberMetadata
 from broker.groups.core.offset_records import (
-    CorruptCoordinatorRecord,
     GroupEntry,
     OffsetEntry,
     UnknownEntry,

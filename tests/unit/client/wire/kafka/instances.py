@@ -77,7 +77,7 @@ def _one(kind: Any, item: Any, rng: random.Random) -> tuple[Any, Any]:
         ms = rng.randint(0, 2**31 - 1)
         return datetime.timedelta(milliseconds=ms), ms
     if kafka_type == "datetime_i64":
-        if rng.random() < 0.3:
+        if _unwrap(item.type)[1] and rng.random() < 0.3:
             return None, -1
         seconds = rng.randint(0, 2**32)
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC), seconds * 1000

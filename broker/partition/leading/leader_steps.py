@@ -1,0 +1,180 @@
+"""Carries out the steps of a led partition that take I/O: its segment list and its ledgers.
+
+Which step follows which is decided by `core/leader.py`; here each becomes calls of the metadata
+store and the ledger client, and one outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import assert_never
+
+from broker.cluster.core.topology import TopicInfo
+from broker.partition.core.leader_effects import (
+    ChangeList,
+    CloseLedger,
+    CreateLedger,
+    DeleteLedgers,
+    DiscardLedger,
+    LeaderStep,
+    LedgerClosed,
+    LedgerCreated,
+    LedgerNotClosed,
+    LedgerRefused,
+    LedgersDeleted,
+    ListChanged,
+    ListLost,
+    StepOutcome,
+)
+from broker.partition.ledger_creation import create_ledger
+from broker.partition.ledgers import Writer
+from broker.partition.log_services import LogServices
+from broker.partition.segment_node import SegmentNode
+from client.errors import (
+    ConnectionLoss,
+    LedgerError,
+    LogCorrupt,
+    MetadataError,
+    NoNode,
+    NoSuchLedger,
+)
+from client.ids import LeaderEpoch, LedgerId
+
+_LOG = logging.getLogger(__name__)
+
+
+class LeaderSteps:
+    """The segment list of a led partition, and the ledgers that it writes."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        topic: TopicInfo,
+        index: int,
+        writer: Writer,
+        on_outcome: Callable[[StepOutcome], None],
+    ) -> None:
+        self.topic = topic
+        self.writer = writer
+        """Of the ledger that entries go to."""
+        self.node = SegmentNode(services.store, topic, index)
+        self.index = index
+        self._services = services
+        self._on_outcome = on_outcome
+        self._writers = {writer.ledger_id: writer}
+        """Of the ledgers that are open: the active one, its successor, its predecessor."""
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        """Steps under way. They belong to the partition, not to who asked for a change: one that
+        stopped half way would leave a list whose version nobody knows."""
+
+    @property
+    def name(self) -> str:
+        """Topic and index."""
+        return f"{self.topic.name}-{self.index}"
+
+    def start(self, step: LeaderStep) -> None:
+        """Carry out a step in the background, and tell what came of it."""
+        task = asyncio.get_running_loop().create_task(self._run(step), name=self.name)
+        self._tasks[task] = None
+        task.add_done_callback(self._on_done)
+
+    def writer_of(self, ledger_id: LedgerId) -> Writer:
+        """Return the writer of a ledger that this leader has not closed yet."""
+        return self._writers[ledger_id]
+
+    def switch(self, ledger_id: LedgerId) -> None:
+        """Entries go to this ledger from now on."""
+        self.writer = self._writers[ledger_id]
+
+    def on_sealed(self, ledger_id: LedgerId) -> None:
+        """The ledger is closed, and nothing is left to do about it."""
+        del self._writers[ledger_id]
+
+    def stop(self) -> None:
+        """Leadership is over: break off what is under way, but for what told us so."""
+        for task in list(self._tasks):
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    def abandon(self) -> None:
+        """Stop writing; whoever leads next recovers."""
+        for writer in self._writers.values():
+            writer.abandon()
+
+    async def wait_idle(self) -> None:
+        """Wait until no step is under way any more."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _run(self, step: LeaderStep) -> None:
+        self._on_outcome(await self._carry_out(step))
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled():
+            task.result()  # a bug: raised to the loop, or else the change would just hang
+
+    async def _carry_out(self, step: LeaderStep) -> StepOutcome:
+        match step:
+            case CreateLedger(epoch):
+                return await self._create(epoch)
+            case ChangeList():
+                return await self._change_list(step)
+            case CloseLedger():
+                return await self._close(step)
+            case DeleteLedgers(ledger_ids):
+                for ledger_id in ledger_ids:
+                    await self._delete(ledger_id)
+                return LedgersDeleted()
+            case DiscardLedger():
+                return await self._discard(step)
+        assert_never(step)
+
+    async def _create(self, epoch: LeaderEpoch) -> StepOutcome:
+        try:
+            writer = await create_ledger(self._services.ledgers, self.topic, self.index, epoch)
+        except (LedgerError, MetadataError) as error:
+            return LedgerRefused(error)
+        self._writers[writer.ledger_id] = writer
+        return LedgerCreated(writer.ledger_id)
+
+    async def _change_list(self, step: ChangeList) -> StepOutcome:
+        try:
+            return ListChanged(await self.node.change(step.segments, step.expected_version))
+        except MetadataError as error:
+            return ListLost(error)
+
+    async def _close(self, step: CloseLedger) -> StepOutcome:
+        if step.delay_s:
+            await asyncio.sleep(step.delay_s)
+        try:
+            await self._writers[step.ledger_id].close()
+        except (LedgerError, MetadataError) as error:
+            return LedgerNotClosed(error, is_unanswered=isinstance(error, ConnectionLoss))
+        return LedgerClosed()
+
+    async def _discard(self, step: DiscardLedger) -> StepOutcome:
+        try:
+            found, version = await self.node.read_back()
+            is_certain = version != step.version and not found.has(step.ledger_id)
+        except NoNode:
+            is_certain = True  # the topic was deleted, and its lists with it
+        except (MetadataError, LogCorrupt):
+            is_certain = False
+        if is_certain:
+            await self._delete(step.ledger_id)
+        return LedgersDeleted()
+
+    async def _delete(self, ledger_id: LedgerId) -> None:
+        try:
+            await self._services.ledgers.delete(ledger_id)
+        except NoSuchLedger:
+            return
+        except (LedgerError, MetadataError) as error:
+            _LOG.warning(
+                "ledger.orphan topic=%s partition=%d ledger=%d error=%r",
+                self.topic.name, self.index, ledger_id, error,
+            )  # fmt: skip

@@ -1,0 +1,252 @@
+"""All transactional ids of one coordinator partition: replay, markers, deadlines.
+
+Requests are taken by `transaction_requests`, the ids themselves are in `transaction_table`, what
+each request does to one is in `transaction`.
+
+The flow of everything durable is that of group coordinators: a request returns `Append(ticket,
+records)`; the shell appends the records as one batch; when they are durable it calls `replay` for
+each and then `on_stored(ticket)`, which releases the replies. If the log refuses an append,
+`on_store_failed(ticket)` undoes the intent; if its outcome is unknown, the whole shard is given up
+(`unload`) and loaded again from the log.
+
+    DECIDE-FIRST  No marker leaves before Prepare* is durable, nobody is answered before the change
+                  is, and Complete* is written only when every marker is confirmed.
+    RESUME        A shard that was loaded writes the markers of every decision that it finds.
+    GRACE         Time that ran out while nobody could coordinate is not held against a producer:
+                  after a takeover, open transactions have a whole interval.
+
+Snapshots. As for groups, the log is trimmed at an offset S after every live key was written again
+behind S; ids with records in flight are left out of the copy, for these lie behind S already.
+
+Source: Kafka's TransactionCoordinator and TransactionStateManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.coordinator.core.coordinator_types import LogRecord, Now, Reply, Ticket
+from broker.errors import BrokerError, ConcurrentTransactions
+from broker.transactions.core.connection_order import ConnectionOrder
+from broker.transactions.core.transaction import (
+    Decision,
+    NeedsProducerId,
+    Write,
+    completed,
+    fence,
+    is_expired,
+    is_timed_out,
+)
+from broker.transactions.core.transaction_entry import Transaction
+from broker.transactions.core.transaction_records import TransactionEntry, decode
+from broker.transactions.core.transaction_requests import TransactionRequests
+from broker.transactions.core.transaction_table import TransactionTable
+from broker.transactions.core.transaction_types import (
+    EXPIRED,
+    TIMED_OUT,
+    MarkerWritten,
+    ShardEffect,
+    ShardEffects,
+    TransactionConfig,
+    TransactionEvent,
+    TransactionMetadata,
+    TransactionState,
+    WriteMarkers,
+)
+from broker.transactions.core.transaction_view import TransactionView
+from client.ids import ProducerId
+
+_TOMBSTONES_MAX: Final = 1_000
+"""How many ids expire in one batch."""
+
+
+class TransactionShard:
+    """The transactional ids of one partition of the internal topic."""
+
+    def __init__(self, config: TransactionConfig, order: ConnectionOrder) -> None:
+        """Start empty; feed the log to `replay`, then call `loaded`."""
+        self._config = config
+        self._table = TransactionTable(order)
+        self._timeouts_s: float | None = None
+        self._expiry_s: float | None = None
+        self.requests = TransactionRequests(self._table, config)
+        self.view = TransactionView(self._table)
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def replay(self, record: LogRecord) -> None:
+        """Apply a durable record. Raises CorruptCoordinatorRecord."""
+        entry = decode(record.key, record.value)
+        if not isinstance(entry, TransactionEntry):
+            return
+        if entry.metadata is None:
+            self._table.remove(entry.transactional_id)
+        else:
+            self._table.replay(entry.transactional_id, entry.metadata)
+
+    def loaded(self, now: Now) -> ShardEffects:
+        """Go live after the log was replayed to its end."""
+        self._timeouts_s = now.s + self._config.timeout_interval_ms / 1000
+        self._expiry_s = now.s + self._config.expiry_interval_ms / 1000
+        effects: list[ShardEffect] = []
+        for transaction in self._table:
+            effects += self._go_on(transaction, now)
+        return effects
+
+    def on_stored(self, ticket: Ticket, now: Now) -> ShardEffects:
+        """Continue after the records of an Append were replayed."""
+        change, transactions = self._table.changes.settle(ticket)
+        effects: list[ShardEffect] = list(change.replies)
+        for transaction in transactions:
+            stored = transaction.stored
+            assert stored is not None
+            if change.values:
+                assert stored == change.values[-1], "the log holds something else"
+                effects += self._go_on(transaction, now)
+            else:
+                effects.append(_event(EXPIRED, transaction.transactional_id, stored))
+        return effects
+
+    def on_store_failed(self, ticket: Ticket, error: BrokerError, now: Now) -> ShardEffects:
+        """Continue after the log refused an Append: nothing of it is durable."""
+        change, transactions = self._table.changes.settle(ticket)
+        effects: list[ShardEffect] = [Reply(reply.token, error) for reply in change.replies]
+        for transaction in transactions:
+            if transaction.is_prepared:
+                transaction.retry_s = now.s + self._config.retry_ms / 1000
+                self._table.note(transaction)
+            else:
+                effects += self._go_on(transaction, now)
+        return effects
+
+    def unload(self, error: BrokerError) -> ShardEffects:
+        """Answer everything that waits: this broker no longer coordinates these ids."""
+        return self._table.give_up(error)
+
+    # --- markers ------------------------------------------------------------------------------
+
+    def on_marker_written(self, written: Sequence[MarkerWritten], now: Now) -> ShardEffects:
+        """Partitions have their markers, or need none any more."""
+        effects: list[ShardEffect] = []
+        for one in written:
+            transaction = self._table.get(one.transactional_id)
+            if transaction is None or not transaction.unmarked:
+                continue
+            stored = transaction.stored
+            assert stored is not None
+            if stored.number != one.number or stored.producer != one.producer:
+                continue
+            transaction.unmarked.discard(one.partition)
+            if not transaction.unmarked:
+                effects += self._complete(transaction, now)
+        return effects
+
+    def _go_on(self, transaction: Transaction, now: Now) -> ShardEffects:
+        """Do what follows from what is stored: markers of a decision, requests that waited."""
+        table, stored = self._table, transaction.stored
+        effects: list[ShardEffect] = []
+        if stored is None:
+            table.note(transaction)
+        elif transaction.is_prepared and stored.partitions:
+            transaction.unmarked = set(stored.partitions)
+            effects.append(
+                WriteMarkers(
+                    transaction.transactional_id,
+                    stored.number,
+                    stored.producer,
+                    stored.state is TransactionState.PREPARE_COMMIT,
+                    stored.version,
+                    stored.partitions,
+                )
+            )
+            table.note(transaction)
+        elif transaction.is_prepared:
+            effects += self._complete(transaction, now)
+        else:
+            value, later, at_once = self.requests.take_parked(transaction, stored, now)
+            effects += at_once
+            if value is not None:
+                effects += table.changes.write(transaction, (value,), later)
+            table.note(transaction)
+        return effects
+
+    def _complete(self, transaction: Transaction, now: Now) -> ShardEffects:
+        """Every marker is confirmed: the id is free, and who waited for that may go on."""
+        assert transaction.stored is not None
+        assert not transaction.unmarked
+        transaction.retry_s = None
+        done = completed(transaction.stored, now.ms)
+        value, later, at_once = self.requests.take_parked(transaction, done, now)
+        values = (done,) if value is None else (done, value)
+        effects = [*at_once, *self._table.changes.write(transaction, values, later)]
+        self._table.note(transaction)
+        return effects
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """Return when `on_deadline` wants to be called; perhaps early, never late."""
+        deadlines = (self._table.wakes.first(), self._timeouts_s, self._expiry_s)
+        return min((at_s for at_s in deadlines if at_s is not None), default=None)
+
+    def on_deadline(self, now: Now) -> ShardEffects:
+        """Do what is due for all ids."""
+        table = self._table
+        effects: list[ShardEffect] = []
+        while (transactional_id := table.wakes.pop_due(now.s)) is not None:
+            transaction = table.get(transactional_id)
+            assert transaction is not None
+            for parked in table.unpark(transaction, now.s):
+                busy = ConcurrentTransactions(f"{transactional_id!r} is ending a transaction")
+                effects.append(Reply(parked.token, busy))
+            if transaction.retry_s is not None and transaction.retry_s <= now.s:
+                effects += self._complete(transaction, now)
+            table.note(transaction)
+        if self._timeouts_s is not None and self._timeouts_s <= now.s:
+            self._timeouts_s = now.s + self._config.timeout_interval_ms / 1000
+            effects += self._abort_timed_out(now)
+        if self._expiry_s is not None and self._expiry_s <= now.s:
+            self._expiry_s = now.s + self._config.expiry_interval_ms / 1000
+            effects += self._expire(now)
+        return effects
+
+    def _abort_timed_out(self, now: Now) -> ShardEffects:
+        effects: list[ShardEffect] = []
+        for transaction in self._table.open_transactions():
+            stored = transaction.stored
+            assert stored is not None
+            if transaction.change is None and is_timed_out(stored, now.ms):
+                effects.append(_event(TIMED_OUT, transaction.transactional_id, stored))
+                effects += self.requests.decide(transaction, _Fence(stored), None, now)
+        return effects
+
+    def _expire(self, now: Now) -> ShardEffects:
+        table = self._table
+        expiration_ms = self._config.transactional_id_expiration_ms
+        unused = [
+            transaction
+            for transaction in table
+            if transaction.change is None
+            and transaction.stored is not None
+            and is_expired(transaction.stored, now.ms, expiration_ms)
+        ]
+        effects: list[ShardEffect] = []
+        for at in range(0, len(unused), _TOMBSTONES_MAX):
+            effects += table.changes.write_tombstones(unused[at : at + _TOMBSTONES_MAX])
+        return effects
+
+
+class _Fence:
+    """The rule of a transaction that ran out of time."""
+
+    def __init__(self, stored: TransactionMetadata) -> None:
+        self._stored = stored
+
+    def __call__(self, now_ms: int, new_id: ProducerId | None) -> Decision:
+        value = fence(self._stored, now_ms, new_id)
+        return NeedsProducerId() if value is None else Write(value, None)
+
+
+def _event(name: str, transactional_id: str, stored: TransactionMetadata) -> TransactionEvent:
+    return TransactionEvent(name, transactional_id, stored.number, stored.producer)
