@@ -171,7 +171,8 @@ class BrokerConfig:
     in_flight_bytes_max: int = setting(
         1024 * _MIB,
         "The same for all connections together, those that have hung up included, and with the"
-        " batches that are confirmed but that some bookie has still to answer.",
+        " batches that are confirmed but that some bookie has still to answer. Decoded requests,"
+        " which are all but Produce, count for 16 times their bytes.",
         at_least=1,
     )
     unfinished_bytes_max: int = setting(

@@ -11,6 +11,7 @@
     │   └── UnknownTopicId, InconsistentTopicId
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
+    │   └── TransactionCoordinatorFenced
     ├── LeadershipError         this broker cannot serve the partition (at the moment)
     │   ├── UnknownTopicOrPartition, NotLeader, LeaderNotAvailable
     │   ├── LeadershipLost      the leader stopped while the append was in flight: UNKNOWN
@@ -177,6 +178,10 @@ class InvalidProducerEpoch(SequenceError):
 
 class InvalidTransactionState(SequenceError):
     """The batch belongs to a transaction that is not open here."""
+
+
+class TransactionCoordinatorFenced(SequenceError):
+    """The log has the word of a newer coordinator of this producer than the one that asks."""
 
 
 # --- leadership ---------------------------------------------------------------------------

@@ -47,6 +47,7 @@ CODES: Final[Mapping[type, Code]] = {
     e.OutOfOrderSequence: Code.out_of_order_sequence_number,
     e.InvalidProducerEpoch: Code.invalid_producer_epoch,
     e.InvalidTransactionState: Code.invalid_txn_state,
+    e.TransactionCoordinatorFenced: Code.transaction_coordinator_fenced,
     # leadership
     e.LeadershipError: Code.not_leader_or_follower,
     e.UnknownTopicOrPartition: Code.unknown_topic_or_partition,

@@ -51,10 +51,9 @@ _ROWS: Final = (
     Row(_B + "received_bytes", _C, "Bytes received from clients."),
     Row(_B + "sent_bytes", _C, "Bytes sent to clients."),
     Row(
-        _B + "in_flight_bytes",
-        _G,
-        "Bytes of requests that are held: not answered yet, or of batches that some bookie has"
-        " still to answer, whoever has hung up.",
+        _B + "in_flight_bytes", _G,
+        "Memory of requests that are held: not answered yet, or of batches that some bookie has"
+        " still to answer, whoever has hung up. Decoded ones count for more than their bytes.",
     ),
     Row(
         _B + "unfinished_bytes", _G, "Bytes of requests that are incomplete or could not start yet."
@@ -101,7 +100,7 @@ _ROWS: Final = (
     Row(_B + "unconfirmed_bytes", _G, "Record bytes waiting for their ack quorum."),
     Row(
         _B + "fetch_reading_bytes", _G,
-        "Record bytes that fetches may get from the bookies that they are reading from.",
+        "Record bytes that fetches read from bookies, or have read and not answered with.",
     ),
     Row(_B + "tail_cache_bytes", _G, "Recent record bytes kept in memory."),
     Row(_B + "read_ahead_bytes", _G, "Bytes read ahead for lagging consumers, or kept for others."),

@@ -26,6 +26,7 @@ from client.held_memory import HeldMemory
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
 from client.node.logs import AT_WILL
+from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import Buffer
 from client.wire.kafka.connection import ServerConnection, Slot
 
@@ -34,6 +35,12 @@ log = logging.getLogger(__name__)
 _LISTEN_BACKLOG: Final = 1024
 _REQUESTS_PER_TURN: Final = 200
 """Of one connection: a single read can bring many thousands of the smallest ones."""
+
+REQUEST_BYTES: Final = 2 * 1024
+"""About what a request under way takes, however short."""
+DECODED_TIMES: Final = 16
+"""So many times its bytes a request takes, decoded: measured, of a list of names of one letter. A
+Produce request stays what it was."""
 
 
 class Server(FramedServer["Connection"]):
@@ -190,8 +197,13 @@ class Connection(FramedConnection):
     # --- broker.dispatch.Channel
 
     def open(self, api_key: int, request_size: int) -> Slot:
-        """Reserve the next place in the order of answers."""
-        return self._wire.open(request_size, api_key, self._arrived_s, self._started_s)
+        """Reserve the next place in the order of answers.
+
+        Until it is answered the request counts as what it takes in memory, and not as what came.
+        """
+        times = 1 if api_key == ApiKey.PRODUCE else DECODED_TIMES
+        held_bytes = REQUEST_BYTES + times * request_size
+        return self._wire.open(held_bytes, api_key, self._arrived_s, self._started_s)
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
         """Send buffers, or nothing if empty, once it is the slot's turn."""
@@ -287,6 +299,12 @@ class Connection(FramedConnection):
         if self.is_reading == bool(self._backlog):
             self._set_reading(not self._backlog)
 
+    def _forget(self, newest: Slot | None) -> None:
+        """Let go of a slot that was opened after `newest`: nobody will answer it."""
+        broken = self._wire.newest
+        if broken is not None and broken is not newest:
+            broken.let_go()
+
     def _plan_turn(self) -> None:
         """Go on in another turn of the loop."""
         if not self._is_turn_planned:
@@ -296,12 +314,6 @@ class Connection(FramedConnection):
     def _on_turn(self) -> None:
         self._is_turn_planned = False
         self.proceed()
-
-    def _forget(self, newest: Slot | None) -> None:
-        """Let go of a slot that was opened after `newest`: nobody will answer it."""
-        broken = self._wire.newest
-        if broken is not None and broken is not newest:
-            broken.let_go()
 
     def _may_start(self) -> bool:
         config = self._server.config

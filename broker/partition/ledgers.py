@@ -43,6 +43,19 @@ class Reader(Protocol):
         ...
 
 
+class Room(Protocol):
+    """How much one writer may have under way."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the next entry should be added now."""
+        ...
+
+    def on_free(self, call: Callable[[], None]) -> None:
+        """Call once, later on the loop, when there is room again or the writer has ended."""
+        ...
+
+
 class Writer(Protocol):
     """Writes one ledger that this process created."""
 
@@ -72,12 +85,8 @@ class Writer(Protocol):
         ...
 
     @property
-    def has_room(self) -> bool:
-        """Whether the next entry should be added now."""
-        ...
-
-    def on_room(self, call: Callable[[], None]) -> None:
-        """Call once, later on the loop, when there is room again or the writer has ended."""
+    def room(self) -> Room:
+        """What says whether the next entry should be added now."""
         ...
 
     def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:

@@ -139,7 +139,7 @@ class LedgerClient:
             writer.abandon()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
-                await asyncio.gather(*(writer.settled() for writer in self._writers))
+                await asyncio.gather(*map(_settled, self._writers))
         self._writers.clear()
         await self._marks.close(_LINGER_S)
         self._health_switch.close()
@@ -264,7 +264,7 @@ class LedgerClient:
     def _remember(self, writer: LedgerWriter) -> None:
         """Keep a writer for `close`, at least until it is settled."""
         if len(self._writers) >= self._writers_max:
-            self._writers = [known for known in self._writers if not known.is_settled]
+            self._writers = [known for known in self._writers if not known.progress.is_settled]
             self._writers_max = max(_WRITERS_FEW, 2 * len(self._writers))
         self._writers.append(writer)
 
@@ -339,3 +339,9 @@ def unlock(
         raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
     digest_type = metadata.digest_type or DigestType.CRC32
     return EntryCodec(ledger_id, digest_type, password), master_key(password)
+
+
+async def _settled(writer: LedgerWriter) -> None:
+    """Wait until every bookie has answered that was asked."""
+    while not writer.progress.is_settled:
+        await writer.room.changed()

@@ -251,10 +251,15 @@ class FakeWriter:
         return self.error is not None
 
     @property
-    def has_room(self) -> bool:
+    def room(self) -> FakeWriter:
+        """Its own room, too."""
+        return self
+
+    @property
+    def is_free(self) -> bool:
         return self.in_flight_bytes < self.client.room_bytes
 
-    def on_room(self, call: Callable[[], None]) -> None:
+    def on_free(self, call: Callable[[], None]) -> None:
         self._room_calls.append(call)
 
     def add(
@@ -350,7 +355,7 @@ class FakeWriter:
         self._tell_room()
 
     def _tell_room(self) -> None:
-        if self.has_room or self.error is not None:
+        if self.is_free or self.error is not None:
             calls, self._room_calls = self._room_calls, []
             for call in calls:
                 asyncio.get_running_loop().call_soon(call)

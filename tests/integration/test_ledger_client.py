@@ -150,7 +150,7 @@ async def test_ten_thousand_adds_with_one_bookie_of_three_gone(storage: Storage)
     for number in range(10_000):
         outcomes.add(payload_of(number))
         if number % 500 == 499:
-            await until(lambda: writer.in_flight_bytes < 100_000)
+            await until(lambda: writer.progress.in_flight_bytes < 100_000)
         if number == 4_999:
             await storage.stop_bookie("b1")
     await until(lambda: len(outcomes.told) == 10_000)
@@ -164,7 +164,7 @@ async def test_ten_thousand_adds_with_one_bookie_of_three_gone(storage: Storage)
 
     await asyncio.wait_for(probe(), 30)
     await writer.close()
-    await until(lambda: writer.is_settled)
+    await until(lambda: writer.progress.is_settled)
     reader = await client.open(writer.ledger_id)
     found = [bytes(entry.payload) async for entry in reader.entries(last=EntryId(9_999))]
     assert found == [payload_of(number) for number in range(10_000)]

@@ -59,7 +59,7 @@ class EntrySender:
         """Send what may go now."""
         queue, writer, now_s = self._log.queue, self._steps.writer, self._now_s()
         while queue.is_waiting:
-            if not writer.has_room:
+            if not writer.room.is_free:
                 self._await_room(writer)
                 return
             entry = queue.take()
@@ -77,7 +77,7 @@ class EntrySender:
     def _await_room(self, writer: Writer) -> None:
         if self._awaited is not writer:
             self._awaited = writer
-            writer.on_room(lambda: self._on_room(writer))
+            writer.room.on_free(lambda: self._on_room(writer))
 
     def _on_room(self, writer: Writer) -> None:
         """A writer has room again, or has ended."""

@@ -42,7 +42,7 @@ class RangeRead:
         """`window`: how many of them to ask for at once; 0: as many as is configured."""
         self._window = window or context.config.read_window_entries
         self._first = first
-        self._last = last
+        self._unasked = iter(range(first, last + 1))
         self._metadata = metadata
         self._schedule = metadata.schedule
         self._codec = codec
@@ -50,7 +50,6 @@ class RangeRead:
         self._speculation = context.config.speculation()
         self._loop = asyncio.get_running_loop()
         self._ranks: dict[BookieId, Rank] = {}
-        self._next = first
         self._missing = last - first + 1
         self._entries: list[Entry | None] = [None] * self._missing
         self._active: dict[EntryId, EntryRead] = {}
@@ -75,8 +74,11 @@ class RangeRead:
         return [entry for entry in self._entries if entry is not None]
 
     def _read_next(self) -> None:
-        entry_id = self._next
-        self._next = EntryId(entry_id + 1)
+        """Ask for the next entry, if there is one."""
+        following = next(self._unasked, None)
+        if following is None:
+            return
+        entry_id = EntryId(following)
         ensemble = self._metadata.fragment_of(entry_id).ensemble
         order = read_order(ensemble, self._schedule.write_set(entry_id), self._rank)
         read = EntryRead(entry_id, order, self._speculation, self._loop.time())
@@ -118,10 +120,10 @@ class RangeRead:
         del self._active[entry.entry_id]
         self._entries[entry.entry_id - self._first] = entry
         self._missing -= 1
-        if self._next <= self._last:
-            self._read_next()
-        elif self._missing == 0:
+        if self._missing == 0:
             self._done.set_result(None)
+        else:
+            self._read_next()
 
     def _look(self) -> None:
         """Ask a further replica where the ones asked take long."""

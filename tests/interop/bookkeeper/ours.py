@@ -87,7 +87,7 @@ class Ours:
 
 async def fill(writer: LedgerWriter, count: int) -> None:
     """Append the entries up to `count` and wait until they are confirmed."""
-    for entry in range(writer.last_add_pushed + 1, count):
+    for entry in range(writer.progress.last_add_pushed + 1, count):
         await writer.submit(payload_of(entry))
     await writer.flush()
 

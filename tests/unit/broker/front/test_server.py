@@ -15,6 +15,7 @@ from broker.app import Broker
 from broker.errors import CoordinatorNotAvailable
 from broker.front.dispatch import Dispatcher, Handler
 from broker.front.handlers.registry import handlers
+from broker.front.server import DECODED_TIMES, REQUEST_BYTES
 from broker.front.services import Call, Services
 from client.wire.kafka.apis import ApiKey, schema_versions
 from tests.fakes.broker import FakeCloud, until
@@ -230,6 +231,26 @@ class TestBackPressure:
         await until(lambda: connection.is_reading)
         assert broker.server.in_flight_bytes == 0
         await client.close()
+
+    async def test_a_request_counts_for_what_it_takes_in_memory(self, cloud: FakeCloud) -> None:
+        broker, _ = await self.unconfirmed(cloud)
+        client, consumer = [await WireClient.connect(broker.port) for _ in range(2)]
+        said = client.frame(ApiKey.PRODUCE, 9, produce_fields(batch(b"a")))
+        client.send_raw(said)
+        await breathe()
+        as_sent = REQUEST_BYTES + len(said) - 4
+        assert broker.server.in_flight_bytes == as_sent
+        asked = consumer.frame(ApiKey.FETCH, 12, fetch_fields(0, wait_ms=60_000))
+        consumer.send_raw(asked)
+        await breathe()
+        decoded = REQUEST_BYTES + DECODED_TIMES * (len(asked) - 4)
+        assert broker.server.in_flight_bytes == as_sent + decoded
+        await self.confirm(cloud)
+        await client.receive_raw()
+        await consumer.receive_raw()
+        assert broker.server.in_flight_bytes == 0
+        await client.close()
+        await consumer.close()
 
     async def test_a_long_backlog_needs_no_deep_stack(self, cloud: FakeCloud) -> None:
         broker = await cloud.start_broker(1, connection_in_flight_bytes_max=1)

@@ -53,6 +53,7 @@ async def reading(client: Client, watcher: Callable[[], None]) -> ZooKeeperStore
     store: Any = ZooKeeperStore("localhost:1")
     store._client = client
     store._loop = asyncio.get_running_loop()
+    store._inbox.open(store._loop)
     store._state = SessionState.CONNECTED
     assert (await store.get("/node", watcher)).data == b"old"
     made: ZooKeeperStore = store

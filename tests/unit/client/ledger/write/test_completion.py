@@ -133,8 +133,8 @@ async def test_who_waits_for_room_and_raises_fails_the_writer() -> None:
     hold(cluster)
     outcomes[0].add()
     called: list[str] = []
-    writers[0].on_room(broken)
-    writers[0].on_room(lambda: called.append("room"))
+    writers[0].room.on_free(broken)
+    writers[0].room.on_free(lambda: called.append("room"))
     release(cluster)
     await settle()
     assert called == ["room"]
@@ -191,4 +191,4 @@ async def test_append_raises_what_another_owners_bug_did_to_the_writer() -> None
         cluster.bookies[name].release(1)
     with pytest.raises(WriteFailed):
         await appending
-    assert writers[0].last_add_confirmed == EntryId(0)
+    assert writers[0].progress.last_add_confirmed == EntryId(0)

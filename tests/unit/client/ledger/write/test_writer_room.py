@@ -33,7 +33,7 @@ async def test_an_entry_is_held_until_the_last_bookie_has_answered() -> None:
     cluster.bookies["b0"].release()
     cluster.bookies["b1"].release()
     await settle()
-    assert writer.last_add_confirmed == 1
+    assert writer.progress.last_add_confirmed == 1
     assert client.memory.size == 150
     cluster.bookies["b2"].release(1)
     await settle()
@@ -50,7 +50,7 @@ async def test_an_entry_that_waits_for_the_one_before_is_held() -> None:
     assert client.memory.size == 100, "answered by everybody, but not confirmed"
     writer.add([b"y" * 50], lambda *_: None, entry_id=0)
     await settle()
-    assert writer.last_add_confirmed == 1
+    assert writer.progress.last_add_confirmed == 1
     assert client.memory.size == 0
 
 
@@ -81,7 +81,7 @@ async def test_the_copy_for_a_bookie_that_was_replaced_is_held_until_it_is_settl
     await settle()
     outcomes.add(b"y" * 50)
     await settle()
-    assert writer.last_add_confirmed == 1
+    assert writer.progress.last_add_confirmed == 1
     late, failing = first.held
     first.held = [failing]
     first.fail_held(BookieTimeout("test"))
