@@ -20,8 +20,8 @@ Steps = Generator[None, None, T]
 STEP_ITEMS: Final = 500
 """Items of a step, where one costs around ten microseconds: partitions of a request."""
 
-STEP_RECORDS: Final = 4_000
-"""And where one costs around one: records that are passed over, or their headers."""
+STEP_RECORDS: Final = 2_000
+"""And where one costs around two: records that are passed over, or their headers."""
 
 ITEMS_UNLIMITED: Final = 1 << 31
 

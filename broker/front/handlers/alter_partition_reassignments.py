@@ -27,6 +27,7 @@ from broker.front.services import Call, Services
 from broker.topics.core.topic_rules import check_replicas
 from client.errors import QuireError
 from client.ids import BrokerId
+from client.node.turns import Pace
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
@@ -38,8 +39,10 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     """Set what can be set; one result per partition."""
     may_resize = bool(field(request, "allow_replication_factor_change", True))
     responses = []
+    pace = services.turns.pace()
     for item in request.topics:
-        errors = await _assign(services, item, may_resize=may_resize)
+        await pace.item()
+        errors = await _assign(services, pace, item, may_resize=may_resize)
         rows = [
             {
                 "partition_index": row.partition_index,
@@ -57,7 +60,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     }
 
 
-async def _assign(services: Services, item: Any, *, may_resize: bool) -> list[QuireError | None]:
+async def _assign(
+    services: Services, pace: Pace, item: Any, *, may_resize: bool
+) -> list[QuireError | None]:
     """Return the error of each partition, None where its list is set."""
     topic = services.cluster.topics.get(item.name)
     states = (
@@ -67,6 +72,7 @@ async def _assign(services: Services, item: Any, *, may_resize: bool) -> list[Qu
     errors: list[QuireError | None] = []
     valid: dict[int, tuple[BrokerId, ...]] = {}
     for row in item.partitions:
+        await pace.item()
         try:
             length = lengths.get(row.partition_index)
             replicas = _checked(services, row, length, may_resize=may_resize)

@@ -18,13 +18,15 @@ KEY: Final = ApiKey.ALTER_REPLICA_LOG_DIRS
 VERSIONS: Final = (1, 2)
 
 
-def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Answer for each partition; nothing moves."""
     codes: dict[str, dict[int, Code]] = {}
+    pace = services.turns.pace()
     for directory in request.dirs:
         for row in directory.topics:
             topic = services.cluster.topics.get(row.name)
             for index in row.partitions:
+                await pace.item()
                 code = Code.none if directory.path == DIRECTORY else Code.log_dir_not_found
                 if topic is None or not 0 <= index < topic.partition_count:
                     code = Code.unknown_topic_or_partition

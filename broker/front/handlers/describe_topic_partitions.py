@@ -42,7 +42,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     left = min(_PARTITIONS_MAX, max(1, request.response_partition_limit))
     topics: list[Row] = []
     lookups = 0
+    pace = services.turns.pace()
     for name in (name for name in names if name >= start[0]):
+        await pace.item()
         if not left:
             return {"topics": topics, "next_cursor": _cursor(name, 0)}
         first = start[1] if name == start[0] else 0

@@ -47,8 +47,13 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             [cluster.topics[name] for name in asked if name in cluster.topics]
         )
     results = []
+    pace = services.turns.pace()
     for name, indexes in asked.items():
-        rows = list(_rows(services, cluster.topics.get(name), dict.fromkeys(indexes), kind))
+        await pace.item()
+        rows = []
+        for row in _rows(services, cluster.topics.get(name), dict.fromkeys(indexes), kind):
+            await pace.item()
+            rows.append(row)
         if request.topic_partitions is None:
             rows = [row for row in rows if row["error_code"] is not Code.election_not_needed]
         if rows or request.topic_partitions is not None:

@@ -124,7 +124,11 @@ class _Fetch:
 
     def _on_request(self, request: FetchRequest) -> None:
         self._request = request
-        self._take(_wants(request), self._on_wants)
+        topics = request.topics
+        if len(topics) == 1 and len(topics[0].partitions) == 1:  # what most of them ask for
+            self._on_wants((Want(topics[0].name, topics[0].partitions[0]),))
+        else:
+            self._take(_wants(request), self._on_wants)
 
     def _on_wants(self, wants: Sequence[Want]) -> None:
         self._wants = wants

@@ -118,7 +118,7 @@ def test_small_batches_count_with_what_python_needs_for_each() -> None:
 
 def test_one_read_returns_so_many_batches_however_small() -> None:
     """Each is a buffer that somebody copies and counts."""
-    tail = TailCache(10**8).tail()
+    tail = TailCache(1 << 30).tail()
     fill(tail, 0, 2 * READ_BATCHES_MAX)
     found = tail.read(Offset(0), Offset(10**6), 10**6, at_least_one=True)
     assert found is not None

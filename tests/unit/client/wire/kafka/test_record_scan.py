@@ -124,5 +124,6 @@ def test_many_small_batches_end_a_turn_too() -> None:
     for _ in range(1_000):
         turns += opened.is_turn_over()
         opened.take(100)
-    assert 80 <= turns <= 120
+    assert turns >= 1_000 * 100 // STEP_RECORDS
+    assert turns <= 1_000 * 500 // STEP_RECORDS
     assert sum(OpenedRecords(1).is_turn_over() for _ in range(10)) == 0
