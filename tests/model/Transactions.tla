@@ -491,7 +491,7 @@ Writes(l, m) ==
     \/ Closes(l, m)
     \/ ~IsOpen(l) /\ (\/ m.epoch > EpochIn(l) \/ l = <<>>
                       \/ ~MarkerOnce
-                      \/ CoordinatorKept /\ m.coordinator > CoordinatorIn(l))
+                      \/ CoordinatorKept /\ m.epoch = EpochIn(l) /\ m.coordinator > CoordinatorIn(l))
 
 NotOlder(x, y) == x[1] > y[1] \/ (x[1] = y[1] /\ x[2] >= y[2])
 

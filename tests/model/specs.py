@@ -259,6 +259,7 @@ _TRANSACTIONS: Final = Model(
         ),
         _transactions("answers", connections=3, coordinators=2, zombies=True, is_long=True),
         _transactions("two of two", partitions=2, epochs=1, sessions=2, is_long=True),
+        _transactions("two move", partitions=2, moves=1, sessions=2, is_long=True),
         _transactions(
             "TV2 zombies",
             tv2=True,
