@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.cluster.owner_node import OwnerNode
 from broker.coordinator.coordinator_log import CoordinatorLog
-from broker.coordinator.runtime import Phase
-from broker.groups.coordinator import Coordinator
+from broker.coordinator.runtime import CoordinatorRuntime, Phase
 from broker.partition import leader_steps, ledger_creation, opening
 from broker.partition.core import producer_state, takeover
 from broker.partition.core.append_queue import AppendQueue
@@ -275,13 +274,13 @@ def commit_answered_early(patch: Any) -> None:
 def coordinator_not_loaded(patch: Any) -> None:
     """A new coordinator serves before it has read its log."""
 
-    async def read_log(self: Coordinator) -> None:
+    async def read_log(self: CoordinatorRuntime[Any]) -> None:
         self._shard = self._new_shard()
         self._log = CoordinatorLog(self.partition, self._on_log_failed)
         self.phase = Phase.ACTIVE
         self._perform(self._shard.loaded(self._now()))
 
-    patch(Coordinator, "_read_log", read_log)
+    patch(CoordinatorRuntime, "_read_log", read_log)
 
 
 def one_copy_is_enough(patch: Any) -> None:
