@@ -26,6 +26,7 @@ from prometheus_client import ProcessCollector
 from bookie.admin.cluster import ClusterAdmin
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
+from bookie.environment import Environment
 from bookie.errors import StorageError
 from bookie.metrics import BookieMetrics
 from bookie.storage.disk import RealDisk
@@ -128,16 +129,8 @@ async def _run(config: BookieConfig) -> int:
     clock, rng = _WallClock(), random.SystemRandom()
     me = BookieId(f"admin of {config.bookie_id or config.client_host()}")
     cluster = ClusterAdmin(store, me=me, root=config.ledgers_root, clock=clock, rng=rng)
-    bookie = Bookie(
-        config,
-        store=store,
-        directories=directories,
-        clock=clock,
-        rng=rng,
-        loop=loop,
-        stopwatch=time.perf_counter,
-        admin_routes=cluster.routes(),
-    )
+    environment = Environment(store, directories, clock, rng, loop, time.perf_counter)
+    bookie = Bookie(config, environment, admin_routes=cluster.routes())
     bookie.metrics.fsync_seconds = fsyncs
     loop_lag = _show_process(bookie.metrics, store)
     healing: asyncio.Task[None] | None = None

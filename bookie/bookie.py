@@ -5,18 +5,17 @@
     stop    deregister -> read no more -> answer what is in flight -> close connections
             -> index the rest -> last checkpoints
 
-Nothing here is global: disks, indexes, metadata store, clock, randomness and loop are given, so
-several bookies, or one on a simulated loop, live in one process.
+What it needs of the machine and the cluster is given: `environment.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 from bookie.admin.server import AdminServer, BookieStatus, Routes, Serving
 from bookie.config import BookieConfig
+from bookie.environment import Environment
 from bookie.limits import garbage_limits, ledger_directory_limits, read_only_limits, server_limits
 from bookie.membership import cookie
 from bookie.membership.cluster_ledgers import ClusterLedgers
@@ -28,10 +27,7 @@ from bookie.server.handlers import Handlers
 from bookie.server.server import BookieServer
 from bookie.storage.core.backlog import Backlog
 from bookie.storage.ledger_directories import LedgerDirectories, open_ledger_directories
-from bookie.storage.ledger_directory import Directory
-from client.histogram import Stopwatch, loop_time
-from client.ids import BookieId, Clock, Rng
-from client.metadata.store import MetadataStore
+from client.ids import BookieId
 
 logger = logging.getLogger(__name__)
 
@@ -40,38 +36,25 @@ class Bookie:
     """One storage node. `start` once, `stop` once."""
 
     def __init__(
-        self,
-        config: BookieConfig,
-        *,
-        store: MetadataStore,
-        directories: Sequence[Directory],
-        clock: Clock,
-        rng: Rng,
-        loop: asyncio.AbstractEventLoop,
-        stopwatch: Stopwatch = loop_time,
-        admin_routes: Routes = (),
+        self, config: BookieConfig, environment: Environment, *, admin_routes: Routes = ()
     ) -> None:
-        """`admin_routes`: further paths of the admin server, see `cluster_admin.py`."""
+        """`admin_routes`: further paths of the admin server, see `admin/cluster.py`."""
         self._config = config
-        self._store = store
-        self._directories = directories
-        self._clock = clock
-        self._rng = rng
-        self._loop = loop
-        self.metrics = BookieMetrics(stopwatch)
+        self._environment = environment
+        self.metrics = BookieMetrics(environment.stopwatch)
         self.port = config.port
         """Port in use, once started."""
         self.admin_port = config.admin_port
-        self.failed: asyncio.Future[None] = loop.create_future()
+        self.failed: asyncio.Future[None] = environment.loop.create_future()
         """Gets an exception when the bookie can no longer keep its promises and must end."""
         self.failed.add_done_callback(_look_at)
+        self._admin_routes = admin_routes
+        self._admin: AdminServer | None = None
         self._ledger_directories: LedgerDirectories | None = None
         self._server: BookieServer | None = None
         self._registration: Registration | None = None
         self._read_only_state: ReadOnlyState | None = None
         self._garbage: GarbageCollection | None = None
-        self._admin_routes = admin_routes
-        self._admin: AdminServer | None = None
         self._is_stopping = False
 
     @property
@@ -99,24 +82,24 @@ class Bookie:
     async def start(self) -> None:
         """Serve. Raises ConfigError, StorageError, MetadataError, OSError (port taken)."""
         await self._start_admin()
-        config = self._config
+        config, environment = self._config, self._environment
         if config.port == 0 and config.bookie_id is None:
             # The default name needs the port, and the cookie needs the name.
             self.port = await self._free_port()
         known = await cookie.admit(
-            self._store,
-            self._directories,
+            environment.store,
+            environment.directories,
             bookie_id=self.bookie_id,
             may_grow=config.allow_storage_expansion,
             root=config.ledgers_root,
-            rng=self._rng,
+            rng=environment.rng,
         )
         backlog = Backlog(config.pending_bytes_max)
         ledger_directories = self._ledger_directories = await open_ledger_directories(
-            self._directories,
+            environment.directories,
             ledger_directory_limits(config),
             backlog=backlog,
-            loop=self._loop,
+            loop=environment.loop,
             metrics=self.metrics,
             on_failed=self._on_directory_failed,
         )
@@ -133,12 +116,12 @@ class Bookie:
         self._server = self._make_server(ledger_directories)
         self.port = await self._server.start(config.host, self.port)
         registration = self._registration = Registration(
-            self._store,
+            environment.store,
             self.bookie_id,
             service_info(config.client_host(), self.port, self.admin_port, config.rack),
             root=config.ledgers_root,
             takeover_timeout_s=2 * config.session_timeout_ms / 1000,
-            loop=self._loop,
+            loop=environment.loop,
         )
         read_only_state.start()
         await registration.register(read_only=read_only_state.is_read_only)
@@ -163,7 +146,7 @@ class Bookie:
             await self._ledger_directories.close()
         if self._admin is not None:
             await self._admin.stop()
-        for directory in self._directories:
+        for directory in self._environment.directories:
             directory.disk.close()
 
     async def _start_admin(self) -> None:
@@ -185,7 +168,7 @@ class Bookie:
         return BookieStatus(self.is_ready, self._is_stopping, self.failed.done(), serving)
 
     async def _free_port(self) -> int:
-        server = await self._loop.create_server(asyncio.Protocol, self._config.host, 0)
+        server = await self._environment.loop.create_server(asyncio.Protocol, self._config.host, 0)
         port: int = server.sockets[0].getsockname()[1]
         server.close()
         await server.wait_closed()
@@ -196,14 +179,17 @@ class Bookie:
     ) -> GarbageCollection:
         config = self._config
         cluster = ClusterLedgers(
-            self._store, self.bookie_id, instance_id=instance_id, root=config.ledgers_root
+            self._environment.store,
+            self.bookie_id,
+            instance_id=instance_id,
+            root=config.ledgers_root,
         )
         return GarbageCollection(
             ledger_directories,
             cluster,
             garbage_limits(config),
-            loop=self._loop,
-            clock=self._clock,
+            loop=self._environment.loop,
+            clock=self._environment.clock,
             metrics=self.metrics,
         )
 
@@ -217,7 +203,7 @@ class Bookie:
         return ReadOnlyState(
             ledger_directories,
             read_only_limits(self._config),
-            loop=self._loop,
+            loop=self._environment.loop,
             metrics=self.metrics,
             on_change=on_change,
             on_scarce=garbage.space_is_scarce,
@@ -228,15 +214,16 @@ class Bookie:
         handlers = Handlers(
             ledger_directories,
             batch_bytes_max=config.frame_bytes_max,
-            loop=self._loop,
-            clock=self._clock,
+            batches_bytes_max=config.batch_reads_bytes_max,
+            loop=self._environment.loop,
+            clock=self._environment.clock,
             metrics=self.metrics,
         )
         return BookieServer(
             handlers,
             ledger_directories.backlog,
             server_limits(config),
-            loop=self._loop,
+            loop=self._environment.loop,
             metrics=self.metrics,
         )
 

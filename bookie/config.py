@@ -132,6 +132,12 @@ class BookieConfig:
         " High: so many entries can be in memory at a time.",
         at_least=1,
     )
+    batch_reads_bytes_max: int = setting(
+        256 * _MIB,
+        "Bytes of entries that batch reads have and want more of; beyond, they are answered with"
+        " what they have. Low: their readers ask more often.",
+        at_least=0,
+    )
     long_polls_max: int = setting(
         20_000,
         "Unanswered long polls of all connections; further ones are refused. Each takes 2 KiB.",

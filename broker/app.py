@@ -92,8 +92,7 @@ class Broker:
         self.port = 0
         """Where Kafka clients connect; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
-        self.is_started = False
-        self.started_ms = 0
+        self.is_started, self.started_ms = False, 0
         self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
@@ -128,11 +127,12 @@ class Broker:
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
+            turns=self.log_services.turns,
             clock=clock,
             rng=rng,
             served={handler.key: handler.versions for handler in served},
         )
-        self.server = Server(config, Dispatcher(self.services, served), self.metrics)
+        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory)
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._background: tuple[BackgroundTask, ...] = (
             Maintenance(
@@ -146,7 +146,7 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, self.groups,
+            self.log_services, self.partitions, self.groups, self.services.reading,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 

@@ -79,6 +79,11 @@ class BrokerConfig:
     admin_read_token: str = setting(
         "", "Another bearer token, good for GET requests only. Needs admin_token.", secret=True
     )
+    admin_items_max: int = setting(
+        20_000,
+        "Values in the JSON body of one admin request, over all lists and objects; above: 413.",
+        at_least=1_000,
+    )
     admin_tls_cert: Path | None = setting(
         None, "PEM file with the admin server's certificate chain; with it, it speaks HTTPS."
     )
@@ -147,6 +152,13 @@ class BrokerConfig:
         "Largest request other than Produce. Decoding one can take a multiple of its size.",
         at_least=1024,
     )
+    request_items_max: int = setting(
+        50_000,
+        "Most items of one request, over all its lists: topics, partitions, groups, members,"
+        " settings. Above: INVALID_REQUEST; where the answer has no place for it, the connection"
+        " is closed.",
+        at_least=1_000,
+    )
     connection_in_flight_bytes_max: int = setting(
         128 * _MIB,
         "Unanswered request bytes above which a connection is not read. Lower than one request"
@@ -157,7 +169,11 @@ class BrokerConfig:
         1_000, "Unanswered requests above which a connection is not read.", at_least=1
     )
     in_flight_bytes_max: int = setting(
-        1024 * _MIB, "The same for all connections together.", at_least=1
+        1024 * _MIB,
+        "The same for all connections together, those that have hung up included, and with the"
+        " batches that are confirmed but that some bookie has still to answer. Decoded requests,"
+        " which are all but Produce, count for 16 times their bytes.",
+        at_least=1,
     )
     unfinished_bytes_max: int = setting(
         512 * _MIB,
@@ -180,8 +196,8 @@ class BrokerConfig:
     )  # fmt: skip
     fetch_reading_bytes_max: int = setting(
         256 * _MIB,
-        "Record bytes that fetches may be reading from bookies at once, over all connections."
-        " Beyond, a fetch reads its first partition only.",
+        "Record bytes that fetches may have read from bookies and not answered with, over all"
+        " connections. Beyond, they wait for each other, in order.",
         at_least=1024,
     )
     produce_timeout_max_ms: int = setting(
@@ -198,7 +214,7 @@ class BrokerConfig:
     partition_hold_max_ms: int = setting(
         1_000,
         "How long requests may wait for a partition that this broker is about to lead, from when"
-        " it was first wanted here; later ones are refused until it is led. Low: what clients send"
+        " the takeover began; later ones are refused until it is led. Low: what clients send"
         " with acks=0 may be lost; high: one that cannot be opened delays the answers behind it.",
         at_least=0,
     )
@@ -238,6 +254,12 @@ class BrokerConfig:
         3_000, "How long the first rebalance of an empty group waits for members.", at_least=0
     )
     group_size_max: int = setting(10_000, "Members per group.", at_least=1)
+    group_protocols_max: int = setting(
+        100,
+        "Protocols that a member may offer, partition assignors for consumers. With every rebalance"
+        " each is looked at for each member.",
+        at_least=1,
+    )
     group_log_copy_bytes: int = setting(
         4 * _MIB,
         "Growth of a __consumer_offsets partition after which its live state is copied and what"
@@ -310,6 +332,13 @@ class BrokerConfig:
         "How long such bytes wait for their consumer. Low: slow consumers get none; high: those"
         " that stopped keep memory from others.",
         at_least=1,
+    )
+    opened_records_max: int = setting(
+        1_000_000,
+        "Records that one request may have looked at, for their keys (compacted topics) or their"
+        " times (searches). Beyond, a batch is refused with MESSAGE_TOO_LARGE, and a search ends"
+        " at the batch that has the time, not at its record.",
+        at_least=1_000,
     )
     retention_check_interval_ms: int = setting(
         60_000, "How often old segments are looked for.", at_least=10
@@ -396,4 +425,5 @@ class BrokerConfig:
             snapshot_interval_entries=self.log_snapshot_interval_entries,
             producer_expiration_ms=self.producer_expiration_ms,
             settling_ms=self.producer_settling_ms,
+            opened_records_max=self.opened_records_max,
         )

@@ -6,10 +6,12 @@
     │   ├── InvalidRecord ── CorruptBatch, MessageTooLarge, BatchTooLarge, InvalidTimestamp,
     │   │                    UnsupportedCompression
     │   ├── InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
-    │   │   InvalidReplicaAssignment, InvalidTopicConfig, PolicyViolation
+    │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
+    │   │   InvalidTopicConfig, PolicyViolation
     │   └── UnknownTopicId, InconsistentTopicId
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
+    │   └── TransactionCoordinatorFenced
     ├── LeadershipError         this broker cannot serve the partition (at the moment)
     │   ├── UnknownTopicOrPartition, NotLeader, LeaderNotAvailable
     │   ├── LeadershipLost      the leader stopped while the append was in flight: UNKNOWN
@@ -84,7 +86,8 @@ class CorruptBatch(InvalidRecord):
 
 
 class MessageTooLarge(InvalidRecord):
-    """The batch is larger than the topic's `max.message.bytes`."""
+    """The batch is larger than the topic's `max.message.bytes`, or holds more records than the
+    broker looks at: smaller ones may pass."""
 
 
 class BatchTooLarge(InvalidRecord):
@@ -113,6 +116,14 @@ class InvalidPartitions(RequestError):
 
 class InvalidReplicationFactor(RequestError):
     """The replication factor is out of range, or there are too few bookies for it."""
+
+
+class NoReassignmentInProgress(RequestError):
+    """There is nothing to cancel: reassignments are done when they are answered."""
+
+
+class BrokerNotRegistered(RequestError):
+    """There is no broker of that id."""
 
 
 class InvalidReplicaAssignment(RequestError):
@@ -167,6 +178,10 @@ class InvalidProducerEpoch(SequenceError):
 
 class InvalidTransactionState(SequenceError):
     """The batch belongs to a transaction that is not open here."""
+
+
+class TransactionCoordinatorFenced(SequenceError):
+    """The log has the word of a newer coordinator of this producer than the one that asks."""
 
 
 # --- leadership ---------------------------------------------------------------------------

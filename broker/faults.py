@@ -36,6 +36,8 @@ CODES: Final[Mapping[type, Code]] = {
     e.InvalidPartitions: Code.invalid_partitions,
     e.InvalidReplicationFactor: Code.invalid_replication_factor,
     e.InvalidReplicaAssignment: Code.invalid_replica_assignment,
+    e.NoReassignmentInProgress: Code.no_reassignment_in_progress,
+    e.BrokerNotRegistered: Code.broker_id_not_registered,
     e.InvalidTopicConfig: Code.invalid_config,
     e.PolicyViolation: Code.policy_violation,
     e.UnknownTopicId: Code.unknown_topic_id,
@@ -45,6 +47,7 @@ CODES: Final[Mapping[type, Code]] = {
     e.OutOfOrderSequence: Code.out_of_order_sequence_number,
     e.InvalidProducerEpoch: Code.invalid_producer_epoch,
     e.InvalidTransactionState: Code.invalid_txn_state,
+    e.TransactionCoordinatorFenced: Code.transaction_coordinator_fenced,
     # leadership
     e.LeadershipError: Code.not_leader_or_follower,
     e.UnknownTopicOrPartition: Code.unknown_topic_or_partition,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker.front.read_budget import ReadBudget
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
 from broker.metrics import OTHER_TOPICS
@@ -23,6 +24,7 @@ def provide_all(
     shared: LogServices,
     partitions: Partitions,
     groups: Groups,
+    reading: ReadBudget,
     *,
     unready: Callable[[], list[str]],
     missing: Callable[[], list[str]],
@@ -41,13 +43,14 @@ def provide_all(
         _B + "partitions_under_replicated",
         lambda: sum(partition.replication.is_under_replicated for partition in partitions),
     )
+    one(_B + "fetch_reading_bytes", lambda: reading.taken)
     one(_B + "tail_cache_bytes", lambda: cache.size)
     one(_B + "read_ahead_bytes", lambda: ahead.size)
     one(_B + "read_ahead_used_bytes", lambda: ahead.used_bytes)
     one(_B + "read_ahead_dropped_bytes", lambda: ahead.dropped_bytes)
     one(
         _B + "unconfirmed_bytes",
-        lambda: sum(partition.in_flight_bytes for partition in partitions),
+        lambda: sum(partition.usage.in_flight_bytes for partition in partitions),
     )
     one(_B + "held_produce_bytes", lambda: partitions.awaited.held_bytes)
     one("quire_group_rebalances", lambda: groups.rebalance_count)
@@ -64,6 +67,6 @@ def _topic_sizes(partitions: Iterable[Partition], topics_max: int) -> Samples:
         name = partition.topic.name
         if name not in sizes and len(sizes) >= topics_max:
             name = OTHER_TOPICS
-        sizes[name] = sizes.get(name, 0) + partition.size_bytes
+        sizes[name] = sizes.get(name, 0) + partition.usage.size_bytes
     for name, size in sorted(sizes.items()):
         yield {"topic": name}, size

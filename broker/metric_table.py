@@ -50,11 +50,20 @@ _ROWS: Final = (
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
     Row(_B + "received_bytes", _C, "Bytes received from clients."),
     Row(_B + "sent_bytes", _C, "Bytes sent to clients."),
-    Row(_B + "in_flight_bytes", _G, "Request bytes that are not answered yet."),
+    Row(
+        _B + "in_flight_bytes", _G,
+        "Memory of requests that are held: not answered yet, or of batches that some bookie has"
+        " still to answer, whoever has hung up. Decoded ones count for more than their bytes.",
+    ),
     Row(
         _B + "unfinished_bytes", _G, "Bytes of requests that are incomplete or could not start yet."
     ),
-    Row(_B + "unread_bytes", _G, "Bytes of answers that clients have not read yet."),
+    Row(_B + "unread_bytes", _G, "Bytes of answers whose clients are behind with reading."),
+    Row(
+        _B + "unsent_bytes", _G,
+        "Bytes of answers that clients have not taken, also of those not behind.",
+    ),
+    Row(_B + "admin_body_bytes", _G, "Bytes of the bodies of admin requests under way."),
     Row(REQUEST_SECONDS, _H, "Time from a request's arrival until its answer is sent.", ("api",)),
     Row(STAGE_SECONDS, _H, "Time in each stage of a request.", ("api", "stage"), REQUEST_SECONDS),
     Row(
@@ -89,6 +98,10 @@ _ROWS: Final = (
         "Bytes of Produce requests that wait for a partition that is about to be led.",
     ),
     Row(_B + "unconfirmed_bytes", _G, "Record bytes waiting for their ack quorum."),
+    Row(
+        _B + "fetch_reading_bytes", _G,
+        "Record bytes that fetches read from bookies, or have read and not answered with.",
+    ),
     Row(_B + "tail_cache_bytes", _G, "Recent record bytes kept in memory."),
     Row(_B + "read_ahead_bytes", _G, "Bytes read ahead for lagging consumers, or kept for others."),
     Row(_B + "read_ahead_used_bytes", _C, "Bytes read ahead that consumers used, each time."),

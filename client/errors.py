@@ -5,6 +5,7 @@
     ├── WireError
     │   ├── LocalProtocolError       we were asked to do something the protocol forbids
     │   └── RemoteProtocolError      the peer sent bytes the protocol forbids
+    │       └── TooManyItems         its lists are longer than we take
     ├── MetadataError
     │   ├── NoNode                   the path does not exist
     │   ├── NodeExists               the path exists already
@@ -78,6 +79,10 @@ class LocalProtocolError(WireError):
 
 class RemoteProtocolError(WireError):
     """The peer sent bytes the protocol forbids (length, version, truncated field)."""
+
+
+class TooManyItems(RemoteProtocolError):
+    """The lists of a request have more items than the limit that the message names."""
 
 
 class MetadataError(QuireError):

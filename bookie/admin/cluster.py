@@ -175,7 +175,7 @@ class ClusterAdmin:
                 "auditorElected": auditor is not None,
                 "auditorId": auditor or "",
                 "clusterUnderReplicated": bool(await self._tree.marked_ledgers()),
-                "ledgerReplicationEnabled": not await self._tree.is_disabled(),
+                "ledgerReplicationEnabled": not await self._tree.switches.is_disabled(),
                 "totalBookiesCount": len({*ever, *now}),
                 "writableBookiesCount": writable_count,
                 "readonlyBookiesCount": len(now) - writable_count,
@@ -184,13 +184,13 @@ class ClusterAdmin:
         )
 
     async def _recovery_status(self, _request: web.Request) -> web.Response:
-        return web.json_response({"enabled": not await self._tree.is_disabled()})
+        return web.json_response({"enabled": not await self._tree.switches.is_disabled()})
 
     async def _switch_recovery(self, request: web.Request) -> web.Response:
         wanted = request.query.get("enabled")
         if wanted not in ("true", "false"):
             raise web.HTTPBadRequest(text="say ?enabled=true or ?enabled=false\n")
-        await (self._tree.enable() if wanted == "true" else self._tree.disable())
+        await (self._tree.switches.enable() if wanted == "true" else self._tree.switches.disable())
         return await self._recovery_status(request)
 
     async def _who_is_auditor(self, _request: web.Request) -> web.Response:
@@ -217,11 +217,11 @@ class ClusterAdmin:
         return web.json_response(list(found))
 
     async def _trigger_audit(self, _request: web.Request) -> web.Response:
-        await self._tree.trigger()
+        await self._tree.switches.trigger()
         return web.Response(text="Success trigger audit.\n")
 
     async def _get_delay(self, _request: web.Request) -> web.Response:
-        delay = await self._tree.delay()
+        delay = await self._tree.switches.delay()
         seconds = 0 if delay is None else int(delay.seconds)
         return web.json_response({"lostBookieRecoveryDelay": seconds})
 
@@ -229,7 +229,7 @@ class ClusterAdmin:
         wanted = (await _body(request)).get("delay_seconds")
         if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
             raise web.HTTPBadRequest(text='the body must be {"delay_seconds": SECONDS}\n')
-        await self._tree.set_delay(wanted)
+        await self._tree.switches.set_delay(wanted)
         return web.Response(text=f"Success set lost bookie recovery delay to {wanted}\n")
 
     async def _decommission(self, request: web.Request) -> web.Response:

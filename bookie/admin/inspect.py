@@ -161,7 +161,7 @@ class Inspection:
         report.indexed_entries = 0
         wrong = 0
         try:
-            for ledger_id, entry_id, place in index.places():
+            for ledger_id, entry_id, place in index.places.all():
                 report.indexed_entries += 1
                 if not self._is_there(ledger_id, entry_id, *place):
                     wrong += 1

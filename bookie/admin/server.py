@@ -78,7 +78,8 @@ class AdminServer:
         self._config = config
         self._metrics = metrics
         self._status = status
-        self._doors = HttpConnections()
+        self._doors = doors = HttpConnections()
+        metrics.gauges["admin_body_bytes"] = lambda: doors.bodies_bytes
         app = web.Application(middlewares=[self._doors.watch, self._doors.whole, _sentences])
         bookie = "/api/v1/bookie"
         app.router.add_get("/heartbeat", self._heartbeat)

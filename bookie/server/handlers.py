@@ -28,7 +28,7 @@ from bookie.storage.core.availability import encode_availability
 from bookie.storage.core.ledger_guard import Ledger
 from bookie.storage.disk import Usage
 from bookie.storage.ledger_directories import LedgerDirectories
-from bookie.storage.reads import OnRun
+from bookie.storage.reads import Reads
 from client.ids import NO_ENTRY, Clock, EntryId, LedgerId
 from client.wire.bookkeeper import v3
 from client.wire.bookkeeper.messages import (
@@ -61,8 +61,6 @@ from client.wire.bookkeeper.messages import (
 )
 
 Reply = Callable[[Response], None]
-ReadRun = Callable[[LedgerId, EntryId, int, int, OnRun], None]
-"""`LedgerDirectories.read_run`."""
 
 _AUTH_DISABLED: Final = "AuthDisabledPlugin"
 _BATCH_HEADER_BYTES: Final = 24 + 8 + 4
@@ -81,10 +79,13 @@ class Handlers:
         ledger_directories: LedgerDirectories,
         *,
         batch_bytes_max: int,
+        batches_bytes_max: int,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         metrics: BookieMetrics,
     ) -> None:
+        """`batch_bytes_max`: of one batch read's entries. `batches_bytes_max`: of those that all
+        batch reads have while they wait for more; beyond, each is answered with what it has."""
         self._directories = ledger_directories
         self.add = ledger_directories.add
         """Serve an add: its status comes by the callback, for whoever makes the answer himself
@@ -92,6 +93,8 @@ class Handlers:
         self.add_run = ledger_directories.add_run
         """Serve adds that came together, up to one that `add` must judge."""
         self._batch_bytes_max = batch_bytes_max
+        self._gathered = _Gathered(batches_bytes_max)
+        metrics.gauges["batch_read_bytes"] = lambda: self._gathered.bytes
         self._loop = loop
         self._clock = clock
         self._metrics = metrics
@@ -120,12 +123,15 @@ class Handlers:
             reply(_refused(request, Status.BAD_REQUEST))
         else:
             on_ledger = partial(self._poll, request, reply, polls)
-            self._directories.with_ledger(request.ledger_id, on_ledger)
+            self._reads_of(request.ledger_id).with_ledger(request.ledger_id, on_ledger)
 
     def add_answer(self, request: AddRequest, status: Status) -> AddResponse:
         """Return the answer to an add; a refusal is counted."""
         self._metrics.refused_adds += status is not Status.OK
         return AddResponse(status, request.ledger_id, request.entry_id)
+
+    def _reads_of(self, ledger_id: LedgerId) -> Reads:
+        return self._directories.storage_of(ledger_id).reads
 
     def _add(self, request: AddRequest, reply: Reply) -> None:
         self.add(request, lambda status: reply(self.add_answer(request, status)))
@@ -147,7 +153,8 @@ class Handlers:
         if request.master_key is None:
             on_done(Status.UNAUTHORIZED)
         else:
-            self._directories.fence(request.ledger_id, request.master_key, on_done)
+            storage = self._directories.storage_of(request.ledger_id)
+            storage.fence(request.ledger_id, request.master_key, on_done)
 
     def _read_fenced(self, request: ReadRequest, reply: Reply, status: Status) -> None:
         """The fence is durable, or was refused."""
@@ -158,7 +165,7 @@ class Handlers:
         def on_read(status: Status, entry: Buffer | None) -> None:
             reply(ReadResponse(status, request.ledger_id, request.entry_id, entry))
 
-        self._directories.read(request.ledger_id, request.entry_id, on_read)
+        self._reads_of(request.ledger_id).read(request.ledger_id, request.entry_id, on_read)
 
     def _read_with_lac(self, request: ReadRequest, reply: Reply, lac_update_ms: int | None) -> None:
         """Plain read; an answer with an entry also tells the last add confirmed known here."""
@@ -167,7 +174,9 @@ class Handlers:
             if status is not Status.OK:
                 reply(_refused(request, status))
                 return
-            self._directories.with_ledger(request.ledger_id, partial(on_ledger, entry))
+            self._reads_of(request.ledger_id).with_ledger(
+                request.ledger_id, partial(on_ledger, entry)
+            )
 
         def on_ledger(entry: Buffer | None, _status: Status, ledger: Ledger | None) -> None:
             # An unreadable end of the ledger does not spoil an entry that was read.
@@ -178,7 +187,7 @@ class Handlers:
                 )
             )
 
-        self._directories.read(request.ledger_id, request.entry_id, on_read)
+        self._reads_of(request.ledger_id).read(request.ledger_id, request.entry_id, on_read)
 
     def _poll(
         self,
@@ -217,7 +226,7 @@ class Handlers:
             )
 
         if ledger.lac > request.previous_lac:
-            self._directories.read(request.ledger_id, following, on_read)
+            self._reads_of(request.ledger_id).read(request.ledger_id, following, on_read)
         else:
             on_read(Status.NO_ENTRY, None)
 
@@ -229,7 +238,8 @@ class Handlers:
 
     def _batch_read_fenced(self, request: BatchReadRequest, reply: Reply, status: Status) -> None:
         if status is Status.OK:
-            _BatchRead(request, reply, self._directories.read_run, self._batch_bytes_max).next()
+            reads = self._reads_of(request.ledger_id)
+            _BatchRead(request, reply, reads, self._batch_bytes_max, self._gathered).next()
         else:
             reply(_batch(request, status, []))
 
@@ -238,7 +248,9 @@ class Handlers:
             if ledger is None:
                 reply(ReadLacResponse(status, request.ledger_id))
             else:
-                self._directories.read(request.ledger_id, LAST_ENTRY, partial(on_read, ledger))
+                self._reads_of(request.ledger_id).read(
+                    request.ledger_id, LAST_ENTRY, partial(on_read, ledger)
+                )
 
         def on_read(ledger: Ledger, status: Status, entry: Buffer | None) -> None:
             packet = ledger.explicit_lac
@@ -247,15 +259,15 @@ class Handlers:
             kept = packet if status is Status.OK else None
             reply(ReadLacResponse(status, request.ledger_id, kept, entry))
 
-        self._directories.with_ledger(request.ledger_id, on_ledger)
+        self._reads_of(request.ledger_id).with_ledger(request.ledger_id, on_ledger)
 
     def _write_lac(self, request: WriteLacRequest, reply: Reply) -> None:
-        self._directories.write_lac(
+        self._directories.storage_of(request.ledger_id).write_lac(
             request, lambda status: reply(WriteLacResponse(status, request.ledger_id))
         )
 
     def _force(self, request: ForceLedgerRequest, reply: Reply) -> None:
-        self._directories.force(
+        self._directories.storage_of(request.ledger_id).force(
             request.ledger_id,
             lambda status: reply(ForceLedgerResponse(status, request.ledger_id)),
         )
@@ -284,7 +296,7 @@ class Handlers:
             availability = encode_availability(entry_ids) if status is Status.OK else None
             reply(ListEntriesResponse(status, request.ledger_id, availability))
 
-        self._directories.entry_ids(request.ledger_id, on_ids)
+        self._reads_of(request.ledger_id).entry_ids(request.ledger_id, on_ids)
 
     def _auth(self, _request: AuthRequest, reply: Reply) -> None:
         reply(AuthResponse(_AUTH_DISABLED, b""))
@@ -315,18 +327,32 @@ def _batch(request: BatchReadRequest, status: Status, entries: list[Buffer]) -> 
     )
 
 
+class _Gathered:
+    """Bytes of the entries that all batch reads under way have so far."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+
+
 class _BatchRead:
     """One batch read on its way, a run of entries after the other: a cold one is a reader job."""
 
     def __init__(
-        self, request: BatchReadRequest, reply: Reply, read_run: ReadRun, bytes_max: int
+        self,
+        request: BatchReadRequest,
+        reply: Reply,
+        reads: Reads,
+        bytes_max: int,
+        gathered: _Gathered,
     ) -> None:
         self._request = request
         self._reply = reply
-        self._read_run = read_run
+        self._reads = reads
         self._room = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
         self._count_max = request.count_max if request.count_max > 0 else _ENTRIES_MAX
         self._entries: list[Buffer] = []
+        self._gathered = gathered
         self._is_stepping = False
         self._next_is_due = False
 
@@ -340,7 +366,7 @@ class _BatchRead:
             self._next_is_due = False
             count = len(self._entries)
             first = EntryId(self._request.first_entry_id + count)
-            self._read_run(
+            self._reads.read_run(
                 self._request.ledger_id, first, self._count_max - count, self._room, self._on_run
             )
         self._is_stepping = False
@@ -350,15 +376,19 @@ class _BatchRead:
             # A later entry that is absent or unreadable only ends the batch.
             self._finish(Status.OK if self._entries else status)
             return
+        gathered = self._gathered
         for entry in entries:
             self._room -= len(entry) + _LENGTH_BYTES
             if self._entries and self._room < 0:
                 break
             self._entries.append(entry)
-        if self._room <= 0 or len(self._entries) == self._count_max:
+            gathered.bytes += len(entry)
+        is_full = self._room <= 0 or len(self._entries) == self._count_max
+        if is_full or gathered.bytes > gathered.bytes_max:
             self._finish(Status.OK)
         else:
             self.next()
 
     def _finish(self, status: Status) -> None:
+        self._gathered.bytes -= sum(map(len, self._entries))
         self._reply(_batch(self._request, status, self._entries))

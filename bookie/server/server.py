@@ -85,6 +85,7 @@ class BookieServer(FramedServer["_Connection"]):
         )
         gauges["unfinished_bytes"] = lambda: self.unfinished.total_bytes
         gauges["unread_bytes"] = lambda: self.unread.total_bytes
+        gauges["unsent_bytes"] = lambda: self.unsent_bytes
         gauges["adds_in_progress"] = lambda: request_limiter.adds
         gauges["reads_in_progress"] = lambda: request_limiter.reads
         gauges["long_polls"] = lambda: request_limiter.polls
@@ -318,6 +319,6 @@ class _Connection(FramedConnection):
     def _flush(self) -> None:
         if self._out and self._transport is not None and self._closed_s == OPEN:
             out, self._out = self._out, []
-            self._transport.writelines(out)
+            self._write(out)
         if not self.is_reading:
             self.adjust_reading()

@@ -29,8 +29,9 @@ from bookie.storage.core.log_format import (
 from bookie.storage.core.log_scan import Gap, LogScan
 from bookie.storage.core.reclaim import FileState
 from bookie.storage.core.tally import Tally
-from bookie.storage.disk import Disk
-from bookie.storage.index.index import EntryPlace, Index, LedgerRecord
+from bookie.storage.disk import DataDirectory
+from bookie.storage.index.entry_places import EntryPlace
+from bookie.storage.index.index import Index, LedgerRecord
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import Buffer
 
@@ -44,7 +45,7 @@ class CompactedLog:
         self,
         number: int,
         sources: Sequence[FileState],
-        disk: Disk,
+        disk: DataDirectory,
         index: Index,
         *,
         salt: int,
@@ -130,7 +131,7 @@ class CompactedLog:
             return False
         if record.kind is Kind.ENTRY:
             place = Location(number, record.position, len(body))
-            return self._index.location(*ids_of(body)) == place
+            return self._index.places.location(*ids_of(body)) == place
         return record.kind is not Kind.EXPLICIT_LAC or ledger.explicit_lac == bytes(body)
 
     def _append(self, buffers: list[Buffer], record: Record, position: int) -> int:

@@ -1,9 +1,9 @@
 """The disk: file descriptors, and the threads that wait for the device.
 
-`Disk` is the interface; the simulator and the crash tests put their own behind it. It offers
-plain synchronous calls (for the start, and inside jobs) and three kinds of threads: the
-log thread writes and syncs groups, one at a time; the index thread runs index jobs in order; the
-reader threads run cold reads. Results arrive on the loop.
+`Disk` is the interface; the simulator and the crash tests put their own behind it. It is a
+`DataDirectory`, plain synchronous calls for the start and for inside of jobs, with three kinds of
+threads: the log thread writes and syncs groups, one at a time; the index thread runs index jobs in
+order; the reader threads run cold reads. Results arrive on the loop.
 
 Names are relative to the data directory: VERSION, CHECKPOINT, log/0000000001.log.
 
@@ -52,9 +52,11 @@ class Usage(NamedTuple):
     free: int
 
 
-class Disk(Protocol):
-    """The data directory of one bookie. Missing files raise FileNotFoundError, other trouble
-    OSError, where nothing else is said."""
+class DataDirectory(Protocol):
+    """The files of one data directory. Every call blocks until the file system has done it.
+
+    Missing files raise FileNotFoundError, other trouble OSError, where nothing else is said.
+    """
 
     def names(self) -> list[str]:
         """Return the names of all files, sorted; those of the index excluded."""
@@ -98,6 +100,10 @@ class Disk(Protocol):
     def usage(self) -> Usage:
         """Return the space there is and the space left."""
         ...
+
+
+class Disk(DataDirectory, Protocol):
+    """A data directory in use by a bookie, with the threads that wait for the device."""
 
     def commit(self, write: LogWrite) -> asyncio.Future[None]:
         """Write a group and sync it; done when it is durable. One at a time.

@@ -21,8 +21,8 @@ from bookie.storage.core.log_format import (
     ids_of,
     unpack_record,
 )
-from bookie.storage.disk import Disk
-from bookie.storage.index.index import Index
+from bookie.storage.disk import DataDirectory
+from bookie.storage.index.entry_places import EntryPlaces
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac
 from client.wire.bookkeeper.messages import Buffer
@@ -52,9 +52,10 @@ class Tail(NamedTuple):
 class EntryReader:
     """Looks entries up in index and log. Every method blocks."""
 
-    def __init__(self, disk: Disk, index: Index, seed: int) -> None:
-        self._disk = disk
-        self._index = index
+    def __init__(self, files: DataDirectory, places: EntryPlaces, seed: int) -> None:
+        """`seed`: of the log's checksums."""
+        self._files = files
+        self._places = places
         self._seed = seed
 
     def read_many(self, wanted: list[tuple[LedgerId, EntryId]]) -> list[Found]:
@@ -64,7 +65,7 @@ class EntryReader:
         neighbours = self._neighbours(wanted)
         for at, ids in enumerate(wanted):
             try:
-                location = neighbours.get(ids[1]) or self._index.location(*ids)
+                location = neighbours.get(ids[1]) or self._places.location(*ids)
             except StorageError as error:
                 found[at] = error
                 continue
@@ -78,11 +79,11 @@ class EntryReader:
     ) -> list[memoryview]:
         """Return entries that follow each other from `first` on; none: the index lacks that one.
 
-        See `Index.run` for the limits. A later entry that cannot be read ends the run. Raises
+        See `EntryPlaces.run` for the limits. A later entry that cannot be read ends the run. Raises
         CorruptRecord, CorruptIndex if the first one cannot.
         """
         try:
-            places = self._index.run(ledger_id, first, count_max, bytes_max)
+            places = self._places.run(ledger_id, first, count_max, bytes_max)
         except StorageError:
             places = []  # perhaps it is a later entry that the damage is about
         if not places:
@@ -116,7 +117,7 @@ class EntryReader:
         if any(ids != (ledger_id, first + at) for at, ids in enumerate(wanted)):
             return {}
         try:
-            return self._index.locations(ledger_id, first, wanted[-1][1])
+            return self._places.locations(ledger_id, first, wanted[-1][1])
         except StorageError:
             return {}
 
@@ -130,7 +131,7 @@ class EntryReader:
         number, begin, _ = span[0][0]
         end = max(location.end for location, _ in span)
         try:
-            data = memoryview(self._disk.read(file_name(number), begin, end - begin))
+            data = memoryview(self._files.read(file_name(number), begin, end - begin))
             for location, at in span:
                 first = location.position - begin
                 record = data[first : first + RECORD_HEADER_BYTES + location.size]
@@ -147,13 +148,13 @@ class EntryReader:
 
     def read(self, ledger_id: LedgerId, entry_id: EntryId) -> memoryview | None:
         """Return an entry, None if the index has none. Raises CorruptRecord, CorruptIndex."""
-        location = self._index.location(ledger_id, entry_id)
+        location = self._places.location(ledger_id, entry_id)
         while location is not None:
             try:
                 return self._read_at(location, (ledger_id, entry_id))
             except CorruptRecord:
                 # Reclaim may have moved the entry after the index was asked.
-                newer = self._index.location(ledger_id, entry_id)
+                newer = self._places.location(ledger_id, entry_id)
                 if newer == location:
                     raise
                 location = newer
@@ -162,7 +163,7 @@ class EntryReader:
     def _read_at(self, location: Location, ids: tuple[LedgerId, EntryId]) -> memoryview:
         number, position, size = location
         try:
-            data = self._disk.read(file_name(number), position, RECORD_HEADER_BYTES + size)
+            data = self._files.read(file_name(number), position, RECORD_HEADER_BYTES + size)
         except OSError as error:
             raise CorruptRecord(number, position, f"cannot read: {error}") from error
         return self._verify(data, location, ids)
@@ -180,12 +181,16 @@ class EntryReader:
             raise CorruptRecord(number, position, f"another entry, wanted {ids}")
         return record.body
 
+    def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
+        """Return the ids of all entries of a ledger, ascending. Raises CorruptIndex."""
+        return self._places.entry_ids(ledger_id)
+
     def tail(self, ledger_id: LedgerId) -> Tail:
         """Return the last entry of a ledger and the last add confirmed it carries.
 
         Raises CorruptRecord, CorruptIndex.
         """
-        last_entry = self._index.last_entry(ledger_id)
+        last_entry = self._places.last_entry(ledger_id)
         if last_entry is None:
             return Tail(NO_ENTRY, NO_ENTRY)
         entry = self.read(ledger_id, last_entry)

@@ -27,14 +27,16 @@ from bookie.storage.ledger_directory import (
     begin_replay,
     make_ledger_directory,
 )
-from bookie.storage.reads import OnEntryIds, OnLedger, OnRead, OnRun
 from bookie.storage.storage import Storage
-from client.ids import EntryId, LedgerId
-from client.wire.bookkeeper.messages import AddRequest, Status, WriteLacRequest
+from client.ids import LedgerId
+from client.wire.bookkeeper.messages import AddRequest, Status
 
 
 class LedgerDirectories:
-    """What requests are served from. Every method is that of `Storage` or `Reads`."""
+    """What requests are served from: `storage_of` a ledger does all that is about one ledger.
+
+    `add` and `add_run` are those of `Storage`, for adds come by the thousand.
+    """
 
     def __init__(self, ledger_directories: Sequence[LedgerDirectory], backlog: Backlog) -> None:
         """Raises LogIncomplete if a ledger is on two ledger directories."""
@@ -78,30 +80,6 @@ class LedgerDirectories:
         of_it = takewhile(lambda each: self.storage_of(each.ledger_id) is storage, requests)
         return storage.add_run(list(of_it), on_done)
 
-    def fence(self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone) -> None:
-        self.storage_of(ledger_id).fence(ledger_id, master_key, on_done)
-
-    def write_lac(self, request: WriteLacRequest, on_done: OnDone) -> None:
-        self.storage_of(request.ledger_id).write_lac(request, on_done)
-
-    def force(self, ledger_id: LedgerId, on_done: OnDone) -> None:
-        self.storage_of(ledger_id).force(ledger_id, on_done)
-
-    def read(self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead) -> None:
-        self.storage_of(ledger_id).reads.read(ledger_id, entry_id, on_read)
-
-    def read_run(
-        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int, on_run: OnRun
-    ) -> None:
-        reads = self.storage_of(ledger_id).reads
-        reads.read_run(ledger_id, first, count_max, bytes_max, on_run)
-
-    def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
-        self.storage_of(ledger_id).reads.with_ledger(ledger_id, on_ledger)
-
-    def entry_ids(self, ledger_id: LedgerId, on_ids: OnEntryIds) -> None:
-        self.storage_of(ledger_id).reads.entry_ids(ledger_id, on_ids)
-
     @property
     def ledger_ids(self) -> list[LedgerId]:
         """Ids of all ledgers that could be deleted, ascending."""
@@ -133,6 +111,7 @@ class LedgerDirectories:
         )
         gauges["cache_entries"] = lambda: sum(len(storage.cache) for storage in storages)
         gauges["cache_bytes"] = lambda: sum(storage.cache.entry_bytes for storage in storages)
+        gauges["index_bytes"] = lambda: sum(storage.indexer.memory_bytes for storage in storages)
         gauges["damaged_ranges"] = lambda: sum(
             len(storage.indexer.checkpoint.damage) for storage in storages
         )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bookie.errors import LogIncomplete
 from bookie.storage.core.checkpoint import Checkpoint, LogFile
 from bookie.storage.core.log_format import FIRST_COPY, file_name, file_number, is_copy
-from bookie.storage.disk import Disk
+from bookie.storage.disk import DataDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Found(NamedTuple):
     """Numbers of files that nothing needs."""
 
 
-def find_files(disk: Disk, checkpoint: Checkpoint) -> Found:
+def find_files(disk: DataDirectory, checkpoint: Checkpoint) -> Found:
     """Look which log files exist. Raises LogIncomplete if one is missing."""
     there = sorted(number for name in disk.names() if (number := file_number(name)) is not None)
     newest_there = max((number for number in there if not is_copy(number)), default=0)
@@ -44,7 +44,7 @@ def find_files(disk: Disk, checkpoint: Checkpoint) -> Found:
     return Found(log, [number for number in there if number not in needed])
 
 
-def remove_left_over(disk: Disk, found: Found) -> None:
+def remove_left_over(disk: DataDirectory, found: Found) -> None:
     """Remove files that nothing needs. Raises OSError."""
     for number in found.left_over:
         logger.info("log.removes_left_over number=%d", number)

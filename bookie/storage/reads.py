@@ -24,7 +24,6 @@ from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.ledger_guard import Ledger, LedgerTable
 from bookie.storage.disk import Disk
 from bookie.storage.entry_reader import EntryReader, Found, Tail
-from bookie.storage.index.index import Index
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac_packet
 from client.wire.bookkeeper.messages import LAST_ENTRY, Buffer, Status
@@ -50,19 +49,18 @@ class Reads:
         self,
         ledgers: LedgerTable,
         cache: EntryCache,
+        reader: EntryReader,
         disk: Disk,
-        index: Index,
         *,
-        seed: int,
         has_damage: bool,
         loop: asyncio.AbstractEventLoop,
         metrics: BookieMetrics,
     ) -> None:
+        """`reader` reads from `disk`, on its reader threads."""
         self._ledgers = ledgers
         self._cache = cache
         self._disk = disk
-        self._index = index
-        self._reader = EntryReader(disk, index, seed)
+        self._reader = reader
         self._has_damage = has_damage
         self._loop = loop
         self._metrics = metrics
@@ -128,7 +126,7 @@ class Reads:
             on_ids(self._absent(Status.NO_LEDGER), [])
             return
         recent = self._cache.entry_ids(ledger_id)
-        job = self._submit(partial(self._index.entry_ids, ledger_id))
+        job = self._submit(partial(self._reader.entry_ids, ledger_id))
 
         def on_done(done: asyncio.Future[list[EntryId]]) -> None:
             error = done.exception()

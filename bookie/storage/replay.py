@@ -10,13 +10,12 @@
 
 A missing file is a refusal to start. With damage nobody knows which entries or fences were in it;
 the storage then answers "I cannot say" instead of "no such entry" and takes no ordinary adds.
-`core/log_scan.py` decides what is damage.
+`core/log_scan.py` decides what is damage, `record_replay.py` carries out what each record says.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,35 +26,25 @@ from bookie.storage.core.ledger_guard import LedgerTable
 from bookie.storage.core.log_format import (
     FILE_HEADER_BYTES,
     FIRST_COPY,
-    RECORD_HEADER_BYTES,
-    Deletion,
     FileHeader,
-    Kind,
-    Location,
-    Record,
     file_name,
     file_number,
-    ids_of,
     is_copy,
-    ledger_of,
     seed_of,
-    unpack_deletion,
     unpack_file_header,
-    unpack_ledger,
 )
 from bookie.storage.core.log_scan import Gap, LogScan
 from bookie.storage.core.tally import Tally
-from bookie.storage.disk import Disk
-from bookie.storage.index.index import EntryPlace, Index, IndexFactory, record_of
+from bookie.storage.disk import DataDirectory
+from bookie.storage.index.index import Index, IndexFactory
 from bookie.storage.log_files import Found, find_files, next_copy, remove_left_over
-from client.ids import LedgerId, Rng
+from bookie.storage.record_replay import RecordReplay
+from client.ids import Rng
 
 logger = logging.getLogger(__name__)
 
 FIRST_FILE: Final = 1
 _FIRST_GROUP: Final = 1
-_BATCH_ENTRIES: Final = 4096
-_CLEARED_AT_ONCE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +62,12 @@ class Replayed:
     """Number for the next copy of log files."""
 
 
-def is_unused(disk: Disk) -> bool:
+def is_unused(disk: DataDirectory) -> bool:
     """Whether nothing was ever written to the log of this data directory."""
     return not any(file_number(name) is not None for name in disk.names())
 
 
-def init_log(disk: Disk, rng: Rng) -> None:
+def init_log(disk: DataDirectory, rng: Rng) -> None:
     """Prepare an empty data directory. Does nothing if that was done before."""
     if disk.load(FILE_NAME) is None:
         start = LogPosition(FIRST_FILE, FILE_HEADER_BYTES)
@@ -86,7 +75,9 @@ def init_log(disk: Disk, rng: Rng) -> None:
         disk.save(FILE_NAME, checkpoint.encode())
 
 
-def replay(disk: Disk, index_factory: IndexFactory, *, log_file_bytes_max: int) -> Replayed:
+def replay(
+    disk: DataDirectory, index_factory: IndexFactory, *, log_file_bytes_max: int
+) -> Replayed:
     """Make the bookie's storage consistent. Blocks; run it off the event loop.
 
     Raises LogIncomplete, CorruptIndex (not even an empty index can be made) or OSError.
@@ -111,7 +102,7 @@ def replay(disk: Disk, index_factory: IndexFactory, *, log_file_bytes_max: int) 
 
 
 def _bring_up(
-    disk: Disk,
+    disk: DataDirectory,
     index: Index,
     checkpoint: Checkpoint,
     found: Found,
@@ -148,11 +139,11 @@ def _open_index(index_factory: IndexFactory, checkpoint: Checkpoint) -> Index | 
 
 
 class _Replay:
-    """State of one replay."""
+    """One replay: which files are read, from where, and where the log goes on."""
 
     def __init__(
         self,
-        disk: Disk,
+        disk: DataDirectory,
         index: Index,
         checkpoint: Checkpoint,
         found: Found,
@@ -170,23 +161,17 @@ class _Replay:
         self._seed = seed_of(checkpoint.salt)
         self._group = checkpoint.group
         self._damage = list(checkpoint.damage)
-        self._ledgers = LedgerTable()
-        self._tally = Tally()
-        self._tallied = 0
-        """Number of the file that `_tally` is about."""
-        self._entries: list[EntryPlace] = []
-        self._changed: dict[LedgerId, None] = {}
-        self._record_count = 0
+        self._records = RecordReplay(index)
 
     def run(self) -> Replayed:
-        self._load_ledgers()
+        self._records.load_ledgers()
         newest = max((n for n in self._files if not is_copy(n)), default=FIRST_FILE - 1)
         for number in list(self._files):
             if number != newest and self._must_scan(number):
                 self._scan_complete(number)
         log = self._scan_last(newest)
         end = LogPosition(log.number, log.position)
-        self._write_index(end)
+        self._records.write_index(end)
         self._index.flush()
         files = tuple(LogFile(*file) for file in self._files.items())
         checkpoint = self._checkpoint._replace(
@@ -200,27 +185,15 @@ class _Replay:
         logger.info(
             "log.replayed files=%d records=%d ledgers=%d damaged_ranges=%d",
             len(files),
-            self._record_count,
-            len(self._ledgers),
+            self._records.count,
+            len(self._records.ledgers),
             len(checkpoint.damage),
         )
-        tally = self._tally if self._tallied == log.number else Tally()
-        return Replayed(log, self._index, self._ledgers, tally, checkpoint, next_copy(self._found))
-
-    def _load_ledgers(self) -> None:
-        for ledger_id, record in self._index.ledgers():
-            self._ledgers.restore(
-                ledger_id,
-                record.master_key,
-                fenced=record.fenced,
-                explicit_lac=record.explicit_lac,
-            )
-        for ledger_id, deletion, is_cleared in list(self._index.deletions()):
-            if not is_cleared:
-                self._clear(ledger_id)
-            self._index.settle_deletion(ledger_id, deletion if deletion.fenced else None)
-            if deletion.fenced and self._ledgers.get(ledger_id) is None:
-                self._ledgers.bury(ledger_id, deletion)
+        records = self._records
+        tally = records.tally_of(log.number)
+        return Replayed(
+            log, self._index, records.ledgers, tally, checkpoint, next_copy(self._found)
+        )
 
     def _must_scan(self, number: int) -> bool:
         """Whether anything in this file may be missing in the index."""
@@ -234,7 +207,7 @@ class _Replay:
             following = self._header(number + 1)
             self._files[number] = following.sealed_size if following else size
         self._apply_all(number, self._begin_scan(number, size, self._files[number]))
-        self._write_index(LogPosition(number, size))
+        self._records.write_index(LogPosition(number, size))
 
     def _scan_last(self, number: int) -> AppendLog:
         """Scan the newest file and return the log, ready to go on behind it."""
@@ -289,8 +262,7 @@ class _Replay:
     def _begin_scan(self, number: int, size: int, durable: int) -> LogScan:
         name = file_name(number)
         start = self._start.position if number == self._start.number else FILE_HEADER_BYTES
-        self._tallied, self._tally = number, self._index.tally(number) or Tally()
-        self._tally.assume_counted(start)
+        self._records.begin_file(number, start)
         return LogScan(
             lambda position, count: self._disk.read(name, position, count),
             size,
@@ -305,7 +277,7 @@ class _Replay:
             if isinstance(item, Gap):
                 self._found_damage(Damage(number, item.start, item.end))
             else:
-                self._apply(number, item)
+                self._records.apply(number, item)
         self._group = max(self._group, scan.group)
 
     def _found_damage(self, damage: Damage) -> None:
@@ -313,71 +285,3 @@ class _Replay:
             "log.damaged number=%d start=%d end=%d", damage.number, damage.start, damage.end
         )
         self._damage.append(damage)
-
-    def _apply(self, number: int, record: Record) -> None:
-        self._record_count += 1
-        ledger_id = ledger_of(record.body)
-        is_new = record.position >= self._tally.end
-        if is_new:
-            self._tally.end = record.end
-        if record.kind is Kind.DELETE:
-            self._apply_deletion(number, record)
-            return
-        if is_new:
-            self._tally.add(ledger_id, RECORD_HEADER_BYTES + len(record.body))
-        ledger = self._ledgers.get(ledger_id)
-        if record.kind is Kind.ENTRY:
-            _, entry_id = ids_of(record.body)
-            location = Location(number, record.position, len(record.body))
-            self._entries.append((ledger_id, entry_id, location))
-            if ledger is None:
-                # Its LEDGER record was in damaged bytes: the entry is here, the key is not.
-                self._restore(ledger_id, b"", fenced=False)
-            if len(self._entries) >= _BATCH_ENTRIES:
-                self._write_index(LogPosition(number, record.end))
-        elif record.kind is Kind.EXPLICIT_LAC:
-            if ledger is not None:
-                ledger.explicit_lac = bytes(record.body)
-                self._changed[ledger_id] = None
-        else:
-            _, master_key = unpack_ledger(record.body)
-            fenced = record.kind is Kind.FENCE or (ledger is not None and ledger.fenced)
-            self._restore(ledger_id, master_key, fenced=fenced)
-
-    def _apply_deletion(self, number: int, record: Record) -> None:
-        """Everything before about a ledger is void; what follows is another life of it."""
-        ledger_id, deletion = unpack_deletion(record.body)
-        self._tally.add_deletion(deletion.time_ms)
-        self._write_index(LogPosition(number, record.end), deletions=[(ledger_id, deletion)])
-        self._clear(ledger_id)
-        self._index.settle_deletion(ledger_id, deletion if deletion.fenced else None)
-        self._ledgers.bury(ledger_id, deletion)
-
-    def _clear(self, ledger_id: LedgerId) -> None:
-        while self._index.clear_entries(ledger_id, _CLEARED_AT_ONCE):
-            pass
-
-    def _restore(self, ledger_id: LedgerId, master_key: bytes, *, fenced: bool) -> None:
-        known = self._ledgers.get(ledger_id)
-        self._ledgers.restore(
-            ledger_id,
-            known.master_key if known is not None and known.master_key else master_key,
-            fenced=fenced,
-            explicit_lac=known.explicit_lac if known is not None else None,
-        )
-        self._changed[ledger_id] = None
-
-    def _write_index(
-        self, end: LogPosition, *, deletions: Sequence[tuple[LedgerId, Deletion]] = ()
-    ) -> None:
-        changed = [
-            (ledger.ledger_id, record_of(ledger))
-            for ledger_id in self._changed
-            if (ledger := self._ledgers.get(ledger_id)) is not None
-        ]
-        # A copy says nothing about how far the log itself was durable.
-        reached = BEGINNING if is_copy(end.number) else end
-        self._index.write(self._entries, changed, reached, deletions=deletions)
-        self._index.set_tallies([(self._tallied, self._tally)] if self._tallied else [])
-        self._entries = []
-        self._changed = {}

@@ -32,6 +32,7 @@ from bookie.storage.core.ledger_guard import MASTER_KEY_BYTES_MAX, NOT_RECORDED,
 from bookie.storage.core.log_format import Deletion, Kind, pack_deletion, pack_ledger, seed_of
 from bookie.storage.core.lost_group import forget_lost
 from bookie.storage.disk import Disk
+from bookie.storage.entry_reader import EntryReader
 from bookie.storage.full_disk import FullDisk
 from bookie.storage.group_writer import GroupWriter
 from bookie.storage.index.checkpoints import CheckpointLimits, Checkpoints, Deletions
@@ -94,8 +95,9 @@ class Storage:
         self.is_failed = False
         """The disk failed: nothing is accepted any more."""
         self.cache = EntryCache(limits.cache_bytes_max, replayed.checkpoint.start)
+        reader = EntryReader(disk, self._index.places, seed_of(self._log.salt))
         self.reads = Reads(
-            self.ledgers, self.cache, disk, self._index, seed=seed_of(self._log.salt),
+            self.ledgers, self.cache, reader, disk,
             has_damage=self.has_damage, loop=loop, metrics=metrics,
         )  # fmt: skip
         checkpoints = Checkpoints(

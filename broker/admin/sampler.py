@@ -1,5 +1,7 @@
 """Samples a broker once a second: how late its event loop is, and the rates of its traffic.
 
+Stalls of the loop are looked for more often (`client/node/process_metrics.py`).
+
 The last minutes are kept, so that a page shows them as soon as it is opened; Prometheus computes
 rates of its own from the counters.
 """
@@ -13,6 +15,7 @@ from typing import Final, NamedTuple
 
 from broker.metrics import Metrics
 from client.ids import Clock
+from client.node.process_metrics import LoopStall
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +47,17 @@ class Sampler:
         self._due_s = 0.0
         self._seen_s = 0.0
         self._seen = self._counts()
+        self._stall = LoopStall(metrics, metrics.now_s)
 
     def start(self) -> None:
         """Begin to measure."""
+        self._stall.start()
         self._seen_s = self._metrics.now_s()
         self._arm()
 
     def close(self) -> None:
         """Stop measuring."""
+        self._stall.close()
         if self._timer is not None:
             self._timer.cancel()
 

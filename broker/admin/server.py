@@ -25,6 +25,7 @@ from prometheus_client import ProcessCollector
 from broker.admin import problems, table
 from broker.admin.context import AdminContext
 from broker.admin.guard import Guard, is_loopback
+from broker.admin.json_size import values_at_least
 from broker.admin.lags import Lags
 from broker.admin.operation import Operation
 from broker.admin.page_files import PageFiles
@@ -74,7 +75,8 @@ class AdminServer:
             lags=self._lags,
             sampler=self._sampler,
         )
-        self._doors = HttpConnections()
+        self._doors = doors = HttpConnections()
+        broker.metrics.provide_one("quire_broker_admin_body_bytes", lambda: doors.bodies_bytes)
         self._runner: web.AppRunner | None = None
         self.url = ""
         """Where other brokers and operators reach it; empty while they do not."""
@@ -183,7 +185,7 @@ class AdminServer:
             self._guard.check_token(request)
             is_forwarded = self._check_meant(request)
             body = await self._doors.body(request) if operation.takes else b""
-            checked = _checked(operation, request, body)
+            checked = _checked(operation, request, body, self._config.admin_items_max)
             if not self._broker.is_started:
                 raise Problem(
                     503, "starting", "this broker is still starting", "Try again in a moment."
@@ -232,7 +234,9 @@ class AdminServer:
         return web.Response(status=reply.status, headers=reply.headers, body=reply.body)
 
 
-def _checked(operation: Operation, request: web.Request, body: bytes) -> AdminRequest:
+def _checked(
+    operation: Operation, request: web.Request, body: bytes, items_max: int
+) -> AdminRequest:
     """Check everything in a request; report every wrong field at once."""
     faults: list[Fault] = []
 
@@ -258,7 +262,7 @@ def _checked(operation: Operation, request: web.Request, body: bytes) -> AdminRe
             query[name] = value_of(schema, request.query.getall(name), name)
     content: Any = None
     try:
-        content = _body(operation, request, body)
+        content = _body(operation, request, body, items_max)
     except Faults as error:
         faults.extend(error.faults)
     if faults:
@@ -267,7 +271,7 @@ def _checked(operation: Operation, request: web.Request, body: bytes) -> AdminRe
     return AdminRequest(path, query, content, accepts_bytes)
 
 
-def _body(operation: Operation, request: web.Request, body: bytes) -> Any:
+def _body(operation: Operation, request: web.Request, body: bytes, items_max: int) -> Any:
     if not operation.takes:
         return None
     hint = f"Send one with Content-Type: {' or '.join(operation.takes)}."
@@ -279,6 +283,12 @@ def _body(operation: Operation, request: web.Request, body: bytes) -> Any:
         raise Problem(415, "wrong-media-type", f"the body is {kind}", hint, field="Content-Type")
     if request.content_type != JSON:
         return body
+    count = values_at_least(body, items_max)
+    if count > items_max:
+        raise Problem(
+            413, "too-many-values", f"the body has {count} values or more, {items_max} are allowed",
+            "Send less at once, or raise admin_items_max.", field="body",
+        )  # fmt: skip
     try:
         value = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -324,6 +334,8 @@ def _of_http(error: web.HTTPException, request: web.Request) -> Problem:
     if error.status == 413:
         return Problem(413, "body-too-large", error.text or "the body is too large", "Send less.",
                        field="body")  # fmt: skip
+    if error.status == 503:
+        return Problem(503, "busy", (error.text or error.reason).strip(), "Try again in a moment.")
     return Problem(error.status, "refused", error.reason, hint)
 
 

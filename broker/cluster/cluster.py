@@ -28,8 +28,8 @@ __all__ = ["BrokerInfo", "Cluster", "TopicInfo"]
 
 log = logging.getLogger(__name__)
 
-_PlanInput = tuple[int, Mapping[int, BrokerId]]
-"""What a topic's leaders were planned from: number of partitions, and pins."""
+_PlanInput = tuple[int, Mapping[int, tuple[BrokerId, ...]]]
+"""What a topic's leaders were planned from: number of partitions, and replica lists."""
 
 
 class Cluster:
@@ -95,7 +95,7 @@ class Cluster:
     def preferred_leaders(self, topic: TopicInfo) -> tuple[BrokerId, ...]:
         """Return which live broker should lead each partition; empty while no broker is live."""
         planned_from, leaders = self._plans.get(topic.topic_id, (None, ()))
-        plan_input = (topic.partition_count, topic.pins)
+        plan_input = (topic.partition_count, topic.assignments)
         if planned_from != plan_input:
             leaders = planned_leaders(topic, self.brokers.values())
             self._plans[topic.topic_id] = plan_input, leaders

@@ -63,7 +63,7 @@ class LogCopy:
         log.oldest_epoch = log.partition.leader_epoch
         try:
             start, copied = await self._copy(log, view)
-            await log.partition.delete_records(start)
+            await log.partition.changes.delete_records(start)
         except QuireError as error:
             _LOG.warning("coordinator.copy_failed shard=%s error=%r", self._name, error)
             return  # the log has to grow anew before the next attempt
@@ -73,7 +73,7 @@ class LogCopy:
     async def _copy(self, log: CoordinatorLog, view: LiveState) -> tuple[Offset, int]:
         """Return (offset up to which the log is superfluous, bytes of the copy)."""
         # In a segment of its own, the copy lets everything before it go as whole ledgers.
-        await log.partition.roll()
+        await log.partition.changes.roll()
         await log.applied(log.sent_offset)
         start = log.applied_offset
         before = log.bytes_since_copy

@@ -1,11 +1,14 @@
 """The common part of AlterConfigs and IncrementalAlterConfigs.
 
 Only topics can be configured. Broker settings are fixed while a broker runs, so a change to them is
-refused rather than silently dropped.
+refused rather than silently dropped. None of them was ever set this way, so resetting them changes
+nothing and succeeds, as tools expect that tidy up after themselves. A resource that is named twice
+is refused each time, as in Kafka: which of the changes would count?
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,8 +16,9 @@ from broker.cluster.core.topic_config import TopicConfig
 from broker.errors import InvalidRequest, PolicyViolation
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Services
-from broker.topics.core.config_resource import ConfigResource
+from broker.topics.core.config_resource import ConfigResource, Operation
 from client.errors import QuireError
+from client.wire.kafka.codec import field
 
 Edit = Callable[[TopicConfig], TopicConfig]
 
@@ -27,10 +31,15 @@ async def configure_all(
     validate_only: bool,
 ) -> list[dict[str, Any]]:
     """Apply `edit_of(resource)` to each resource; return their answers."""
+    pace = services.turns.pace()
+    counts = Counter((item.resource_type, item.resource_name) for item in resources)
     answers = []
     for item in resources:
+        await pace.item()
         code, message = int(Code.none), None
         try:
+            if counts[item.resource_type, item.resource_name] > 1:
+                raise InvalidRequest(f"the request names {item.resource_name!r} more than once")
             await _configure(services, item, edit_of(item), validate_only)
         except QuireError as error:
             code, message = code_of(error), message_of(error)
@@ -45,8 +54,15 @@ async def configure_all(
     return answers
 
 
+def _is_reset(row: Any) -> bool:
+    """Tell whether a row resets its setting; those of AlterConfigs never do."""
+    return bool(field(row, "config_operation", int(Operation.SET)) == Operation.DELETE)
+
+
 async def _configure(services: Services, item: Any, edit: Edit, validate_only: bool) -> None:
     if item.resource_type == ConfigResource.BROKER:
+        if all(_is_reset(row) for row in item.configs):
+            return
         raise PolicyViolation("broker settings cannot be changed while the broker runs")
     if item.resource_type != ConfigResource.TOPIC:
         raise InvalidRequest(f"resources of type {item.resource_type} have no settings")

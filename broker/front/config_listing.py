@@ -8,7 +8,7 @@ nothing may be left out.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from broker.cluster.core.topic_config import TOPIC_KEYS, Kind
@@ -67,8 +67,14 @@ def topic_settings(topic: TopicInfo) -> Iterable[Listed]:
         yield Listed(key.name, value, source, key.kind, key.doc, read_only=False)
 
 
-def broker_settings(config: BrokerConfig, port: int) -> Iterable[Listed]:
-    """Return a broker's settings under Kafka's names; none can be changed while it runs."""
+def broker_settings(
+    config: BrokerConfig, port: int, admin_urls: Sequence[str] = ()
+) -> Iterable[Listed]:
+    """Return a broker's settings under Kafka's names; none can be changed while it runs.
+
+    `admin_urls`: of all live brokers. With them, and `zookeeper.connect`, whoever knows one Kafka
+    address finds everything else of the cluster.
+    """
     retention_ms = TOPIC_KEYS["retention.ms"].default
     listener = f"PLAINTEXT://{config.listen_host}:{port}"
     advertised = f"PLAINTEXT://{registered_host(config)}:{config.advertised_port or port}"
@@ -107,6 +113,7 @@ def broker_settings(config: BrokerConfig, port: int) -> Iterable[Listed]:
         ("offsets.topic.num.partitions", config.offsets_topic_partitions, Kind.INT),
         ("offsets.topic.replication.factor", BROKER_DECIDES, Kind.INT),
         ("producer.id.expiration.ms", config.producer_expiration_ms, Kind.INT),
+        ("quire.admin.urls", ",".join(admin_urls), Kind.LIST),
         ("socket.request.max.bytes", config.request_bytes_max, Kind.INT),
         ("zookeeper.connect", ",".join(config.zookeeper), Kind.STRING),
         ("zookeeper.session.timeout.ms", config.session_timeout_ms, Kind.INT),
@@ -118,4 +125,5 @@ def broker_settings(config: BrokerConfig, port: int) -> Iterable[Listed]:
 
 def select(settings: Iterable[Listed], names: Collection[str] | None) -> list[Listed]:
     """Keep the named settings, or all if no names are given (null or none, as Kafka reads it)."""
-    return [setting for setting in settings if not names or setting.name in names]
+    wanted = frozenset(names or ())
+    return [setting for setting in settings if not wanted or setting.name in wanted]

@@ -9,6 +9,10 @@ connection at a time. Here the same order of effects is kept with less waiting:
 - An asynchronous handler (`async def handle`) and Fetch mute the connection: the next request
   starts when they have answered.
 
+A request with thousands of items is decoded in steps, one in each turn of the loop, and so is such
+an answer encoded; the connection is muted meanwhile. One with more than `request_items_max` items
+is not decoded any further. Handlers that go through a request's items take turns themselves.
+
 Answers leave in request order in any case (`client/wire/kafka/connection.py`).
 
 An unknown API or version closes the connection without an answer, as Kafka does, except that
@@ -25,16 +29,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from broker.errors import InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Peer, Services
-from client.errors import LocalProtocolError, QuireError, RemoteProtocolError
+from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
+from client.node.turns import Turns
 from client.wire.kafka import codec
 from client.wire.kafka.apis import API_VERSIONS_KEY, ApiKey
 from client.wire.kafka.codec import Buffer
 from client.wire.kafka.connection import Slot
+from client.wire.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +59,11 @@ class Channel(Protocol):
         ...
 
     def open(self, api_key: int, request_size: int) -> Slot:
-        """Reserve the next place in the order of answers."""
+        """Reserve the next place in the order of answers.
+
+        The bytes of the request count as held until it is answered, also if the connection goes
+        before. Who will not answer calls the slot's `let_go`.
+        """
         ...
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
@@ -96,6 +107,11 @@ class Dispatcher:
         self._handlers = {handler.key: handler for handler in handlers}
         self._tasks: dict[asyncio.Task[None], None] = {}
 
+    @property
+    def turns(self) -> Turns:
+        """Where long work waits."""
+        return self._services.turns
+
     async def close(self) -> None:
         """Cancel what still runs and wait for it."""
         tasks = list(self._tasks)
@@ -118,8 +134,19 @@ class Dispatcher:
         call = Call(key, version, correlation_id, client_id, channel.peer)
         if handler.start is not None:
             handler.start(self._services, call, body, channel, len(frame))
+            return
+        items_max = self._services.config.request_items_max
+        steps = codec.request_steps(key, version, body, items_max)
+        try:
+            next(steps)
+        except StopIteration as stop:
+            self._start(handler, call, stop.value, channel, channel.open(key, len(frame)))
+        except TooManyItems as error:
+            self._answer_error(_refusal(error), call, channel.open(key, len(frame)), channel)
         else:
-            self._start(handler, call, codec.decode_request(key, version, body), channel, frame)
+            slot = channel.open(key, len(frame))
+            channel.mute()
+            self._run(self._finish_decoding(steps, handler, call, slot, channel), call)
 
     def _answer_unknown_api_versions(
         self, correlation_id: int, size: int, channel: Channel
@@ -132,10 +159,44 @@ class Dispatcher:
         buffers = codec.encode_response(API_VERSIONS_KEY, 0, correlation_id, fields)
         channel.answer(channel.open(API_VERSIONS_KEY, size), buffers)
 
-    def _start(
-        self, handler: Handler, call: Call, request: Any, channel: Channel, frame: memoryview
+    def _run(self, work: Coroutine[Any, Any, None], call: Call) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"api {call.api_key}")
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _finish_decoding(
+        self, steps: Steps[Any], handler: Handler, call: Call, slot: Slot, channel: Channel
     ) -> None:
-        slot = channel.open(call.api_key, len(frame))
+        turns = self._services.turns
+        await turns.next()
+        try:
+            request = await turns.run(steps)
+        except TooManyItems as error:
+            self._answer_error(_refusal(error), call, slot, channel)
+        except asyncio.CancelledError:
+            slot.let_go()
+            raise
+        except RemoteProtocolError as error:
+            slot.let_go()
+            channel.fail(str(error))
+            return
+        except Exception as error:  # as in `_start`
+            self._answer_error(error, call, slot, channel)
+        else:
+            await turns.next()
+            assert handler.handle is not None, "an API has a handle or a start"
+            try:
+                result = handler.handle(self._services, call, request)
+            except Exception as error:  # as in `_start`
+                self._answer_error(error, call, slot, channel)
+            else:
+                await self._finish(_awaitable(result), call, slot, channel)
+                return
+        channel.unmute()
+
+    def _start(
+        self, handler: Handler, call: Call, request: Any, channel: Channel, slot: Slot
+    ) -> None:
         assert handler.handle is not None, "an API has a handle or a start"
         try:
             result = handler.handle(self._services, call, request)
@@ -144,32 +205,50 @@ class Dispatcher:
             return
         if inspect.isawaitable(result):
             channel.mute()
-            task = asyncio.get_running_loop().create_task(
-                self._finish(result, call, slot, channel), name=f"api {call.api_key}"
-            )
-            self._tasks[task] = None
-            task.add_done_callback(self._tasks.pop)
+            self._run(self._finish(result, call, slot, channel), call)
+            return
+        steps = self._encode(result, call)
+        try:
+            next(steps)
+        except StopIteration as stop:
+            channel.answer(slot, stop.value)
+        except LocalProtocolError as error:
+            self._answer_error(error, call, slot, channel)
         else:
-            self._answer(result, call, slot, channel)
+            channel.mute()
+            self._run(self._finish_answer(steps, call, slot, channel), call)
 
     async def _finish(
         self, result: Awaitable[Fields], call: Call, slot: Slot, channel: Channel
     ) -> None:
         try:
             fields = await result
+        except asyncio.CancelledError:
+            slot.let_go()
+            raise
         except Exception as error:  # as above
             self._answer_error(error, call, slot, channel)
         else:
-            self._answer(fields, call, slot, channel)
+            await self._finish_answer(self._encode(fields, call), call, slot, channel)
+            return
         channel.unmute()
 
-    def _answer(self, fields: Fields, call: Call, slot: Slot, channel: Channel) -> None:
+    def _encode(self, fields: Fields, call: Call) -> Steps[list[Buffer]]:
+        return codec.response_steps(call.api_key, call.version, call.correlation_id, fields)
+
+    async def _finish_answer(
+        self, steps: Steps[list[Buffer]], call: Call, slot: Slot, channel: Channel
+    ) -> None:
         try:
-            buffers = codec.encode_response(call.api_key, call.version, call.correlation_id, fields)
+            buffers = await self._services.turns.run(steps)
+        except asyncio.CancelledError:
+            slot.let_go()
+            raise
         except LocalProtocolError as error:
             self._answer_error(error, call, slot, channel)
-            return
-        channel.answer(slot, buffers)
+        else:
+            channel.answer(slot, buffers)
+        channel.unmute()
 
     def _answer_error(self, error: Exception, call: Call, slot: Slot, channel: Channel) -> None:
         expected = isinstance(error, QuireError) and not isinstance(error, LocalProtocolError)
@@ -188,6 +267,15 @@ class Dispatcher:
         code = code_of(error) if expected else int(Code.unknown_server_error)
         buffers = codec.encode_error(call.api_key, call.version, call.correlation_id, code)
         if buffers is None:
+            slot.let_go()
             channel.fail(f"api {call.api_key} failed: {message_of(error)}")
         else:
             channel.answer(slot, buffers)
+
+
+def _refusal(error: TooManyItems) -> InvalidRequest:
+    return InvalidRequest(f"request_items_max: {error}")
+
+
+async def _awaitable(result: Fields | Awaitable[Fields]) -> Fields:
+    return await result if inspect.isawaitable(result) else result

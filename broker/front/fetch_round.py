@@ -1,9 +1,10 @@
 """One pass over everything a Fetch request asks for.
 
 The limits of the answer: partitions are served in the order of the request; the first batch of the
-first partition with data is included whatever its size, everything else only within both limits.
+first partition with data is included whatever its size, everything else only within both limits,
+and within a number of batches, however small they are.
 What is in memory is taken at once; what is only on bookies is read afterwards, all of it
-concurrently, within the broker's budget for such reads (the first of them in any case).
+concurrently, within the broker's budget for such reads, for which the first of them waits.
 """
 
 from __future__ import annotations
@@ -21,9 +22,14 @@ from client.errors import QuireError
 from client.ids import Offset
 from client.wire.kafka.fetch import READ_COMMITTED, FetchRequest, PartitionData, PartitionFetch
 from client.wire.kafka.records import CODEC_MASK, Codec, headers
+from client.wire.steps import STEP_ITEMS, Steps
 
 _ZSTD_FROM: Final = 10
 UNKNOWN: Final = -1
+_ANSWER_BATCHES_MAX: Final = 50_000
+"""Beyond about so many batches, an answer takes none of further partitions: each is a buffer."""
+_BATCHES_PER_ITEM: Final = 20
+"""Batches that cost as much to collect as a partition."""
 
 
 class Want(NamedTuple):
@@ -49,11 +55,13 @@ class FetchRound:
         "_awaited",
         "_committed",
         "_leaders",
+        "_left",
         "_reads",
         "_services",
         "_version",
         "_wants",
         "failed",
+        "read_bytes",
         "results",
         "size",
     )
@@ -61,10 +69,12 @@ class FetchRound:
     def __init__(
         self, services: Services, request: FetchRequest, wants: Sequence[Want], version: int
     ) -> None:
-        """Collect what is in memory."""
         self.results: list[PartitionData] = []
         self.size = 0
         """Record bytes in `results`."""
+        self.read_bytes = 0
+        """Of those, what was read from bookies: taken from the budget, and the caller's to give
+        back."""
         self.failed = False
         """Whether any partition has an error that must not wait."""
         self._awaited: list[Key] = []
@@ -75,9 +85,21 @@ class FetchRound:
         self._committed = request.isolation == READ_COMMITTED
         self._leaders: list[Partition | None] = []
         self._reads: list[_Read] = []
-        left = min(request.bytes_max, services.config.fetch_bytes_max)
-        for at, want in enumerate(wants):
-            left -= self._collect(at, want, left)
+        self._left = min(request.bytes_max, services.config.fetch_bytes_max)
+
+    def collect(self) -> Steps[None]:
+        """Take what is in memory."""
+        work = batch_count = 0
+        for at, want in enumerate(self._wants):
+            if work >= STEP_ITEMS:
+                work = 0
+                yield
+            if batch_count >= _ANSWER_BATCHES_MAX:
+                self._left = 0
+            self._left -= self._collect(at, want, self._left)
+            count = len(self.results[at].records)
+            batch_count += count
+            work += 1 + count // _BATCHES_PER_ITEM
 
     @property
     def needs_reading(self) -> bool:
@@ -126,14 +148,15 @@ class FetchRound:
     async def read(self) -> None:
         """Read from bookies what was not in memory."""
         budget = self._services.reading
-        taken: list[_Read] = []
-        for read in self._reads:
-            if budget.take(read.size_max, at_any_rate=not taken):
-                taken.append(read)
+        first, *others = self._reads
+        await budget.acquire(first.size_max)
+        taken = [first, *(read for read in others if budget.take(read.size_max))]
+        taken_bytes = sum(read.size_max for read in taken)
         try:
             outcomes = await asyncio.gather(*map(self._read_one, taken))
+            self.read_bytes = sum(found.size for found in outcomes if isinstance(found, Fetched))
         finally:
-            budget.give(sum(read.size_max for read in taken))
+            budget.keep(taken_bytes, self.read_bytes)
         self._reads = []
         for read, outcome in zip(taken, outcomes, strict=True):
             fetch = self._wants[read.at].fetch

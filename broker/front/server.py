@@ -4,7 +4,8 @@ The listener, who may come in and who is sent away is every server's of ours
 (`client/node/framed_server.py`). What is Kafka's is here: answers leave in the order of requests,
 and how many bytes and requests each connection, and all of them, may have unanswered. These bounds
 hold by back-pressure: what cannot start stays in the connection's backlog (at most what one read
-brought), and a connection with a backlog is not read.
+brought), and a connection with a backlog is not read. Of a backlog of very many small requests some
+are started in each turn of the loop.
 
 A connection that breaks the protocol is closed with one log line and takes nobody along.
 """
@@ -19,34 +20,56 @@ from typing import Final
 
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
-from broker.front.services import Peer
-from broker.metrics import Metrics
+from broker.front.services import Peer, Services
 from client.errors import RemoteProtocolError
+from client.held_memory import HeldMemory
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
 from client.node.logs import AT_WILL
+from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import Buffer
 from client.wire.kafka.connection import ServerConnection, Slot
 
 log = logging.getLogger(__name__)
 
 _LISTEN_BACKLOG: Final = 1024
+_REQUESTS_PER_TURN: Final = 200
+"""Of one connection: a single read can bring many thousands of the smallest ones."""
+
+REQUEST_BYTES: Final = 2 * 1024
+"""About what a request under way takes, however short."""
+DECODED_TIMES: Final = 16
+"""So many times its bytes a request takes, decoded: measured, of a list of names of one letter. A
+Produce request stays what it was."""
 
 
 class Server(FramedServer["Connection"]):
     """The listener and its connections."""
 
-    def __init__(self, config: BrokerConfig, dispatcher: Dispatcher, metrics: Metrics) -> None:
+    def __init__(self, services: Services, dispatcher: Dispatcher, memory: HeldMemory) -> None:
+        """`memory`: where those count what they hold to whom requests pass their bytes on."""
+        config, metrics = services.config, services.metrics
         super().__init__(_connection_limits(config), asyncio.get_running_loop())
         self.config = config
         self.dispatcher = dispatcher
         self.metrics = metrics
-        self.in_flight_bytes = 0
+        self.memory = memory
+        self.memory.on_given = self._on_given
         self._starved: dict[Connection, None] = {}
+        """Connections that wait for bytes, in the order of their turns."""
+        self._turn: Connection | None = None
+        """Who may start one request before those that wait."""
+        self._is_planned = False
         metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
         metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
         metrics.provide_one("quire_broker_unread_bytes", lambda: self.unread.total_bytes)
+        metrics.provide_one("quire_broker_unsent_bytes", lambda: self.unsent_bytes)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of requests that are held: unanswered, or stored by some bookies only."""
+        return self.memory.size
 
     async def start(self) -> int:
         """Listen; return the port. Raises OSError."""
@@ -70,19 +93,36 @@ class Server(FramedServer["Connection"]):
         self._starved.pop(connection, None)
 
     def may_start(self, connection: Connection) -> bool:
-        """Say whether bytes are left for another request; if not, wake `connection` later."""
-        if self.in_flight_bytes < self.config.in_flight_bytes_max:
+        """Say whether bytes are left for another request, and nobody waits for them; if not, it
+        will be this connection's turn to start one later."""
+        if self._turn is connection or (not self._starved and self._has_room()):
             return True
         self._starved[connection] = None
         return False
 
-    def release(self, size: int) -> None:
-        """Give back request bytes; wake connections that waited for them."""
-        self.in_flight_bytes -= size
-        if self._starved and self.in_flight_bytes < self.config.in_flight_bytes_max:
-            for connection in self._starved:
-                self.loop.call_soon(connection.proceed)
-            self._starved = {}
+    def on_started(self, connection: Connection) -> None:
+        """A request was started: the turn is over."""
+        self._turn = None
+
+    def _has_room(self) -> bool:
+        return self.memory.size < self.config.in_flight_bytes_max
+
+    def _on_given(self) -> None:
+        """Bytes were given back: connections that wait for them have their turns."""
+        if self._starved and not self._is_planned and self._has_room():
+            self._is_planned = True
+            self.loop.call_soon(self._give_turns)
+
+    def _give_turns(self) -> None:
+        """Let connections start one request each, in turns, as long as there is room: a busy one
+        shall not take the room of all others."""
+        self._is_planned = False
+        while self._starved and self._has_room():
+            connection = next(iter(self._starved))
+            del self._starved[connection]
+            self._turn = connection
+            connection.proceed()
+            self._turn = None
 
     def on_refused(self, connection: Connection, reason: str, *, is_logged: bool) -> None:
         """A connection is about to be closed because there are too many."""
@@ -111,7 +151,7 @@ class Connection(FramedConnection):
 
     def __init__(self, server: Server) -> None:
         self.peer = Peer("", 0, "", 0)
-        self._wire = ServerConnection(server.config.request_bytes_max, server.window)
+        self._wire = ServerConnection(server.config.request_bytes_max, server.window, server.memory)
         super().__init__(server, self._wire.intake)
         self._backlog: deque[memoryview] = deque()
         # By the stopwatch. With a backlog nothing is read: all of it came when bytes came last.
@@ -122,8 +162,11 @@ class Connection(FramedConnection):
         self._muted = False
         # Answers not handed to the transport yet: early ones wait for their turn.
         self._unsent_bytes = 0
+        self._is_behind = False
+        """Whether so much of that waits that it counts as unread."""
         self._proceeding = False
         self._flush_planned = False
+        self._is_turn_planned = False
 
     # --- asyncio.BufferedProtocol
 
@@ -135,14 +178,18 @@ class Connection(FramedConnection):
     def resume_writing(self) -> None:
         """Go on."""
         super().resume_writing()
+        if self._is_behind:
+            self._count_unread()
         self.proceed()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget everything; requests under way finish without anybody to tell."""
+        """Forget everything; requests under way finish without anybody to tell, and what they hold
+        stays counted until then."""
         super().connection_lost(exc)
         self._backlog.clear()
-        self._server.release(self._wire.in_flight_bytes)
-        self._wire = ServerConnection(0, self._server.window)
+        for slot in self._wire.close():
+            slot.let_go()
+        self._wire = ServerConnection(0, self._server.window, self._server.memory)
         self._intake = self._wire.intake
         if self._lost_call is not None:
             self._lost_call()
@@ -150,13 +197,18 @@ class Connection(FramedConnection):
     # --- broker.dispatch.Channel
 
     def open(self, api_key: int, request_size: int) -> Slot:
-        """Reserve the next place in the order of answers."""
-        self._server.in_flight_bytes += request_size
-        return self._wire.open(request_size, api_key, self._arrived_s, self._started_s)
+        """Reserve the next place in the order of answers.
+
+        Until it is answered the request counts as what it takes in memory, and not as what came.
+        """
+        times = 1 if api_key == ApiKey.PRODUCE else DECODED_TIMES
+        held_bytes = REQUEST_BYTES + times * request_size
+        return self._wire.open(held_bytes, api_key, self._arrived_s, self._started_s)
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
         """Send buffers, or nothing if empty, once it is the slot's turn."""
         if self._transport is None:
+            slot.let_go()
             return
         self._unsent_bytes += sum(map(len, buffers))
         now_s = self._server.metrics.now_s()
@@ -165,6 +217,9 @@ class Connection(FramedConnection):
             self._flush_planned = True
             if not self._proceeding:
                 self._loop.call_soon(self._on_flush)
+        elif self._unsent_bytes > self._server.unsent_mark and not self._flush_planned:
+            self._is_behind = True  # behind its own earlier requests
+            self._count_unread()
 
     def mute(self) -> None:
         """Start no further request until `unmute`."""
@@ -207,6 +262,10 @@ class Connection(FramedConnection):
         super()._drop_waiting()
         self._backlog.clear()
 
+    def _unsent_bytes_now(self) -> int:
+        """The same with the answers that wait for their turn."""
+        return super()._unsent_bytes_now() + self._unsent_bytes
+
     # --- the rest
 
     def proceed(self) -> None:
@@ -214,28 +273,54 @@ class Connection(FramedConnection):
         if self._proceeding or self._transport is None:
             return
         self._proceeding = True
+        newest: Slot | None = None
+        count = 0
         try:
             while self._backlog and self._may_start():
+                if count == _REQUESTS_PER_TURN:
+                    self._plan_turn()
+                    break
+                count += 1
                 self._started_s = self._server.metrics.now_s()
+                newest = self._wire.newest
+                self._server.on_started(self)
                 self._server.dispatcher.dispatch(self._backlog.popleft(), self)
                 if self._flush_planned and not (self._backlog and self._may_start()):
                     self._flush()  # which may let more of the backlog start
         except RemoteProtocolError as error:
+            self._forget(newest)
             self.fail(str(error))
         except Exception:  # the outermost loop of a connection: it alone goes down
             log.exception("connection.broken peer=%s", self.peer.host)
+            self._forget(newest)
             self.close()
         finally:
             self._proceeding = False
         if self.is_reading == bool(self._backlog):
             self._set_reading(not self._backlog)
 
+    def _forget(self, newest: Slot | None) -> None:
+        """Let go of a slot that was opened after `newest`: nobody will answer it."""
+        broken = self._wire.newest
+        if broken is not None and broken is not newest:
+            broken.let_go()
+
+    def _plan_turn(self) -> None:
+        """Go on in another turn of the loop."""
+        if not self._is_turn_planned:
+            self._is_turn_planned = True
+            self._server.dispatcher.turns.on_turn(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._is_turn_planned = False
+        self.proceed()
+
     def _may_start(self) -> bool:
         config = self._server.config
         return (
             not self._muted
             and not self._is_unread
-            and self._unsent_bytes < config.send_buffer_bytes_max
+            and self._unsent_bytes < self._server.unsent_mark
             and self._wire.in_flight_bytes < config.connection_in_flight_bytes_max
             and self._wire.open_slots < config.connection_requests_max
             and self._server.may_start(self)
@@ -251,18 +336,20 @@ class Connection(FramedConnection):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        before = self._wire.in_flight_bytes
         now_s = self._server.metrics.now_s()
         buffers: list[Buffer] = []
         for slot in self._wire.take():
             buffers += slot.answer
+            slot.let_go()
             self._server.metrics.on_answered(slot, now_s)
-        self._server.release(before - self._wire.in_flight_bytes)
         if buffers:
             size = sum(map(len, buffers))
             self._unsent_bytes -= size
             self._server.metrics.sent_bytes += size
-            transport.writelines(buffers)
+            self._write(buffers)
+            if self._is_behind and not self._is_unread:
+                self._is_behind = False
+                self._server.unread.forget(self)
 
 
 def _connection_limits(config: BrokerConfig) -> ConnectionLimits:

@@ -22,6 +22,7 @@ from broker.metrics import Metrics
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
 from client.ids import Clock, Rng
+from client.node.turns import Turns
 
 
 class Peer(NamedTuple):
@@ -58,6 +59,8 @@ class Services:
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget
+    turns: Turns
+    """Where long requests wait; one for the whole process."""
     clock: Clock
     rng: Rng
     served: Mapping[int, tuple[int, int]]

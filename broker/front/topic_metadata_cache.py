@@ -7,41 +7,48 @@ answer depends on, which is cheap, and encodes again only what differs: a single
 its leader epoch grew. A partition known to have had no leader yet is named none: its first leader
 would refuse what comes before it has opened it.
 
-Deviation from Kafka: `replicas` and `isr` name the leader and further live brokers, as many as
-the replication factor and the cluster allow, because clients and tools expect broker ids there;
-the copies really are on bookies.
+Deviation from Kafka: `replicas` and `isr` are no bookies (`partition_rows.py`).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.cluster.cluster import Cluster
+from broker.cluster.core.assignment import replica_lists
 from broker.cluster.core.topology import TopicInfo
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.faults import Code
+from broker.front.partition_rows import PartitionState
 from client.ids import BrokerId, LeaderEpoch
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import encode_part
 
 _VERSIONS_KEPT: Final = 4
 """Of the answer, per topic: clients of one fleet ask in one version, or in a few."""
-_NO_LEADER: Final = -1
 _TOPIC: Final = ("topics",)
 _PARTITION: Final = ("topics", "partitions")
 
-_Leaders = tuple[TopicInfo, tuple[BrokerId, ...], tuple[BrokerId, ...], frozenset[BrokerId]]
-"""What every partition depends on: the topic, its planned leaders, live brokers, those in doubt."""
+
+class _Leaders(NamedTuple):
+    """What every partition's part of an answer depends on."""
+
+    topic: TopicInfo
+    planned: tuple[BrokerId, ...]
+    live: tuple[BrokerId, ...]
+    doubted: frozenset[BrokerId]
+    """Brokers that may be gone."""
 
 
 class _Kept:
     """A topic's part of the answer in one version, with what it was made from."""
 
-    __slots__ = ("epochs", "leaders", "partitions", "unled", "whole")
+    __slots__ = ("epochs", "leaders", "partitions", "replicas", "unled", "whole")
 
     def __init__(self, leaders: _Leaders) -> None:
         self.leaders = leaders
+        self.replicas = replica_lists(leaders.topic, leaders.live, leaders.planned)
         self.epochs: tuple[LeaderEpoch, ...] = ()
         self.unled: frozenset[int] = frozenset()
         self.partitions: list[bytes] = []
@@ -53,7 +60,7 @@ class TopicMetadataCache:
 
     def __init__(self, cluster: Cluster, leader_changes: LeaderChangeTracker) -> None:
         self._cluster = cluster
-        self._successions = leader_changes
+        self._leader_changes = leader_changes
         self._kept: dict[UUID, dict[int, _Kept]] = {}
         cluster.add_listener(self._forget)
 
@@ -62,7 +69,8 @@ class TopicMetadataCache:
         cluster = self._cluster
         epochs = cluster.leader_epochs.of(topic)
         planned = cluster.preferred_leaders(topic)
-        leaders = (topic, planned, tuple(cluster.brokers), self._successions.doubted(topic))
+        doubted = self._leader_changes.doubted(topic)
+        leaders = _Leaders(topic, planned, tuple(cluster.brokers), doubted)
         versions = self._kept.setdefault(topic.topic_id, {})
         kept = versions.get(version)
         if kept is None or kept.leaders != leaders:
@@ -88,13 +96,11 @@ def _encode(
     topic, planned, live, doubted = kept.leaders
     before = kept.epochs or (None,) * len(epochs)
     kept.partitions = kept.partitions or [b""] * len(epochs)
-    replicas = {leader: _replicas(live, leader, topic.replication_factor) for leader in planned}
     for index, (old, epoch) in enumerate(zip(before, epochs, strict=True)):
         if old != epoch or (index in unled) != (index in kept.unled):
             preferred = planned[index] if planned else None
             leader = None if preferred in doubted or index in unled else preferred
-            replica_ids = [] if preferred is None else replicas[preferred]
-            fields = _partition(index, leader, epoch, replica_ids)
+            fields = PartitionState(index, leader, epoch, kept.replicas[index], live).fields()
             kept.partitions[index] = encode_part(ApiKey.METADATA, version, _PARTITION, fields)
     kept.epochs, kept.unled = epochs, unled
     fields = {
@@ -105,23 +111,3 @@ def _encode(
         "partitions": kept.partitions,
     }
     kept.whole = encode_part(ApiKey.METADATA, version, _TOPIC, fields)
-
-
-def _partition(
-    index: int, leader: BrokerId | None, epoch: LeaderEpoch, replicas: list[BrokerId]
-) -> dict[str, Any]:
-    return {
-        "error_code": Code.none if leader is not None else Code.leader_not_available,
-        "partition_index": index,
-        "leader_id": _NO_LEADER if leader is None else leader,
-        "leader_epoch": epoch,
-        "replica_nodes": replicas,
-        "isr_nodes": replicas,
-        "offline_replicas": [],
-    }
-
-
-def _replicas(live: tuple[BrokerId, ...], leader: BrokerId, count: int) -> list[BrokerId]:
-    """Return the leader and the brokers after it, in a circle."""
-    at = live.index(leader)
-    return [*live[at:], *live[:at]][:count]

@@ -4,12 +4,12 @@ A client is told of a leader while that leader still takes over: by the plan, by
 answer that is a moment old. Refused, it backs off for longer than the takeover takes; with acks 0
 it is told nothing, and what it sent is lost. So a request for such a partition waits.
 
-The wait is bounded three times. A partition is waited for during `hold_s` after it was wanted
-here, however often its takeover fails: then requests are refused at once, so one that cannot be
-opened holds the other partitions of a connection back once and not for ever, and of ten thousand
-that open at the same time the last cost no more than the first. No request waits for longer than
-its own timeout. And all that wait hold at most `bytes_max`; their bytes also count as unanswered,
-so their connections are not read beyond what those may have in flight (`server.py`).
+The wait is bounded three times. A partition is waited for during `hold_s` after this broker began
+to take it over, however often that fails: then requests are refused at once, so a partition that
+cannot be opened holds up the others of a connection once and not for ever, and of ten thousand that
+open at the same time the last cost no more than the first. No request waits for longer than its own
+timeout. And all that wait hold at most `bytes_max`; their bytes also count as unanswered, so their
+connections are not read beyond what those may have in flight (`server.py`).
 
 Nobody relies on the wait for safety: who waited asks for the leader again.
 """
@@ -25,7 +25,7 @@ Key = tuple[UUID, int]
 
 
 class AwaitedPartitions:
-    """Partitions that are wanted here and not led yet, and who waits for them."""
+    """Partitions that this broker is about to lead, and the requests that wait for them."""
 
     def __init__(self, hold_s: float = 0.0, bytes_max: int = 0) -> None:
         self.held_bytes = 0
@@ -36,12 +36,12 @@ class AwaitedPartitions:
         self._waits: dict[Key, dict[Wait, None]] = {}
 
     def begin(self, key: Key) -> None:
-        """A partition is wanted here; the time of one that was already goes on."""
+        """A takeover begins; if the partition is awaited already, its time goes on."""
         if key not in self._since_s:
             self._since_s[key] = asyncio.get_running_loop().time()
 
     def end(self, key: Key) -> None:
-        """A partition is led now, or not wanted any more: nobody waits for it any longer."""
+        """The partition is led now, or another broker should lead it: nobody waits any longer."""
         if self._since_s.pop(key, None) is not None:
             for wait in list(self._waits.pop(key, ())):
                 wait.end_soon()

@@ -37,7 +37,7 @@ class Maintenance:
         """Make one round."""
         for partition in self._partitions:
             try:
-                await partition.maintain(self._clock.now_ms())
+                await partition.changes.maintain(self._clock.now_ms())
             except BrokerError as error:
                 _LOG.warning(
                     "maintenance.failed topic=%s partition=%d error=%r",

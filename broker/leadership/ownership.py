@@ -1,14 +1,14 @@
-"""Which partitions this broker leads: taking them over, handing them on.
+"""Takes over the partitions that this broker should lead, and hands them on.
 
-The cluster's plan says who is wanted; for each partition that this broker should lead, one task
-goes through
+The cluster's plan names each partition's preferred leader. For every partition whose preferred
+leader is this broker, one task goes through
 
     claim the owner ephemeral -> take over -> lead -> close -> release
 
 and starts over with a growing, jittered pause when a takeover is lost or leadership ends early,
-as long as we are wanted. When the plan changes its mind the task closes its partition in peace
-and lets go of the ephemeral; the next broker waits for that. Safety does not depend on any of
-this: the takeover's fencing and compare-and-set decide who writes.
+for as long as the plan names us. When it names another broker, the task closes its partition
+gracefully and releases the ephemeral; the next leader waits for that. Safety does not depend on any
+of this: the takeover's fencing and compare-and-set decide who writes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _CORRUPT_PAUSE_S: Final = 60.0
 _DOUBT_RETRY_S: Final = 1.0
 _OPENINGS_MAX: Final = 128
 """Takeovers under way at once: most of each is waiting for the metadata store and for bookies.
-Claims count too. When a cluster starts, its first broker is wanted by every partition for a
-moment: it must not claim them all, nor be too busy to notice that others have come."""
+Claims count too. When a cluster starts, its first broker is the preferred leader of every
+partition for a moment: it must not claim them all, nor be too busy to notice the other brokers."""
 _REPLAYS_MAX: Final = 32
 """Of these, how many read back their log's end at once: each a few megabytes."""
 
@@ -123,7 +123,7 @@ class Ownership:
         await background.stop(self._lease_task)
 
     def missing(self) -> list[str]:
-        """Return the names of partitions that want this broker and are not led yet."""
+        """Return the names of partitions that this broker should lead and does not lead yet."""
         return [
             f"{topic.name}-{index}"
             for topic in self._cluster.topics.values()
@@ -134,15 +134,15 @@ class Ownership:
 
     def _follow_plan(self) -> None:
         """Start a task for every partition that should be led here; end the others."""
-        wanted: dict[tuple[UUID, int], TopicInfo] = {}
+        planned: dict[tuple[UUID, int], TopicInfo] = {}
         if not self._closing:
             for topic in self._cluster.topics.values():
                 for index in range(topic.partition_count):
                     if self._cluster.preferred_leader(topic, index) == self._me.broker:
-                        wanted[topic.topic_id, index] = topic
+                        planned[topic.topic_id, index] = topic
         for key, ownership in self._owned.items():
-            ownership.set_wanted(wanted.get(key))
-        for key, topic in wanted.items():
+            ownership.on_plan(planned.get(key))
+        for key, topic in planned.items():
             if key not in self._owned:
                 self._owned[key] = _PartitionOwnership(self, topic, key[1])
 
@@ -169,7 +169,7 @@ class Ownership:
             on_closed(partition)
 
     def _on_vacated(self, ownership: _PartitionOwnership) -> None:
-        """A task is over; if the plan wants us again by now, it gets a new one."""
+        """A task is over; if the plan names us again by now, a new one starts."""
         if self._owned.get(ownership.key) is ownership:
             del self._owned[ownership.key]
         if ownership.topic is not None and not self._closing:
@@ -177,12 +177,12 @@ class Ownership:
 
 
 class _PartitionOwnership:
-    """One partition that wants, or wanted, this broker; owns its task."""
+    """One partition that this broker should lead, or should have led; owns its task."""
 
     def __init__(self, ownership: Ownership, topic: TopicInfo, index: int) -> None:
         self.key = (topic.topic_id, index)
         self.topic: TopicInfo | None = topic
-        """The topic as it is now; None: not wanted here any more."""
+        """The topic as it is now; None: another broker should lead the partition."""
         self._ownership = ownership
         self._first_topic = topic
         self._index = index
@@ -198,8 +198,8 @@ class _PartitionOwnership:
         # Not a `finally` in the task: that would also run when a dead loop's tasks are collected.
         self.task.add_done_callback(self._on_over)
 
-    def set_wanted(self, topic: TopicInfo | None) -> None:
-        """The plan was looked at again."""
+    def on_plan(self, topic: TopicInfo | None) -> None:
+        """Follow the plan; `topic` is None if another broker should lead the partition."""
         self.topic = topic
         if topic is None:
             self._ownership._partitions.awaited.end(self.key)
@@ -209,7 +209,7 @@ class _PartitionOwnership:
             self._partition.configure(topic)
         self._wake.set()
 
-    def _is_wanted(self) -> bool:
+    def _is_preferred_leader(self) -> bool:
         return self.topic is not None
 
     async def _run(self) -> None:
@@ -220,6 +220,7 @@ class _PartitionOwnership:
             await self._hold(owner)
         except Exception:
             # A bug in here must not stay silent, nor take the other partitions with it.
+            background.count_failure("ownership")
             _LOG.exception("ownership.failed topic=%s partition=%d", topic.name, self._index)
             self._end("the ownership failed")
             await self._wait(_PAUSE_MAX_S)
@@ -230,7 +231,7 @@ class _PartitionOwnership:
         self._ownership._on_vacated(self)
 
     async def _hold(self, owner: OwnerNode) -> None:
-        """Lead the partition as often and as long as it wants us."""
+        """Lead the partition, again if need be, for as long as the plan names us."""
         failures = 0
         while self.topic is not None:
             partition = await self._open(owner)
@@ -248,7 +249,7 @@ class _PartitionOwnership:
             self._partition = None
 
     async def _open(self, owner: OwnerNode) -> Partition | None:
-        """Make one attempt to lead, once no live broker does; None: it failed, or is not wanted."""
+        """Try once to lead, when no live broker does; None: that failed, or the plan changed."""
         name, index = self._first_topic.name, self._index
         metrics = self._ownership._services.metrics
         if self.topic is not None:
@@ -258,7 +259,7 @@ class _PartitionOwnership:
                 self._ownership._partitions.opening(*self.key, is_opening=True)
                 async with self._ownership._openings:
                     self._wake.clear()
-                    if not self._is_wanted():
+                    if not self._is_preferred_leader():
                         break
                     if await owner.claim(self._wake.set, self._ownership._is_alive):
                         return await self._take_over(self.topic or self._first_topic)
@@ -276,15 +277,17 @@ class _PartitionOwnership:
     async def _take_over(self, topic: TopicInfo) -> Partition:
         services, replays = self._ownership._services, self._ownership._replays
         began_s = services.metrics.now_s()
-        opened = await Opening(services, topic, self._index, self._is_wanted, replays).run()
+        opened = await Opening(
+            services, topic, self._index, self._is_preferred_leader, replays
+        ).run()
         services.metrics.takeover_seconds.observe(services.metrics.now_s() - began_s)
         return Partition(services, self.topic or topic, self._index, opened)
 
     async def _lead(self, partition: Partition, owner: OwnerNode) -> bool:
-        """Lead until we are not wanted any more or leadership ends; return whether by a rival.
+        """Lead until the plan changes or leadership ends; return whether a rival ended it.
 
-        Who breaks our owner node takes us for dead and takes over. If nobody appends, nothing
-        else would ever tell us, and we would serve yesterday's log for as long as we are wanted.
+        A broker that deletes our owner node takes us for dead and takes over. If nobody appends,
+        nothing else would ever tell us, and we would go on serving an outdated log.
         """
         ownership = self._ownership
         partition.on_ended = self._wake.set
@@ -341,7 +344,7 @@ class _PartitionOwnership:
         await self._wait(longest * (0.5 + self._ownership._services.rng.random() / 2))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait, but not on when we are not wanted any more."""
+        """Wait, but no longer than the plan names us."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + seconds
         while self.topic is not None and loop.time() < deadline_s:

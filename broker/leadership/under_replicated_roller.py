@@ -54,6 +54,14 @@ class LedgerReplication(Protocol):
         ...
 
 
+class Rolling(Protocol):
+    """What is done to a partition here."""
+
+    async def roll(self) -> None:
+        """Continue in a new ledger. Raises BrokerError."""
+        ...
+
+
 class LedPartition(Protocol):
     """The part of a led partition that is asked and rolled here."""
 
@@ -67,8 +75,9 @@ class LedPartition(Protocol):
         """Whom to ask about its active ledger."""
         ...
 
-    async def roll(self) -> None:
-        """Continue in a new ledger. Raises BrokerError."""
+    @property
+    def changes(self) -> Rolling:
+        """Who rolls it."""
         ...
 
 
@@ -115,7 +124,7 @@ class UnderReplicatedRoller:
             ):
                 continue
             try:
-                await partition.roll()
+                await partition.changes.roll()
             except BrokerError as error:
                 _LOG.warning("strength.failed log=%s error=%r", partition.name, error)
 

@@ -11,9 +11,11 @@ import asyncio
 from collections.abc import Callable
 
 from broker.errors import Overloaded
+from broker.partition.core.batch_checks import key_check
 from broker.partition.core.leader import PartitionLeader, State
 from client.ids import Clock
 from client.wire.kafka.records import Buffer
+from client.wire.steps import Steps
 
 
 class RoomWaits:
@@ -76,6 +78,19 @@ class Admission:
             self.look()
 
         return cancel
+
+    def key_check(self, batch: memoryview) -> Steps[int]:
+        """Check a batch whose topic wants a key in each record, as far as that is one; return how
+        many records were opened.
+
+        Raises the `InvalidRecord` family.
+        """
+        return key_check(batch, self._leader.log.batch_limits, self._clock.now_ms())
+
+    @property
+    def are_keys_required(self) -> bool:
+        """Whether `key_check` would open batches."""
+        return self._leader.log.batch_limits.keys_required
 
     def refusal(self, batch: Buffer) -> Overloaded:
         """Return the refusal of a batch that has waited for room in vain.

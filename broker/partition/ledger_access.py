@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from broker.partition.ledgers import Reader, Writer
+from client.held_memory import HeldMemory
 from client.ids import BookieId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
@@ -17,6 +18,11 @@ class LedgerAccess:
         self._client = client
         self._password = password
         self.stats = client.stats
+
+    @property
+    def memory(self) -> HeldMemory:
+        """Where its writers count the bytes of entries until every bookie has answered."""
+        return self._client.memory
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:

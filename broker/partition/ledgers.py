@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 from client.errors import LedgerError
+from client.held_memory import HeldMemory
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.stats import LedgerStats
@@ -42,6 +43,19 @@ class Reader(Protocol):
         ...
 
 
+class Room(Protocol):
+    """How much one writer may have under way."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the next entry should be added now."""
+        ...
+
+    def on_free(self, call: Callable[[], None]) -> None:
+        """Call once, later on the loop, when there is room again or the writer has ended."""
+        ...
+
+
 class Writer(Protocol):
     """Writes one ledger that this process created."""
 
@@ -71,12 +85,8 @@ class Writer(Protocol):
         ...
 
     @property
-    def has_room(self) -> bool:
-        """Whether the next entry should be added now."""
-        ...
-
-    def on_room(self, call: Callable[[], None]) -> None:
-        """Call once, later on the loop, when there is room again or the writer has ended."""
+    def room(self) -> Room:
+        """What says whether the next entry should be added now."""
         ...
 
     def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:
@@ -102,6 +112,11 @@ class Ledgers(Protocol):
     @property
     def stats(self) -> LedgerStats:
         """What is counted of them."""
+        ...
+
+    @property
+    def memory(self) -> HeldMemory:
+        """Where its writers count the bytes of entries until every bookie has answered."""
         ...
 
     @property

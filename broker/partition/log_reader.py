@@ -16,14 +16,13 @@ from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.ledger_views import LedgerView
 from broker.partition.ledgers import Writer
 from broker.partition.log_services import LogServices
-from broker.partition.tail_cache import Fetched
+from broker.partition.tail_cache import READ_BATCHES_MAX, Fetched
 from client.errors import LedgerError, LogCorrupt, RemoteProtocolError
 from client.ids import EntryId, LedgerId, Offset
 from client.log.entry_format import batch_headers, is_internal
 from client.log.segments import Segment, SegmentList
 from client.wire.bookkeeper.entry import Entry
-from client.wire.kafka.compression import cautious_bytes_max
-from client.wire.kafka.record_builder import records
+from client.wire.kafka.record_scan import OpenedRecords, first_not_older
 from client.wire.kafka.records import BatchHeader, Buffer
 
 _SCAN_BYTES: Final = 1024 * 1024
@@ -91,7 +90,12 @@ class LogReader:
         return await self._read_ledger(view, offset, limit, size_max, at_least_one=at_least_one)
 
     async def find_timestamp(
-        self, listed: SegmentList, timestamp_ms: int, log_start: Offset, limit: Offset
+        self,
+        listed: SegmentList,
+        timestamp_ms: int,
+        log_start: Offset,
+        limit: Offset,
+        opened: OpenedRecords,
     ) -> tuple[Offset, int] | None:
         """Return (offset, timestamp) of the first record in range that is not older.
 
@@ -103,7 +107,7 @@ class LogReader:
             if self._newest_ms(segment) < timestamp_ms:
                 continue
             view = await self._view(segment)
-            found = await self._scan(view, timestamp_ms, log_start, limit)
+            found = await self._scan(view, timestamp_ms, log_start, limit, opened)
             if found is not None:
                 return found
         return None
@@ -157,7 +161,9 @@ class LogReader:
                 for batch, header in _batches(entry):
                     if header.next_offset <= offset:
                         continue
-                    too_large = size + header.size > size_max and (buffers or not at_least_one)
+                    too_large = (
+                        size + header.size > size_max or len(buffers) >= READ_BATCHES_MAX
+                    ) and (buffers or not at_least_one)
                     if header.next_offset > limit or too_large:
                         view.learn(entry)
                         view.learn_inside(header.base_offset, entry)
@@ -175,7 +181,12 @@ class LogReader:
         return Fetched(buffers, reached, size)
 
     async def _scan(
-        self, view: LedgerView, timestamp_ms: int, log_start: Offset, limit: Offset
+        self,
+        view: LedgerView,
+        timestamp_ms: int,
+        log_start: Offset,
+        limit: Offset,
+        opened: OpenedRecords,
     ) -> tuple[Offset, int] | None:
         """Go through the batches from the last place that is certainly before the timestamp."""
         entry_id = await view.before_timestamp(timestamp_ms)
@@ -184,15 +195,39 @@ class LogReader:
             until = EntryId(min(view.reader.last_entry, entry_id + count - 1))
             for entry in await view.read(entry_id, until):
                 for batch, header in _batches(entry):
+                    if opened.is_turn_over():
+                        await self._services.turns.next()
                     if header.next_offset > limit:
                         return None
                     if header.max_timestamp < timestamp_ms or header.next_offset <= log_start:
                         continue
-                    found = _search_batch(batch, header, timestamp_ms, log_start)
+                    found = await self._search_batch(batch, header, timestamp_ms, log_start, opened)
                     if found is not None:
                         return found
             entry_id = EntryId(until + 1)
         return None
+
+    async def _search_batch(
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        timestamp_ms: int,
+        log_start: Offset,
+        opened: OpenedRecords,
+    ) -> tuple[Offset, int] | None:
+        """Return the first record that is not older.
+
+        Where the producer's records cannot be opened, or only by looking at more bytes or records
+        than is right, it is the whole batch, whose header says that it has one: a producer must not
+        make the partition unsearchable, and whoever reads from there on misses nothing.
+        """
+        whole = max(header.base_offset, log_start), header.max_timestamp
+        if header.has_log_append_time or not opened.take(header.record_count):
+            return whole
+        try:
+            return await self._services.turns.run(first_not_older(batch, timestamp_ms, log_start))
+        except RemoteProtocolError:
+            return whole
 
 
 def _batches(entry: Entry) -> Iterator[tuple[memoryview, BatchHeader]]:
@@ -201,24 +236,3 @@ def _batches(entry: Entry) -> Iterator[tuple[memoryview, BatchHeader]]:
         return
     for at, header in batch_headers(entry.payload):
         yield entry.payload[at : at + header.size], header
-
-
-def _search_batch(
-    batch: memoryview, header: BatchHeader, timestamp_ms: int, log_start: Offset
-) -> tuple[Offset, int] | None:
-    """Return the first record that is not older.
-
-    Where the producer's records cannot be opened, or only by inflating them beyond all measure, it
-    is the whole batch, whose header says that it has one: a producer must not make the partition
-    unsearchable, and whoever reads from there on misses nothing.
-    """
-    whole = max(header.base_offset, log_start), header.max_timestamp
-    if header.has_log_append_time:
-        return whole
-    try:
-        for record in records(batch, size_max=cautious_bytes_max(len(batch))):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= log_start:
-                return record.offset, record.timestamp_ms
-    except RemoteProtocolError:
-        return whole
-    return None

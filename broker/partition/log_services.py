@@ -12,6 +12,7 @@ from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
 from client.ids import Clock, Rng
 from client.metadata.store import MetadataStore
+from client.node.turns import Turns
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class LogServices:
     rng: Rng
     cache: TailCache
     lease: SessionLease
+    turns: Turns = dataclasses.field(default_factory=Turns)
+    """Where long work waits; one for the whole process."""
     ahead: ReadAhead = dataclasses.field(default_factory=ReadAhead)
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
     metrics: Metrics = dataclasses.field(default_factory=Metrics)

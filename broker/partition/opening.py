@@ -17,6 +17,9 @@ from broker.partition.core.replay import LedgerTail
 from broker.partition.core.takeover import (
     Claim,
     Commit,
+    CommitLost,
+    Committed,
+    CommitUnknown,
     CreateLedger,
     DeleteLedger,
     ReadBack,
@@ -69,7 +72,7 @@ class Opening:
         is_claimed: Callable[[], bool],
         replays: AbstractAsyncContextManager[None] | None = None,
     ) -> None:
-        """`is_claimed`: whether we hold the owner ephemeral and are still wanted.
+        """`is_claimed`: whether we hold the owner ephemeral and are still the preferred leader.
 
         `replays`: held while the log's end is read back.
         """
@@ -184,10 +187,10 @@ class Opening:
         try:
             version = await self._node.set(segments, expected_version)
         except (VersionConflict, NoNode):
-            return self._takeover.on_commit_lost()
+            return self._takeover.on_commit(CommitLost())
         except ConnectionLoss:
-            return self._takeover.on_commit_unknown()
-        return self._takeover.on_committed(version)
+            return self._takeover.on_commit(CommitUnknown())
+        return self._takeover.on_commit(Committed(version))
 
     async def _read_back(self) -> Step:
         try:

@@ -1,18 +1,18 @@
 """One partition that this broker leads.
 
-This is the shell around `core/leader.py`, which decides: tasks, futures, the ledger's writer,
-metrics and logs are here. Reads are an object of their own, `reader`; so are questions about the
-bookies behind the partition, `replication`. The way here is `opening.py`.
+This is the shell around `core/leader.py`, which decides: futures, metrics and logs are here.
+Changes of the log are an object of their own, `changes`; so are reads, `reader`, room for appends,
+`admission`, questions about the bookies behind the partition, `replication`, and how much it holds,
+`usage`. The way here is `opening.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, assert_never
+from typing import Final
 
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import (
@@ -27,47 +27,29 @@ from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append, LogEntry
 from broker.partition.core.leader import PartitionLeader, State
 from broker.partition.core.leader_effects import (
-    PLAN,
-    SEND,
-    AdoptList,
-    BeginSegment,
-    Change,
-    ChangeDone,
-    ChangeList,
     Close,
-    CloseLedger,
-    CreateLedger,
-    DeleteLedgers,
-    DiscardLedger,
     Effect,
-    Effects,
     Ended,
-    EntryConfirmed,
-    Maintain,
     Now,
     PlanSend,
-    Roll,
-    RollListed,
-    RollSealed,
-    RollUnanswered,
     SendEntries,
     StepOutcome,
-    SwitchLedger,
-    Trim,
-    Trimmed,
 )
 from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
 from broker.partition.core.sequence_gaps import SequenceGaps
 from broker.partition.core.watermark_waits import WatermarkWaits
-from broker.partition.entry_sender import EntrySender
-from broker.partition.leader_steps import LeaderSteps
+from broker.partition.leading.effect_runner import EffectRunner
+from broker.partition.leading.entry_sender import EntrySender
+from broker.partition.leading.leader_steps import LeaderSteps
+from broker.partition.leading.log_changes import HIGH_WATERMARK, LogChanges
 from broker.partition.log_services import LogServices
 from broker.partition.opening import Opened
 from broker.partition.partition_reader import PartitionReader
 from broker.partition.replication import Replication
 from broker.partition.tail_cache import Fetched
-from client.errors import LedgerError, MetadataError, QuireError
+from broker.partition.usage import LogUsage
+from client.errors import LedgerError, MetadataError
 from client.ids import EntryId, LeaderEpoch, Offset
 from client.metadata.store import NODE_BYTES_MAX
 from client.wire.kafka.records import Buffer, parse_header
@@ -75,9 +57,6 @@ from client.wire.kafka.records import Buffer, parse_header
 __all__ = ["HIGH_WATERMARK", "Append", "Fetched", "Partition", "State"]
 
 _LOG = logging.getLogger(__name__)
-
-HIGH_WATERMARK: Final = Offset(-1)
-"""In `delete_records`: everything confirmed so far."""
 
 _LIST_BYTES_MAX: Final = NODE_BYTES_MAX - 100_000
 """A longer list is not rolled any further, so that takeovers still find room in the node."""
@@ -96,29 +75,36 @@ class Partition:
         self._services = services
         self._loop = asyncio.get_running_loop()
         self._waits = WatermarkWaits()
-        self._asked = _Asked()
-        self._effects: deque[Effect] = deque()
-        """To be carried out: those of an input that comes while effects are carried out come
-        after these."""
-        self._is_performing = False
         self._leader = _leader_of(self.name, services, opened, self._now())
-        self._steps = LeaderSteps(services, topic, index, opened.writer, self._on_outcome)
+        steps = LeaderSteps(services, topic, index, opened.writer, self._on_outcome)
+        self._sender = EntrySender(
+            self._leader.log,
+            steps,
+            services.metrics.now_s,
+            self._on_added,
+            self._on_refused,
+            services.ledgers.memory,
+        )
+        self._runner = EffectRunner(
+            self._carry_out, self._sender.send, self._leader.log.on_turn_over
+        )
         self.reader = PartitionReader(
             services,
-            self._steps.node,
+            steps.node,
             opened.segments,
             self._leader.log.offsets,
             self.check_leading,
             self._resign_for,
         )
-        self._sender = EntrySender(
-            self._leader.log, self._steps, services.metrics.now_s, self._on_added, self._on_refused
+        self.changes = LogChanges(
+            services, self._leader, steps, self.reader, self._runner.run, self.check_leading
         )
         self.admission = Admission(self._leader, services.clock)
-        self.replication = Replication(self._steps, lambda: self.is_open)
+        self.replication = Replication(steps, lambda: self.is_open)
+        self.usage = LogUsage(self._leader)
         self.configure(topic)
         self.reader.on_segment_begun(opened.writer, self._leader.log.active)
-        self._perform(self._leader.start())
+        self._runner.run(self._leader.start())
 
     @property
     def name(self) -> str:
@@ -150,19 +136,10 @@ class Partition:
         """Offset after the last accepted record."""
         return self._leader.log.offsets.log_end
 
-    @property
-    def in_flight_bytes(self) -> int:
-        """Bytes accepted and not confirmed."""
-        return self._leader.log.in_flight_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the whole log, each counted once."""
-        return self._leader.size_bytes
-
     def configure(self, topic: TopicInfo) -> None:
         """Follow the topic's configuration as it is now."""
-        self.topic = self._steps.topic = topic
+        self.topic = topic
+        self.changes.configure(topic)
         self._leader.configure(topic.config)
 
     def check_leading(self) -> None:
@@ -173,25 +150,35 @@ class Partition:
 
     # --- append -------------------------------------------------------------------------
 
-    def append(self, batch: Buffer, *, from_client: bool = True) -> Append:
+    def append(
+        self, batch: Buffer, *, from_client: bool = True, are_keys_checked: bool = False
+    ) -> Append:
         """Check a batch, give it offsets and enqueue it; its bytes must not change afterwards.
 
         Returns at once; see `Append`. A duplicate returns the append that it repeats, or a
         completed one. Raises NotLeader, Overloaded, the InvalidRecord and SequenceError
-        families; nothing was applied then. Who can wait asks `admission.has_room` first.
+        families; nothing was applied then. Who can wait asks `admission.has_room` first, and
+        takes the steps of `admission.key_check`.
         """
         leader = self._leader
-        if self._steps.writer.is_ended and leader.state is State.OPEN:
-            self.resign(f"ledger {self._steps.writer.ledger_id} takes no more entries")
+        if self._sender.has_ended and leader.state is State.OPEN:
+            self.resign(f"ledger {leader.log.active.ledger_id} takes no more entries")
+        end = leader.log.offsets.log_end
         try:
             append, effects = leader.append(
-                batch, self._services.clock.now_ms(), self._loop.time(), from_client=from_client
+                batch,
+                self._services.clock.now_ms(),
+                self._loop.time(),
+                from_client=from_client,
+                are_keys_checked=are_keys_checked,
             )
         except SequenceError as error:
             self._log_refusal(batch, error)
             raise
+        if append.base_offset == end:  # else it repeats one
+            self._sender.on_accepted(append.size)
         if effects:
-            self._perform(effects)
+            self._runner.run(effects)
         return append
 
     def _log_refusal(self, batch: Buffer, error: SequenceError) -> None:
@@ -215,41 +202,6 @@ class Partition:
             return self._loop.call_soon(call).cancel
         return partial(self._waits.cancel, self._waits.add(above, call))
 
-    # --- changes of the log -------------------------------------------------------------
-
-    async def roll(self) -> None:
-        """Continue in a new ledger. Raises NotLeader, LeadershipLost, NotEnoughReplicas and
-        Overloaded (the log goes on in the present one)."""
-        await self._ask(Roll)
-
-    async def delete_records(self, before: Offset) -> Offset:
-        """Move the log start up to `before`, or to the high watermark; return the log start.
-
-        Raises OffsetOutOfRange, NotLeader; LeadershipLost: the outcome is unknown.
-        """
-        self.check_leading()
-        target = self.high_watermark if before == HIGH_WATERMARK else before
-        if not 0 <= target <= self.high_watermark:
-            raise await self.reader.out_of_range(target)
-        await self._ask(partial(Trim, before=target))
-        return self.log_start_offset
-
-    async def maintain(self, now_ms: int) -> None:
-        """Do what time alone makes due: roll, trim, forget producers.
-
-        Raises NotLeader, LeadershipLost.
-        """
-        await self._ask(Maintain, Now(now_ms, self._loop.time()))
-
-    async def _ask(self, change: Callable[[int], Change], now: Now | None = None) -> None:
-        """Have a change made, to its end, even if the caller is cancelled. Raises its error."""
-        ticket, done = self._asked.new()
-        self._perform(self._leader.ask(change(ticket), now or self._now()))
-        self.admission.look()  # a partition that closes lets nobody wait any longer
-        error = await done
-        if error is not None:
-            raise error
-
     # --- the end ------------------------------------------------------------------------
 
     async def close(self, timeout_s: float) -> None:
@@ -262,16 +214,20 @@ class Partition:
             reason = "closing was cancelled"
             try:
                 async with asyncio.timeout(timeout_s):
-                    await self._ask(Close)
+                    done = self.changes.ask(Close)
+                    self.admission.look()  # nobody waits for room any longer
+                    error = await done
+                    if error is not None:
+                        raise error
             except (LedgerError, MetadataError, BrokerError, TimeoutError) as error:
                 reason = f"not closed in peace: {error!r}"
             finally:
                 self.resign(reason)
-        await self._steps.wait_idle()
+        await self.changes.wait_idle()
 
     def resign(self, reason: str) -> None:
         """Stop leading at once. What is not confirmed fails with an unknown outcome."""
-        self._perform(self._leader.end(reason))
+        self._runner.run(self._leader.end(reason))
 
     def _resign_for(self, reason: str) -> LeadershipLost:
         self.resign(reason)
@@ -284,73 +240,32 @@ class Partition:
         if error is not None:
             self.resign(f"add failed: {error!r}")
         else:
-            self._perform(self._leader.on_confirmed())
+            self._runner.run(self._leader.on_confirmed())
 
     def _on_refused(self, error: LedgerError) -> None:
         """The ledger takes no more entries."""
         self.resign(f"add refused: {error!r}")
 
-    def _on_turn_over(self) -> None:
-        self._perform(self._leader.on_turn_over())
-
     def _on_outcome(self, outcome: StepOutcome) -> None:
-        self._perform(self._leader.on_outcome(outcome, self._now()))
+        self._runner.run(self._leader.on_outcome(outcome, self._now()))
 
     def _now(self) -> Now:
         return Now(self._services.clock.now_ms(), self._loop.time())
 
     # --- effects ------------------------------------------------------------------------
 
-    def _perform(self, effects: Effects) -> None:
-        """Carry effects out, in order."""
-        queue = self._effects
-        if self._is_performing or queue:
-            queue.extend(effects)
-        elif effects is PLAN:
-            self._loop.call_soon(self._on_turn_over)
-            return
-        elif effects is SEND:
-            self._sender.send()
-            return
-        if self._is_performing:
-            return
-        rest = iter(() if queue else effects)
-        self._is_performing = True
-        try:
-            for effect in rest:
-                self._carry_out(effect)
-            while queue:
-                self._carry_out(queue.popleft())
-        except BaseException:
-            queue.extendleft(reversed([*rest]))  # whoever comes next goes on with them
-            raise
-        finally:
-            self._is_performing = False
-
     def _carry_out(self, effect: Effect) -> None:
         match effect:
+            case LogEntry():
+                self._on_confirmed(effect)
             case SendEntries():
                 self._sender.send()
-            case EntryConfirmed():
-                self._on_confirmed(effect.entry)
             case PlanSend():
-                self._loop.call_soon(self._on_turn_over)
-            case CreateLedger() | ChangeList() | CloseLedger() | DeleteLedgers() | DiscardLedger():
-                self._steps.start(effect)
-            case SwitchLedger(ledger_id):
-                self._steps.switch(ledger_id)
-            case BeginSegment(active):
-                self.reader.on_segment_begun(self._steps.writer_of(active.ledger_id), active)
-            case AdoptList(segments):
-                self.reader.on_listed(segments)
-            case RollListed() | RollSealed() | Trimmed() | RollUnanswered():
-                self._on_changed(effect)
-            case ChangeDone(ticket, error):
-                self._on_change_done(ticket, error)
+                self._runner.plan()
             case Ended():
                 self._on_ended(effect)
             case _:
-                assert_never(effect)
+                self.changes.carry_out(effect)
 
     def _on_confirmed(self, entry: LogEntry) -> None:
         """An entry is on its ack quorum; a snapshot has no appends."""
@@ -365,52 +280,17 @@ class Partition:
                 call()
         self.admission.look()
 
-    def _on_changed(self, effect: RollListed | RollUnanswered | RollSealed | Trimmed) -> None:
-        """A change of the log has come so far."""
-        log, metrics = (self.topic.name, self.index), self._services.metrics
-        match effect:
-            case RollListed(ledger_id):
-                _LOG.info("roll.listed topic=%s partition=%d ledger=%d", *log, ledger_id)
-            case RollUnanswered(ledger_id, error):
-                _LOG.warning(
-                    "roll.close_failed topic=%s partition=%d ledger=%d error=%r",
-                    *log, ledger_id, error,
-                )  # fmt: skip
-            case RollSealed(ledger_id, facts):
-                self._steps.on_sealed(ledger_id)
-                self.reader.on_sealed(ledger_id)
-                metrics.segments_rolled += 1
-                _LOG.info(
-                    "roll.sealed topic=%s partition=%d ledger=%d last_offset=%d bytes=%d",
-                    *log, ledger_id, facts.last_offset, facts.size_bytes,
-                )  # fmt: skip
-            case Trimmed(ledger_ids, log_start):
-                metrics.segments_trimmed += len(ledger_ids)
-                self.reader.forget(ledger_ids)
-                _LOG.info(
-                    "trim.done topic=%s partition=%d log_start=%d ledgers=%s",
-                    *log, log_start, ",".join(map(str, ledger_ids)),
-                )  # fmt: skip
-
-    def _on_change_done(self, ticket: int, error: QuireError | None) -> None:
-        if isinstance(error, BrokerError):
-            _LOG.warning(
-                "change.failed topic=%s partition=%d error=%r", self.topic.name, self.index, error
-            )
-        self._asked.settle(ticket, error)
-
     def _on_ended(self, ended: Ended) -> None:
         _LOG.info(
             "partition.ended topic=%s partition=%d epoch=%d reason=%s",
             self.topic.name, self.index, self.leader_epoch, ended.reason,
         )  # fmt: skip
-        self._steps.stop()
-        self._steps.abandon()
+        self.changes.stop()
+        self._sender.stop()
         for append in ended.appends:
             append.complete(ended.error)
         self.reader.close()
-        for ticket in ended.tickets:
-            self._asked.settle(ticket, LeadershipLost(f"{self.name}: leadership ended"))
+        self.changes.settle_all(ended.tickets)
         for call in self._waits.drain():
             call()
         self.admission.look()
@@ -418,29 +298,6 @@ class Partition:
             self._services.metrics.leaderships_lost += 1
             if self.on_ended is not None:
                 self.on_ended()
-
-
-class _Asked:
-    """Who waits for which change."""
-
-    __slots__ = ("_last", "_waiting")
-
-    def __init__(self) -> None:
-        self._last = 0
-        self._waiting: dict[int, asyncio.Future[QuireError | None]] = {}
-
-    def new(self) -> tuple[int, asyncio.Future[QuireError | None]]:
-        """Return a ticket, and what is set to the change's error, or None, when it is made."""
-        self._last += 1
-        done: asyncio.Future[QuireError | None] = asyncio.get_running_loop().create_future()
-        self._waiting[self._last] = done
-        return self._last, done
-
-    def settle(self, ticket: int, error: QuireError | None) -> None:
-        """Tell who waits, if anybody does still."""
-        done = self._waiting.pop(ticket, None)
-        if done is not None and not done.done():
-            done.set_result(error)
 
 
 def _leader_of(name: str, services: LogServices, opened: Opened, now: Now) -> PartitionLeader:

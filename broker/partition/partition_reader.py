@@ -22,6 +22,7 @@ from broker.partition.tail_cache import Fetched
 from client.errors import MetadataError
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import SegmentList
+from client.wire.kafka.record_scan import OpenedRecords
 
 
 class Offsets(Protocol):
@@ -67,6 +68,7 @@ class PartitionReader:
         self._offsets = offsets
         self._check_leading = check_leading
         self._resign = resign
+        self._limits = services.limits
         self._tail = services.cache.tail()
         self._log = LogReader(services)
 
@@ -149,22 +151,31 @@ class PartitionReader:
         self._check_leading()
         return OffsetOutOfRange(offset, self._offsets.log_start, self._offsets.log_end)
 
-    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[Offset, int] | None:
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, opened: OpenedRecords | None = None
+    ) -> tuple[Offset, int] | None:
         """Return (offset, timestamp) of the first record that is not older; None: there is none.
 
-        Raises NotLeader, LogReadFailed, LogCorrupt.
+        `opened`: what the searches of one request share. Raises NotLeader, LogReadFailed,
+        LogCorrupt.
         """
         self._check_leading()
         offsets = self._offsets
         return await self._log.find_timestamp(
-            self._segments, timestamp_ms, offsets.log_start, offsets.high_watermark
+            self._segments,
+            timestamp_ms,
+            offsets.log_start,
+            offsets.high_watermark,
+            opened or OpenedRecords(self._limits.opened_records_max),
         )
 
-    async def offset_of_max_timestamp(self) -> tuple[Offset, int] | None:
+    async def offset_of_max_timestamp(
+        self, opened: OpenedRecords | None = None
+    ) -> tuple[Offset, int] | None:
         """Return (offset, timestamp) of the first record with the largest timestamp, if any."""
         self._check_leading()
         newest = self._log.max_timestamp_ms(self._segments)
-        return await self.offset_for_timestamp(newest) if newest >= 0 else None
+        return await self.offset_for_timestamp(newest, opened) if newest >= 0 else None
 
     def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known leader epoch up to `epoch` and its end; (-1, -1): unknown.

@@ -2,8 +2,8 @@
 
 Consumers that keep up read what producers have just written, so most fetches end here, without a
 ledger read and without a copy: the cache holds the very buffers that were sent to the bookies. Its
-bound is in bytes over the whole broker; the batch that was cached first leaves first, whichever
-partition it belongs to.
+bound is in bytes over the whole broker, with what Python needs for each batch; the batch that was
+cached first leaves first, whichever partition it belongs to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ from typing import Final, NamedTuple
 from client.ids import Offset
 from client.wire.kafka.records import Buffer
 
+READ_BATCHES_MAX: Final = 5_000
+"""One read returns about so many batches at most, however small: the others wait for the next."""
 _COMPACT_ABOVE: Final = 1024
+BATCH_OVERHEAD_BYTES: Final = 500
+"""About what Python needs to hold one batch, beside its own bytes."""
 
 
 class Fetched(NamedTuple):
@@ -37,9 +41,11 @@ class _Cached(NamedTuple):
 class TailCache:
     """The bound that all partitions share."""
 
-    def __init__(self, size_max: int) -> None:
+    def __init__(self, size_max: int, *, overhead_bytes: int = BATCH_OVERHEAD_BYTES) -> None:
+        """`overhead_bytes` counts with each batch."""
         self.size_max = size_max
         self.size = 0
+        self._overhead_bytes = overhead_bytes
         self._arrivals: deque[PartitionTail] = deque()
         """One item per cached batch, oldest first: whose turn it is to lose its oldest one."""
 
@@ -48,10 +54,15 @@ class TailCache:
         return PartitionTail(self)
 
     def _on_added(self, tail: PartitionTail, size: int) -> None:
-        self.size += size
+        self.size += size + self._overhead_bytes
         self._arrivals.append(tail)
         while self.size > self.size_max and self._arrivals:
-            self.size -= self._arrivals.popleft()._drop_oldest()
+            size = self._arrivals.popleft()._drop_oldest()
+            if size:
+                self.size -= size + self._overhead_bytes
+
+    def _on_cleared(self, size: int, count: int) -> None:
+        self.size -= size + count * self._overhead_bytes
 
 
 class PartitionTail:
@@ -92,7 +103,7 @@ class PartitionTail:
         while at < len(self._batches):
             batch = self._batches[at]
             assert batch is not None
-            if batch.next_offset > limit:
+            if batch.next_offset > limit or len(buffers) >= READ_BATCHES_MAX:
                 break
             if size + batch.size > size_max and (buffers or not at_least_one):
                 break
@@ -105,7 +116,7 @@ class PartitionTail:
 
     def clear(self) -> None:
         """Forget everything: the partition is not led here any more."""
-        self._cache.size -= self._size
+        self._cache._on_cleared(self._size, len(self._batches) - self._head)
         self._size = 0
         self._bases.clear()
         self._batches.clear()

@@ -1,4 +1,4 @@
-"""Writes topics to the metadata store: creation, deletion, growth, settings, pins.
+"""Writes topics to the metadata store: creation, deletion, growth, settings, assignments.
 
 The order of the writes makes each change safe to interrupt anywhere:
 
@@ -9,7 +9,7 @@ The order of the writes makes each change safe to interrupt anywhere:
   the topic disappear from every broker's view. The cleaner deletes ledgers and partition nodes,
   and the topic node too if the deleting broker died before it did.
 - Grow: the new partition nodes first, then the topic node by compare-and-set.
-- Configure, pin: the topic node by compare-and-set.
+- Configure, assign: the topic node by compare-and-set.
 
 A lost answer (ConnectionLoss) is settled by reading back: a topic id, or the bytes written, tell
 our own write from somebody else's.
@@ -19,14 +19,25 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
 from broker.cluster.core.topic_config import TopicConfig
 from broker.cluster.core.topology import TopicInfo
-from broker.errors import InvalidPartitions, RequestTimedOut, TopicExists, UnknownTopicOrPartition
-from broker.topics.core.topic_rules import TopicShape, check_partition_count, check_quorums
+from broker.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    RequestTimedOut,
+    TopicExists,
+    UnknownTopicOrPartition,
+)
+from broker.topics.core.topic_rules import (
+    Assignments,
+    TopicShape,
+    check_partition_count,
+    check_quorums,
+)
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.ids import BrokerId, Clock, Rng
 from client.metadata import paths
@@ -62,7 +73,9 @@ class TopicChanges:
             counts.append(sum(name != "readonly" for name in names))
         return max(counts)
 
-    async def create(self, name: str, shape: TopicShape, *, internal: bool) -> TopicInfo:
+    async def create(
+        self, name: str, shape: TopicShape, *, internal: bool, assignments: Assignments
+    ) -> TopicInfo:
         """Create a topic. Raises TopicExists."""
         topic = TopicInfo(
             name=name,
@@ -72,6 +85,7 @@ class TopicChanges:
             config=shape.config,
             internal=internal,
             created_ms=self._clock.now_ms(),
+            assignments=assignments,
         )
         await self._create_missing([(paths.topic_partitions(topic.id_text), b"")])
         await self._create_partitions(topic, 0)
@@ -120,8 +134,19 @@ class TopicChanges:
             return
         raise RequestTimedOut(f"the metadata store did not answer while topic {name!r} was deleted")
 
-    async def grow(self, name: str, count: int, count_max: int, *, dry_run: bool) -> TopicInfo:
-        """Raise the number of partitions to `count`. Raises InvalidPartitions."""
+    async def grow(
+        self,
+        name: str,
+        count: int,
+        count_max: int,
+        replicas: Sequence[tuple[BrokerId, ...]] = (),
+        *,
+        dry_run: bool,
+    ) -> TopicInfo:
+        """Raise the number of partitions to `count`; `replicas`: lists of the new ones, if any.
+
+        Raises InvalidPartitions, InvalidReplicaAssignment.
+        """
 
         def grown(topic: TopicInfo) -> TopicInfo:
             if count <= topic.partition_count:
@@ -130,8 +155,18 @@ class TopicChanges:
                     f" grow, not to {count}"
                 )
             check_partition_count(count, count_max)
-            grown_from = (*topic.grown_from, topic.partition_count)
-            return dataclasses.replace(topic, partition_count=count, grown_from=grown_from)
+            if replicas and len(replicas) != count - topic.partition_count:
+                raise InvalidReplicaAssignment(
+                    f"topic {name!r} gets {count - topic.partition_count} partitions, the"
+                    f" assignment is for {len(replicas)}"
+                )
+            added = dict(enumerate(replicas, topic.partition_count))
+            return dataclasses.replace(
+                topic,
+                partition_count=count,
+                grown_from=(*topic.grown_from, topic.partition_count),
+                assignments={**topic.assignments, **added},
+            )
 
         return await self._change(name, grown, dry_run=dry_run)
 
@@ -147,18 +182,21 @@ class TopicChanges:
 
         return await self._change(name, configured, dry_run=dry_run)
 
-    async def pin(self, name: str, index: int, broker: BrokerId | None) -> TopicInfo:
-        """Set or remove a partition's preferred leader. Raises UnknownTopicOrPartition."""
+    async def assign(self, name: str, changes: Assignments) -> TopicInfo:
+        """Set replica lists by partition index; an empty one leaves the choice to the plan.
 
-        def pinned(topic: TopicInfo) -> TopicInfo:
-            if not 0 <= index < topic.partition_count:
-                raise UnknownTopicOrPartition(f"topic {name!r} has no partition {index}")
-            pins = {other: owner for other, owner in topic.pins.items() if other != index}
-            if broker is not None:
-                pins[index] = broker
-            return dataclasses.replace(topic, pins=pins)
+        Raises UnknownTopicOrPartition: nothing was changed.
+        """
 
-        return await self._change(name, pinned, dry_run=False)
+        def assigned(topic: TopicInfo) -> TopicInfo:
+            for index in changes:
+                if not 0 <= index < topic.partition_count:
+                    raise UnknownTopicOrPartition(f"topic {name!r} has no partition {index}")
+            lists = {**topic.assignments, **changes}
+            kept = {index: brokers for index, brokers in lists.items() if brokers}
+            return dataclasses.replace(topic, assignments=kept)
+
+        return await self._change(name, assigned, dry_run=False)
 
     async def _change(
         self, name: str, change: Callable[[TopicInfo], TopicInfo], *, dry_run: bool

@@ -1,4 +1,4 @@
-"""Creates, deletes, grows, configures and pins topics, and shows the result in this broker's view.
+"""Creates, deletes and changes topics, and shows the result in this broker's view.
 
 Rules come first (`core/topic_rules.py`), then the writes (`topic_changes.py`). Whoever calls sees
 its change in this broker's view of the cluster as soon as the call returns; other brokers see it
@@ -7,7 +7,7 @@ soon after, through their watches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from broker.cluster.cluster import Cluster
@@ -15,7 +15,12 @@ from broker.cluster.core.topic_config import TopicConfig
 from broker.cluster.core.topology import TopicInfo
 from broker.config import BrokerConfig
 from broker.topics.core import topic_rules
-from broker.topics.core.topic_rules import BROKER_DECIDES, TopicDefaults
+from broker.topics.core.topic_rules import (
+    BROKER_DECIDES,
+    NO_ASSIGNMENTS,
+    Assignments,
+    TopicDefaults,
+)
 from broker.topics.topic_changes import TopicChanges
 from client.ids import BrokerId
 
@@ -43,17 +48,20 @@ class Topics:
         config: Mapping[str, str] | None = None,
         *,
         internal: bool = False,
+        assignments: Assignments = NO_ASSIGNMENTS,
         validate_only: bool = False,
     ) -> TopicInfo:
         """Create a topic; -1 leaves a number to the broker's defaults.
 
         Raises InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
-        InvalidTopicConfig, MetadataError.
+        InvalidReplicaAssignment, InvalidTopicConfig, MetadataError.
         """
         topic_rules.check_name(name)
         if not internal:
             topic_rules.check_not_internal(name)
         topic_rules.check_unused(name, self._cluster.topics)
+        for replicas in assignments.values():
+            topic_rules.check_replicas(replicas, self._cluster.brokers)
         shape = topic_rules.decide_shape(
             partition_count,
             replication_factor,
@@ -69,8 +77,9 @@ class Topics:
                 replication_factor=shape.replication_factor,
                 config=shape.config,
                 internal=internal,
+                assignments=assignments,
             )
-        topic = await self._changes.create(name, shape, internal=internal)
+        topic = await self._changes.create(name, shape, internal=internal, assignments=assignments)
         await self._cluster.look_for_topic(name)
         return topic
 
@@ -80,14 +89,22 @@ class Topics:
         await self._cluster.look_for_topic(name)
 
     async def grow(
-        self, name: str, partition_count: int, *, validate_only: bool = False
+        self,
+        name: str,
+        partition_count: int,
+        replicas: Sequence[tuple[BrokerId, ...]] = (),
+        *,
+        validate_only: bool = False,
     ) -> TopicInfo:
         """Raise a topic's number of partitions to `partition_count`.
 
-        Raises UnknownTopicOrPartition, InvalidPartitions, MetadataError.
+        `replicas`: lists of the new partitions, if the plan is not to choose. Raises
+        UnknownTopicOrPartition, InvalidPartitions, InvalidReplicaAssignment, MetadataError.
         """
+        for one in replicas:
+            topic_rules.check_replicas(one, self._cluster.brokers)
         topic = await self._changes.grow(
-            name, partition_count, self._partition_count_max, dry_run=validate_only
+            name, partition_count, self._partition_count_max, replicas, dry_run=validate_only
         )
         await self._cluster.look_for_topic(name)
         return topic
@@ -107,11 +124,14 @@ class Topics:
         await self._cluster.look_for_topic(name)
         return topic
 
-    async def pin(self, name: str, index: int, broker: BrokerId | None) -> TopicInfo:
-        """Prefer one broker as a partition's leader for as long as it lives; None removes the pin.
+    async def assign(self, name: str, changes: Assignments) -> TopicInfo:
+        """Say which brokers should lead partitions, the preferred one first, while they live.
 
-        Raises UnknownTopicOrPartition, MetadataError.
+        An empty list leaves the choice to the plan again. Raises UnknownTopicOrPartition,
+        InvalidReplicaAssignment, MetadataError.
         """
-        topic = await self._changes.pin(name, index, broker)
+        for replicas in filter(None, changes.values()):
+            topic_rules.check_replicas(replicas, self._cluster.brokers)
+        topic = await self._changes.assign(name, changes)
         await self._cluster.look_for_topic(name)
         return topic

@@ -21,7 +21,8 @@ from client.autorecovery.core.lost_bookies import LostBookies
 from client.autorecovery.core.repair import writer_left
 from client.autorecovery.ledger_checker import LedgerChecker
 from client.autorecovery.metrics import RecoveryStats
-from client.autorecovery.tree import Delay, ReplicationTree
+from client.autorecovery.switches import Delay
+from client.autorecovery.tree import ReplicationTree
 from client.errors import LedgerError, MetadataError, NoSuchLedger
 from client.ids import BookieId, Clock, LedgerId
 from client.ledger.client import LedgerClient, unlock
@@ -70,7 +71,7 @@ class Auditor:
             while True:
                 self._changed.clear()
                 try:
-                    if not await self._tree.is_disabled(self._changed.set):
+                    if not await self._tree.switches.is_disabled(self._changed.set):
                         await self.audit_bookies()
                         loop = asyncio.get_running_loop()
                         is_checking = checking is not None and not checking.done()
@@ -113,7 +114,7 @@ class Auditor:
         """Compare every ledger with what its bookies hold; mark what lacks something."""
         count = 0
         async for ledger_id in self._nodes.ids():
-            if await self._tree.is_disabled():
+            if await self._tree.switches.is_disabled():
                 return
             try:
                 count += await self._check(ledger_id)
@@ -128,7 +129,7 @@ class Auditor:
     async def _is_asked(self) -> bool:
         """Whether an operator asked for an audit: a delay written again, or taken away."""
         known = self._delay
-        self._delay = await self._tree.delay(self._changed.set)
+        self._delay = await self._tree.switches.delay(self._changed.set)
         if not self._has_looked:
             self._has_looked = True
             return False

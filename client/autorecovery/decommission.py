@@ -62,9 +62,9 @@ class Decommission:
         await self._check_stopped()
         if self._bookie not in await self._tree.bookies_ever():
             raise IncorrectParameter(f"there is no cookie of a bookie {self._bookie}")
-        if await self._tree.is_disabled():
+        if await self._tree.switches.is_disabled():
             raise IncorrectParameter("auto recovery is switched off: nobody would copy anything")
-        await self._tree.trigger()
+        await self._tree.switches.trigger()
         while left := [ledger_id async for ledger_id in self._unfinished()]:
             on_waiting(len(left))
             await asyncio.sleep(poll_s)

@@ -49,13 +49,12 @@ class AutoRecovery:
         rng: Rng,
         config: AutoRecoveryConfig | None = None,
         root: str = paths.LEDGERS_ROOT,
-        now_s: Stopwatch = loop_time,
     ) -> None:
         """`me`: the name that votes and locks carry. `client` must be started.
 
-        `now_s` measures what metrics show; nothing is decided by it.
+        What metrics show is measured with the stopwatch of the client's numbers.
         """
-        self.stats = RecoveryStats(now_s)
+        self.stats = RecoveryStats(client.stats.now_s)
         self._store = store
         self._client = client
         self._clock = clock
@@ -145,13 +144,14 @@ async def running(
     root: str = paths.LEDGERS_ROOT,
     now_s: Stopwatch = loop_time,
 ) -> AsyncIterator[AutoRecovery]:
-    """Run a node with a ledger client of its own. Raises MetadataError, MetadataCorrupt."""
+    """Run a node with a ledger client of its own. Raises MetadataError, MetadataCorrupt.
+
+    `now_s` measures what metrics show; nothing is decided by it.
+    """
     ledgers = LedgerClientConfig(ledgers_root=root)
     stats = LedgerStats(now_s)
     async with LedgerClient(store, rng=rng, clock=clock, config=ledgers, stats=stats) as client:
-        node = AutoRecovery(
-            store, client, me=me, clock=clock, rng=rng, config=config, root=root, now_s=now_s
-        )
+        node = AutoRecovery(store, client, me=me, clock=clock, rng=rng, config=config, root=root)
         await node.start()
         try:
             yield node

@@ -1,8 +1,8 @@
 """The under-replication tree in the metadata store, but for the marks themselves.
 
 Covers the bytes that auto recovery shares with Apache BookKeeper's own: locks and votes
-(`bookieId: "..."` as protobuf text), switches, the delay (seconds as text), the time of the last
-check (binary protobuf) and the layout. Marks are in `under_replication.py`.
+(`bookieId: "..."` as protobuf text), the time of the last check (binary protobuf) and the layout.
+Marks are in `under_replication.py`, what operators set is in `switches.py`.
 
 Sources: Apache BookKeeper `ZkLedgerUnderreplicationManager`, `ZkLedgerAuditorManager`.
 """
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
+from client.autorecovery.switches import Switches
 from client.errors import MetadataCorrupt, NodeExists, NoNode
 from client.ids import BookieId, LedgerId
 from client.metadata import paths
@@ -28,14 +29,6 @@ _LEAF: Final = "urL"
 _LEVELS: Final = 4
 
 
-class Delay(NamedTuple):
-    """The cluster's lost-bookie delay, as its node says."""
-
-    seconds: float
-    version: int
-    """Grows with every write: each one asks for an audit."""
-
-
 class ReplicationTree:
     """One node's access to the tree."""
 
@@ -44,6 +37,7 @@ class ReplicationTree:
         self._store = store
         self._root = root
         self.me = me
+        self.switches = Switches(store, root)
 
     async def prepare(self) -> None:
         """Make what must be there. Raises MetadataCorrupt for a tree of another kind."""
@@ -103,51 +97,6 @@ class ReplicationTree:
                 _parse(node.data, message)
                 found[ledger_id] = BookieId(message.bookieId)
         return found
-
-    async def is_disabled(self, watcher: Watcher | None = None) -> bool:
-        """Whether an operator switched auto recovery off."""
-        path = paths.replication_disabled(self._root)
-        return await self._store.exists(path, watcher) is not None
-
-    async def disable(self) -> None:
-        """Switch it off, for all nodes."""
-        with contextlib.suppress(NodeExists):
-            path = paths.replication_disabled(self._root)
-            await self._store.create(path, make_parents=True)
-
-    async def enable(self) -> None:
-        """Switch it on again."""
-        with contextlib.suppress(NoNode):
-            await self._store.delete(paths.replication_disabled(self._root))
-
-    async def delay(self, watcher: Watcher | None = None) -> Delay | None:
-        """Return the cluster's lost-bookie delay; None: it has none. Raises MetadataCorrupt."""
-        path = paths.lost_bookie_delay(self._root)
-        try:
-            node = await self._store.get(path, watcher)
-        except NoNode:
-            if watcher is not None and await self._store.exists(path, watcher) is not None:
-                return await self.delay(watcher)
-            return None
-        try:
-            return Delay(float(int(node.data)), node.version)
-        except ValueError as error:
-            raise MetadataCorrupt(f"{path} is no number: {node.data!r}") from error
-
-    async def set_delay(self, seconds: int) -> None:
-        """Set the lost-bookie delay."""
-        path = paths.lost_bookie_delay(self._root)
-        data = str(seconds).encode()
-        try:
-            await self._store.set(path, data)
-        except NoNode:
-            with contextlib.suppress(NodeExists):
-                await self._store.create(path, data, make_parents=True)
-
-    async def trigger(self) -> None:
-        """Ask the auditor for an audit: writing the delay anew, unchanged, does that."""
-        known = await self.delay()
-        await self.set_delay(0 if known is None else int(known.seconds))
 
     async def checked_ms(self) -> int | None:
         """Return when all ledgers were checked last; None: never."""

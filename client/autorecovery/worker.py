@@ -74,11 +74,11 @@ class Worker:
         marked = await self._tree.marked_ledgers()
         stats = self._stats
         stats.under_replicated_ledgers = len(marked)
-        stats.enabled = not await self._tree.is_disabled()
+        stats.enabled = not await self._tree.switches.is_disabled()
         for ledger_id in [known for known in self._pending if known not in marked]:
             await self._give_back(ledger_id)
         for ledger_id in self._shuffled(marked):
-            if await self._tree.is_disabled():
+            if await self._tree.switches.is_disabled():
                 return
             pending = self._pending.get(ledger_id)
             if pending is None or pending.due_s <= asyncio.get_running_loop().time():

@@ -24,17 +24,18 @@ from types import TracebackType
 from typing import Final
 
 from client.errors import LedgerError, LedgerExists, MetadataError, UnauthorizedAccess
+from client.held_memory import HeldMemory
 from client.ids import BookieId, Clock, EntryId, LedgerId, Rng
 from client.ledger.bookies.bookie_choice import BookieChoice
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookies import Bookies, BookieSet
+from client.ledger.bookies.core.bookie_health import BookieHealth
+from client.ledger.bookies.core.placement import Placement
+from client.ledger.bookies.core.racks import RackPlacement
 from client.ledger.bookies.health_switch import HealthSwitch
 from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
-from client.ledger.core.bookie_health import BookieHealth
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, VersionedMetadata
-from client.ledger.core.placement import Placement
-from client.ledger.core.racks import RackPlacement
 from client.ledger.core.recovery import close_recovered, mark_in_recovery
 from client.ledger.core.schedule import schedule_of
 from client.ledger.core.sizing import fitting
@@ -45,6 +46,7 @@ from client.ledger.read.reader import LedgerReader
 from client.ledger.read.tail import TailView
 from client.ledger.recovery_run import RecoveryRun
 from client.ledger.stats import LedgerStats
+from client.ledger.write.core.writer_window import Company
 from client.ledger.write.hole_marks import HoleMarks
 from client.ledger.write.writer import LedgerWriter
 from client.metadata import bookkeeper
@@ -87,6 +89,8 @@ class LedgerClient:
         self._rng = rng
         self._clock = clock
         self.stats = stats or LedgerStats()
+        self.memory = HeldMemory()
+        """Bytes of entries that its writers hold; other parts of the process may count theirs."""
         self._bookies = bookies or Bookies(BookieDirectory(store, root), self._config, self.stats)
         health = BookieHealth(self._config.health_limits())
         self._health_switch = HealthSwitch(store, root, health)
@@ -107,6 +111,8 @@ class LedgerClient:
             self._config,
             self.stats,
             BatchAbility(),
+            self.memory,
+            Company(),
         )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
@@ -133,7 +139,7 @@ class LedgerClient:
             writer.abandon()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
-                await asyncio.gather(*(writer.settled() for writer in self._writers))
+                await asyncio.gather(*map(_settled, self._writers))
         self._writers.clear()
         await self._marks.close(_LINGER_S)
         self._health_switch.close()
@@ -258,7 +264,7 @@ class LedgerClient:
     def _remember(self, writer: LedgerWriter) -> None:
         """Keep a writer for `close`, at least until it is settled."""
         if len(self._writers) >= self._writers_max:
-            self._writers = [known for known in self._writers if not known.is_settled]
+            self._writers = [known for known in self._writers if not known.progress.is_settled]
             self._writers_max = max(_WRITERS_FEW, 2 * len(self._writers))
         self._writers.append(writer)
 
@@ -333,3 +339,9 @@ def unlock(
         raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
     digest_type = metadata.digest_type or DigestType.CRC32
     return EntryCodec(ledger_id, digest_type, password), master_key(password)
+
+
+async def _settled(writer: LedgerWriter) -> None:
+    """Wait until every bookie has answered that was asked."""
+    while not writer.progress.is_settled:
+        await writer.room.changed()

@@ -8,7 +8,7 @@ from typing import Literal
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BookieId
-from client.ledger.core.bookie_health import HealthLimits
+from client.ledger.bookies.core.bookie_health import HealthLimits
 from client.ledger.core.reads import Speculation
 from client.metadata import paths
 from client.wire.bookkeeper.messages import FRAME_BYTES_MAX
@@ -93,6 +93,18 @@ class LedgerClientConfig:
         " the pipeline runs dry; too high: memory, and what comes next waits for all of it.",
         at_least=1,
     )
+    writer_shared_delay_ms: int = setting(
+        10,
+        "While other ledgers are written too, a writer has no more unconfirmed than what is"
+        " confirmed of it within so long: about as long do the entries of the others wait for those"
+        " of a busy one. Too low: one busy ledger beside idle ones is slower; too high: they wait.",
+        at_least=1,
+    )
+    writer_shared_bytes_min: int = setting(
+        1024 * 1024,
+        "But so much may be unconfirmed in any case, if writer_in_flight_bytes_max allows it.",
+        at_least=1,
+    )
     writer_unanswered_bytes_max: int = setting(
         64 * 1024 * 1024,
         "The same with the entries that are confirmed but that some bookie of theirs has still to"
@@ -102,7 +114,27 @@ class LedgerClientConfig:
     )
     slow_bookie_memory_ms: int = setting(
         60_000,
-        "How long a bookie that was slow to answer a read is asked after others.",
+        "How long a bookie that was slow to answer a read is asked after others, and one that lost"
+        " its places for being slow is chosen after others.",
+        at_least=0,
+    )
+    slow_bookie_lag_ms: int = setting(
+        2_000,
+        "A bookie is behind the others of a ledger while it has not stored an entry that they"
+        " confirmed so long ago. Too low: bookies lose their places for a pause of their disks.",
+        at_least=1,
+    )
+    slow_bookie_replace_ms: int = setting(
+        30_000,
+        "How long a bookie must be behind without a break to lose its place in a ledger being"
+        " written, to one that is not; 0: never. Off with delay_ensemble_change. Too low: ledgers"
+        " change for what passes by itself; too high: a slow bookie slows its writers for as long.",
+        at_least=0,
+    )
+    slow_bookies_max: int = setting(
+        1,
+        "Bookies that may have lost places for being slow within slow_bookie_memory_ms, so that"
+        " writers do not flee from one to the next when all are slow.",
         at_least=0,
     )
     quarantine_errors_max: int = setting(
@@ -213,6 +245,7 @@ class LedgerClientConfig:
         return HealthLimits(
             failed_pause_s=self.failed_bookie_pause_ms / 1000,
             slow_memory_s=self.slow_bookie_memory_ms / 1000,
+            slow_bookies_max=self.slow_bookies_max,
             quarantine_errors_max=self.quarantine_errors_max,
             quarantine_interval_s=self.quarantine_interval_ms / 1000,
             quarantine_s=self.quarantine_ms / 1000,

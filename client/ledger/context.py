@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from client.held_memory import HeldMemory
 from client.ledger.bookies.bookie_choice import BookieChoice
 from client.ledger.bookies.bookies import BookieSet
+from client.ledger.bookies.core.bookie_health import BookieHealth
 from client.ledger.config import LedgerClientConfig
-from client.ledger.core.bookie_health import BookieHealth
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read.batch_ability import BatchAbility
 from client.ledger.stats import LedgerStats
+from client.ledger.write.core.writer_window import Company
 from client.ledger.write.hole_marks import HoleMarks
 
 
@@ -25,3 +27,7 @@ class LedgerContext(NamedTuple):
     config: LedgerClientConfig
     stats: LedgerStats
     batches: BatchAbility
+    memory: HeldMemory
+    """Where writers count what they hold."""
+    company: Company
+    """Whether several of them write."""

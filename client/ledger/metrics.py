@@ -25,6 +25,7 @@ _COUNTERS: Final = {
     "writer_failures": "Writers that ended other than by closing their ledger.",
     "confirmed_entries": "Entries that reached their ack quorum, in order.",
     "ensemble_changes": "Bookies replaced in ledgers being written.",
+    "slow_replacements": "Of these, for staying behind the others without having failed.",
     "busy_pauses": "Pauses before adds that bookies shed for want of room were sent again.",
     "explicit_lacs": "Times that bookies were told the last add confirmed without an entry.",
     "lac_reads": "Times that bookies were asked for the last add confirmed.",
@@ -41,6 +42,13 @@ ROWS: Final = (
     *(Row(_L + name, _C, text) for name, text in _COUNTERS.items()),
     Row(_L + "writers", _G, "Ledgers being written."),
     Row(_L + "unconfirmed_entries", _G, "Entries sent and not confirmed: how far LAC is behind."),
+    Row(
+        _L + "unanswered_bytes", _G,
+        "Payload bytes of ledgers being written that some bookie has still to answer.",
+    ),
+    Row(
+        _L + "bookie_in_flight_bytes", _G, "Payload bytes under way to a bookie.", ("bookie",)
+    ),
     Row(_L + "bookies", _G, "Bookies that take new entries, as this process sees it."),
     Row(READ_SECONDS, _H, "From asking for a run of entries until all are there."),
     Row(_L + "recovery_seconds", _H, "Recovery of a ledger: fence, find its end, close it."),
@@ -63,7 +71,9 @@ def provide_ledgers(
         one(_L + name, lambda name=name: getattr(stats, name))  # type: ignore[misc]
     one(_L + "writers", lambda: stats.writers)
     one(_L + "unconfirmed_entries", lambda: stats.sent_entries - stats.settled_entries)
+    one(_L + "unanswered_bytes", lambda: sum(read() for read in stats.unanswered.values()))
     one(_L + "bookies", bookie_count)
+    exposition.provide(_L + "bookie_in_flight_bytes", lambda: _bookie_in_flight(stats))
     one(READ_SECONDS, lambda: stats.read_seconds)
     one(_L + "recovery_seconds", lambda: stats.recovery_seconds)
     exposition.provide(BOOKIE_SECONDS, lambda: _bookie_seconds(stats))
@@ -71,6 +81,11 @@ def provide_ledgers(
         _L + "bookie_errors",
         lambda: [({"bookie": bookie}, one.errors) for bookie, one in sorted(stats.bookies.items())],
     )
+
+
+def _bookie_in_flight(stats: LedgerStats) -> Samples:
+    for bookie, one in sorted(stats.bookies.items()):
+        yield {"bookie": bookie}, sum(read() for read in one.links.values())
 
 
 def _bookie_seconds(stats: LedgerStats) -> Samples:

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from client.errors import LedgerError
+from client import callbacks
+from client.errors import LedgerError, RecoveryInconclusive
 from client.ids import BookieId, EntryId
 from client.ledger.bookies.bookie_link import OnAnswer
 from client.ledger.context import LedgerContext
@@ -93,9 +94,11 @@ class RecoveryRun:
         if self._is_performing:
             return
         self._is_performing = True
-        while self._queue:
-            self._perform_one(self._queue.popleft())
-        self._is_performing = False
+        try:
+            while self._queue:
+                self._perform_one(self._queue.popleft())
+        finally:
+            self._is_performing = False
 
     def _perform_one(self, effect: RecoveryEffect) -> None:
         match effect:
@@ -141,22 +144,38 @@ class RecoveryRun:
     def _on_fence_answer(
         self, member: int, _request: Request, answer: Response | LedgerError
     ) -> None:
-        outcome = open_entry(self._codec, None, answer)
-        self._perform(self._recovery.on_fence_answer(member, outcome, self._loop.time()))
+        try:
+            outcome = open_entry(self._codec, None, answer)
+            self._perform(self._recovery.on_fence_answer(member, outcome, self._loop.time()))
+        except callbacks.RAISED as error:
+            self._on_bug(error)
 
     def _on_read_answer(self, request: Request, answer: Response | LedgerError) -> None:
         assert isinstance(request, ReadRequest)
-        if not self._end.done():
+        if self._end.done():
+            return
+        try:
             entry_id = request.entry_id
             outcome = open_entry(self._codec, entry_id, answer)
             self._perform(self._recovery.on_read_answer(entry_id, outcome, self._loop.time()))
+        except callbacks.RAISED as error:
+            self._on_bug(error)
 
     def _on_add_answer(
         self, index: int, bookie: BookieId, request: Request, answer: Response | LedgerError
     ) -> None:
         assert isinstance(request, AddRequest)
-        if isinstance(answer, LedgerError):
-            effects = self._recovery.on_failed(request.entry_id, index, bookie, answer)
-        else:
-            effects = self._recovery.on_stored(request.entry_id, index, bookie)
-        self._perform(effects)
+        try:
+            if isinstance(answer, LedgerError):
+                effects = self._recovery.on_failed(request.entry_id, index, bookie, answer)
+            else:
+                effects = self._recovery.on_stored(request.entry_id, index, bookie)
+            self._perform(effects)
+        except callbacks.RAISED as error:
+            self._on_bug(error)
+
+    def _on_bug(self, error: BaseException) -> None:
+        """Carrying the recovery on raised: the ledger stays IN_RECOVERY, for another attempt."""
+        self._queue.clear()
+        failure = RecoveryInconclusive(f"recovery could not go on: {error!r}")
+        callbacks.fail(callbacks.Kind.REQUEST, error, self._end, failure)

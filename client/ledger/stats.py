@@ -6,6 +6,7 @@ error here is a request without an answer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from client.histogram import Histogram, Stopwatch, loop_time
@@ -20,7 +21,7 @@ OTHER: Final = "other"
 class BookieStats:
     """How one bookie answers."""
 
-    __slots__ = ("adds", "errors", "now_s", "others", "reads")
+    __slots__ = ("adds", "errors", "links", "now_s", "others", "reads")
 
     def __init__(self, now_s: Stopwatch) -> None:
         self.now_s = now_s
@@ -28,6 +29,8 @@ class BookieStats:
         self.reads = Histogram()
         self.others = Histogram()
         self.errors = 0
+        self.links: dict[object, Callable[[], int]] = {}
+        """Open connections, each with how to read the payload bytes under way on it."""
 
     def on_answer(self, request: Request, seconds: float) -> None:
         """Count a request that was answered."""
@@ -56,12 +59,15 @@ class LedgerStats:
         self.recovery_seconds = Histogram()
         self.writers = 0
         """Those that have not ended yet."""
+        self.unanswered: dict[object, Callable[[], int]] = {}
+        """Those, each with how to read the payload bytes that some bookie has to answer."""
         self.writer_failures = 0
         self.sent_entries = 0
         self.settled_entries = 0
         """Of those sent: confirmed or failed."""
         self.confirmed_entries = 0
         self.ensemble_changes = 0
+        self.slow_replacements = 0
         self.busy_pauses = 0
         self.explicit_lacs = 0
         self.lac_reads = 0

@@ -10,7 +10,8 @@ consumers get them, or one internal entry, which consumers never get. Both kinds
     12      leader_epoch       i32
     16      magic = 2          i8     0x51, no magic of Kafka's
     17      crc                u32    CRC-32C of everything from byte 21
-    21      attributes ...            type i8 (1 = snapshot), then the type's body
+    21      attributes ...            type i8 (1 = snapshot, 2 = aborted
+                                      transactions), then the type's body
 
 The first eight bytes never decrease from entry to entry: a binary search over the entries of a
 ledger needs nothing but them. The first entry of every ledger is a snapshot.

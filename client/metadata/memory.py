@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
+from client import callbacks
 from client.errors import ConnectionLoss, MetadataError, NoNode, SessionExpired
 from client.ids import Clock
 from client.metadata.channel import Channel
@@ -429,7 +430,7 @@ class MemoryStore:
     def _on_watch(self, watch: _Watch) -> None:
         if watch in self._watches:
             del self._watches[watch]
-            watch.call()
+            callbacks.each(callbacks.Kind.METADATA, [watch.call])
 
     def _on_connected(self, session_id: int) -> None:
         self._state = SessionState.CONNECTED
@@ -438,8 +439,7 @@ class MemoryStore:
         pending, self._watches = self._watches, {}
         held, self._held = self._held, {}
         self._tell(SessionState.CONNECTED)
-        for watch in pending:
-            watch.call()
+        callbacks.each(callbacks.Kind.METADATA, [watch.call for watch in pending])
         for request in held.values():
             if self._connection != connection:
                 self._held[request.answer] = request  # a callback lost the connection again
@@ -465,8 +465,8 @@ class MemoryStore:
             _settle(request.answer, ConnectionLoss(f"{request.name} {request.path}"))
 
     def _tell(self, state: SessionState) -> None:
-        for listener in list(self._listeners):
-            listener(state)
+        calls = [partial(listener, state) for listener in self._listeners]
+        callbacks.each(callbacks.Kind.METADATA, calls)
 
 
 def _fail(answers: Iterable[asyncio.Future[Any]], error: MetadataError) -> None:

@@ -26,7 +26,6 @@ import enum
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -36,6 +35,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
+from client import callbacks
 from client.errors import (
     ConfigError,
     ConnectionLoss,
@@ -47,6 +47,7 @@ from client.errors import (
     VersionConflict,
 )
 from client.histogram import Histogram
+from client.metadata.loop_inbox import LoopInbox
 from client.metadata.store import (
     SessionListener,
     SessionState,
@@ -179,11 +180,8 @@ class ZooKeeperStore:
         self._in_flight: dict[asyncio.Future[Any], None] = {}
         self._held: dict[asyncio.Future[Any], _Operation] = {}
         """Operations made without a connection; they leave with the next one."""
-        self._inbox: deque[Callable[[], object]] = deque()
-        """What the loop is to run, in order; filled by kazoo's thread."""
-        self._inbox_noticed = False
-        """Whether the loop knows. Cleared before `_inbox` is looked at, set after it grew: so
-        nothing is overlooked, without a lock."""
+        self._inbox = LoopInbox()
+        """What kazoo's thread has for the loop."""
         try:
             self._client = KazooClient(
                 self._hosts,
@@ -197,6 +195,7 @@ class ZooKeeperStore:
     async def start(self) -> None:
         """Open the session. Raises MetadataError when no server answers in time."""
         self._loop = asyncio.get_running_loop()
+        self._inbox.open(self._loop)
         _log.info("metadata.connecting hosts=%s", self._hosts)
         self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
@@ -311,7 +310,7 @@ class ZooKeeperStore:
                 self._client.close()
             except Exception as error:  # outermost of its thread; the server has a timeout
                 _log.warning("metadata.close_failed error=%r", error)
-            self._hand_over(stopped.set)
+            self._inbox.put(stopped.set)
 
         threading.Thread(target=stop, name="zookeeper-close", daemon=True).start()
         with contextlib.suppress(TimeoutError):
@@ -338,7 +337,7 @@ class ZooKeeperStore:
         began_s = time.perf_counter()
         result = operation.begin()
         result.rawlink(
-            lambda result: self._hand_over(partial(self._on_answer, operation, began_s, result))
+            lambda result: self._inbox.put(partial(self._on_answer, operation, began_s, result))
         )
 
     def _on_answer(self, operation: _Operation, began_s: float, result: Any) -> None:
@@ -348,7 +347,7 @@ class ZooKeeperStore:
         armed = operation.armed
         if error is None and armed is not None:
             if armed.fired:
-                armed.watch.call()
+                callbacks.each(callbacks.Kind.METADATA, [armed.watch.call])
             else:
                 self._watches[armed.watch] = None
         if operation.answer.done():
@@ -372,7 +371,7 @@ class ZooKeeperStore:
 
         def hook(event: WatchedEvent) -> None:
             if event.type != EventType.NONE:  # NONE: kazoo drops its watches; ours stay
-                self._hand_over(partial(self._on_event, armed))
+                self._inbox.put(partial(self._on_event, armed))
 
         return armed, hook
 
@@ -380,13 +379,13 @@ class ZooKeeperStore:
         armed.fired = True
         if armed.watch in self._watches:
             del self._watches[armed.watch]
-            armed.watch.call()
+            callbacks.each(callbacks.Kind.METADATA, [armed.watch.call])
 
     def _on_kazoo_state(self, state: KazooState) -> None:
         """Runs in the connection thread."""
         session = self._client.client_id
         session_id = session[0] if session else 0
-        self._hand_over(partial(self._on_state, state, session_id))
+        self._inbox.put(partial(self._on_state, state, session_id))
 
     def _on_state(self, state: KazooState, session_id: int) -> None:
         if self._closed:
@@ -420,16 +419,15 @@ class ZooKeeperStore:
         pending, self._watches = self._watches, {}
         held, self._held = self._held, {}
         self._tell(SessionState.CONNECTED)
-        for watch in pending:
-            watch.call()
+        callbacks.each(callbacks.Kind.METADATA, [watch.call for watch in pending])
         for operation in held.values():
             if not operation.answer.done():
                 self._begin(operation)
 
     def _tell(self, state: SessionState) -> None:
         self._state = state
-        for listener in list(self._listeners):
-            listener(state)
+        calls = [partial(listener, state) for listener in self._listeners]
+        callbacks.each(callbacks.Kind.METADATA, calls)
 
     def _fail(self, answers: dict[asyncio.Future[Any], _T], error: MetadataError) -> None:
         failed = list(answers)
@@ -437,28 +435,6 @@ class ZooKeeperStore:
         for answer in failed:
             if not answer.done():
                 answer.set_exception(type(error)(*error.args))
-
-    def _hand_over(self, call: Callable[[], object]) -> None:
-        """Run `call` on the event loop, after everything handed over before."""
-        self._inbox.append(call)
-        if not self._inbox_noticed:
-            self._inbox_noticed = True
-            self._notice_inbox()
-
-    def _notice_inbox(self) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._empty_inbox)
-        except RuntimeError:
-            _log.debug("metadata.loop_closed")
-
-    def _empty_inbox(self) -> None:
-        self._inbox_noticed = False
-        try:
-            while self._inbox:
-                self._inbox.popleft()()
-        finally:
-            if self._inbox:  # one of them failed: the loop tells, and the others have their turn
-                self._notice_inbox()
 
 
 def _translate(error: Exception, path: str) -> MetadataError:

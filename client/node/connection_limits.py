@@ -32,6 +32,17 @@ class ConnectionLimits(NamedTuple):
     unsent_bytes_max: int
     """Beyond so many bytes that one peer has not taken, it counts as not reading its answers."""
 
+    def unsent_mark(self, connection_count: int) -> int:
+        """Return `unsent_bytes_max` for a server with so many connections: in a crowd it is less.
+
+        What a peer has not taken below the mark is not counted, and twice that much of each is at
+        most `unread_bytes_max` of all: of answers written, and of those that wait for their turn.
+        """
+        mark = self.unsent_bytes_max
+        while mark > 1 and 2 * mark * connection_count > self.unread_bytes_max:
+            mark //= 2
+        return mark
+
 
 class ConnectionQuotas:
     """How many connections there are, in total and by host."""
@@ -102,9 +113,14 @@ class HeldBytes(Generic[C]):
         if abs(size - holding.mark) >= PROGRESS_BYTES:
             holding.since_s, holding.mark = now_s, size
 
+    @property
+    def is_over(self) -> bool:
+        """Whether too much is held."""
+        return self.total_bytes > self._bytes_max
+
     def excess(self) -> C | None:
         """Return who must go because too much is held, if it is; ask again when it is gone."""
-        if self.total_bytes <= self._bytes_max:
+        if not self.is_over:
             return None
         share = self.total_bytes / len(self._holdings)
         large = (item for item in self._holdings.items() if item[1].size >= share)

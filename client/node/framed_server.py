@@ -7,7 +7,9 @@ subclass, which serves them and writes the answers. Limits that hold for both:
 - beyond `connections_max`, or `connections_per_host_max` of one host, new connections are closed;
 - a connection that is silent for long and is owed no answer is closed;
 - one that does not finish its request, or does not read its answers, is cut off when that takes too
-  long, or while too much of that kind is held for all of them (`connection_limits.py`).
+  long, or while too much of that kind is held for all of them (`connection_limits.py`);
+- answers count as unread beyond a mark, which is lower the more connections there are, so that what
+  is not counted has a limit, too.
 
 What is said and counted of it differs: see the methods of `FramedServer` that begin with `on_`.
 Callbacks run on the event loop; there is no task per connection.
@@ -18,11 +20,12 @@ from __future__ import annotations
 import abc
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar, cast
 
 from client.errors import RemoteProtocolError
 from client.node.connection_limits import ConnectionLimits, ConnectionQuotas, HeldBytes
+from client.wire.frames import Chunk
 from client.wire.intake import FrameIntake, make_window
 
 _SWEEP_S: Final = 15.0
@@ -49,6 +52,8 @@ class FramedServer(abc.ABC, Generic[C]):
         """Requests that are not complete, or could not start yet."""
         self.unread: HeldBytes[C] = HeldBytes(limits.unread_bytes_max, limits.connection_idle_s)
         """Answers that their clients do not read."""
+        self.unsent_mark = limits.unsent_mark(0)
+        """Answers that a peer has not taken count as unread from here on."""
         self._connections: dict[C, None] = {}
         self._quotas = ConnectionQuotas(limits.connections_max, limits.connections_per_host_max)
         self._listener: asyncio.AbstractServer | None = None
@@ -59,6 +64,11 @@ class FramedServer(abc.ABC, Generic[C]):
     def connection_count(self) -> int:
         """Open connections."""
         return len(self._connections)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes of all answers that peers have not taken, whether they are behind or not."""
+        return sum(connection._unsent_bytes_now() for connection in self._connections)
 
     async def listen(self, make: Callable[[], C], host: str, port: int, **options: Any) -> int:
         """Accept connections and return the port (a free one for 0). Raises OSError."""
@@ -85,6 +95,9 @@ class FramedServer(abc.ABC, Generic[C]):
         reason = self._quotas.add(connection.host)
         if reason is None:
             self._connections[connection] = None
+            mark = self.connection_limits.unsent_mark(len(self._connections))
+            if mark < self.unsent_mark:
+                self._set_unsent_mark(mark)
             return True
         now_s = self.loop.time()
         is_quiet = now_s < self._quiet_until_s
@@ -98,6 +111,10 @@ class FramedServer(abc.ABC, Generic[C]):
         if connection in self._connections:
             del self._connections[connection]
             self._quotas.remove(connection.host)
+            # Not before half of the crowd is gone, or one that comes and goes would cost us much.
+            mark = self.connection_limits.unsent_mark(2 * len(self._connections))
+            if mark > self.unsent_mark:
+                self._set_unsent_mark(mark)
         self.unfinished.forget(connection)
         self.unread.forget(connection)
 
@@ -107,6 +124,11 @@ class FramedServer(abc.ABC, Generic[C]):
             connection.cut_off("unfinished requests exceed unfinished_bytes_max")
         while (connection := self.unread.excess()) is not None:
             connection.cut_off("unread answers exceed unread_bytes_max")
+
+    def _set_unsent_mark(self, mark: int) -> None:
+        self.unsent_mark = mark
+        for connection in list(self._connections):
+            connection._adjust_unsent_mark()
 
     @abc.abstractmethod
     def on_refused(self, connection: C, reason: str, *, is_logged: bool) -> None:
@@ -157,9 +179,9 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
         """Take in the connection, or close it at once if there are too many."""
         self._transport = cast(asyncio.Transport, transport)
         self.host = str((transport.get_extra_info("peername") or ("",))[0])
-        limits = self._server.connection_limits
-        self._transport.set_write_buffer_limits(high=limits.unsent_bytes_max)
-        if not self._server.admit(self):
+        if self._server.admit(self):
+            self._adjust_unsent_mark()
+        else:
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -204,8 +226,7 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
     def pause_writing(self) -> None:
         """The peer does not read its answers."""
         self._is_unread = True
-        self._note_unread(self._loop.time())
-        self._loop.call_soon(self._server.make_room)
+        self._count_unread()
 
     def resume_writing(self) -> None:
         """The peer reads its answers again."""
@@ -274,10 +295,36 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
             self._server.on_idle(self)
             self.close()
 
+    # --- writing
+
+    def _unsent_bytes_now(self) -> int:
+        """Return the bytes of answers that the peer has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def _adjust_unsent_mark(self) -> None:
+        """Count answers as unread from another size on: the server's `unsent_mark`."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.set_write_buffer_limits(high=self._server.unsent_mark)
+
+    def _write(self, buffers: Sequence[Chunk]) -> None:
+        """Send, and count it at once if the peer is behind already."""
+        if self._transport is not None:
+            self._transport.writelines(buffers)
+            if self._is_unread:
+                self._count_unread()
+
+    def _count_unread(self) -> None:
+        """Count what is not sent; soon cut somebody off if that is too much for the server."""
+        server = self._server
+        server.unread.note(self, self._unsent_bytes_now(), self._loop.time())
+        if server.unread.is_over:
+            self._loop.call_soon(server.make_room)
+
     def _note_unread(self, now_s: float) -> None:
         """Count the answers that the peer does not read, if it is behind."""
         if self._is_unread and self._transport is not None:
-            self._server.unread.note(self, self._transport.get_write_buffer_size(), now_s)
+            self._server.unread.note(self, self._unsent_bytes_now(), now_s)
 
     # --- reading
 

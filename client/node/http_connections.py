@@ -5,7 +5,8 @@ connections that send a header a minute are a thousand open files for ever. Here
 a door in front of aiohttp's protocol: so many in total, and so long without a request under way.
 `watch` is the middleware that tells the doors when one is; it also gives a body its time.
 
-Brokers and bookies share it.
+Bodies are held in memory until their requests end, so all of them together have a limit, too:
+beyond it a request is told to come again. Brokers and bookies share it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONNECTIONS_MAX: Final = 500
 PATIENCE_S: Final = 30.0
 """For a request's head, for its body, and between two requests."""
+BODIES_BYTES_MAX: Final = 64 << 20
+"""Of the requests under way, all together; one that says no length counts as the largest."""
 _SWEEP_S: Final = 5.0
 
 
@@ -37,6 +40,8 @@ class HttpConnections:
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self.refused_count = 0
+        self.bodies_bytes = 0
+        """Of the requests under way."""
 
     async def listen(self, runner: web.AppRunner, host: str, port: int, **options: Any) -> int:
         """Serve what `runner`, which is set up, has; return the port. Raises OSError."""
@@ -66,6 +71,8 @@ class HttpConnections:
         finally:
             if door is not None:
                 door.is_busy = False
+                self.bodies_bytes -= door.body_bytes
+                door.body_bytes = 0
                 door.since_s = asyncio.get_running_loop().time()
 
     @web.middleware
@@ -76,7 +83,20 @@ class HttpConnections:
         return await handler(request)
 
     async def body(self, request: web.Request) -> bytes:
-        """Read a request's body. Raises web.HTTPRequestTimeout if that takes too long."""
+        """Read a request's body.
+
+        Raises web.HTTPRequestTimeout if that takes too long, web.HTTPServiceUnavailable if too
+        many are held already.
+        """
+        size = request.content_length
+        if size is None or size > request.client_max_size:
+            size = request.client_max_size
+        if self.bodies_bytes and self.bodies_bytes + size > BODIES_BYTES_MAX:
+            raise web.HTTPServiceUnavailable(text="too many large requests at once: try again\n")
+        door = self._doors.get(request.protocol)
+        if door is not None:  # gone already: nothing comes
+            door.body_bytes = size
+            self.bodies_bytes += size
         try:
             async with asyncio.timeout(self._patience_s):
                 return await request.read()
@@ -110,6 +130,8 @@ class _HttpConnection(asyncio.Protocol):
     def __init__(self, doors: HttpConnections, inner: asyncio.Protocol) -> None:
         self.inner = inner
         self.is_busy = False
+        self.body_bytes = 0
+        """What the body of the request under way counts for."""
         self.since_s = asyncio.get_running_loop().time()
         self.transport: asyncio.Transport
         self._doors = doors

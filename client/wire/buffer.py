@@ -25,6 +25,8 @@ _INT64: Final = struct.Struct(">q")
 
 UVARINT_BYTES_MAX: Final = 5
 """A 32-bit unsigned varint takes at most five bytes."""
+UNKNOWN_TAGS_MAX: Final = 1_000
+"""Tagged fields of one struct that nobody here knows; protocols have a handful."""
 _VARLONG_BYTES_MAX: Final = 10
 
 
@@ -167,11 +169,18 @@ class Reader:
             )
         return count
 
-    def skip_tags(self) -> None:
-        """Pass over tagged fields that this decoder does not know."""
-        for _ in range(self.count_tags()):
+    def skip_tags(self) -> int:
+        """Pass over tagged fields that this decoder does not know; return how many there were.
+
+        There may be `UNKNOWN_TAGS_MAX`.
+        """
+        count = self.count_tags()
+        if count > UNKNOWN_TAGS_MAX:
+            raise RemoteProtocolError(f"{count} unknown tagged fields")
+        for _ in range(count):
             self.uvarint()
             self.take(self.uvarint())
+        return count
 
     def count_tags(self) -> int:
         """Read the number of tagged fields; each takes at least two bytes."""

@@ -4,8 +4,8 @@ Covers framing; Kafka and BookKeeper share it, on servers and clients. The lengt
 soon as its four bytes are there, before anything is kept for it, so a peer can make us hold at
 most one frame of the agreed size. A frame that lies within one received chunk is handed out as a
 view of that chunk, without a copy; a frame spread over several chunks is joined once. What is held
-costs what was received: small pieces are copied together, so that a frame that comes in crumbs is
-not a list of crumbs, and a crumb does not keep its chunk alive.
+costs what was received: the end of a chunk is copied, and small pieces are copied together, so that
+a frame that comes in crumbs is not a list of crumbs, and a crumb does not keep its chunk alive.
 
 Whoever receives frames of megabytes can say where their bytes go before they are read from the
 socket, which saves two copies of all of them: `intake.py`, or `FrameReceiver` where buffers are
@@ -101,8 +101,9 @@ class FrameSplitter:
         self._held = end - start
         self._needed = needed
         if self._held:
-            rest = view[start:]
-            self._parts = [rest if self._held >= _SMALL_BYTES else bytearray(rest)]
+            # Copied unless it is all that came: a view keeps the memory of the whole chunk.
+            is_all = not start and self._held >= _SMALL_BYTES
+            self._parts = [view if is_all else bytearray(view[start:])]
         return frames
 
 

@@ -39,6 +39,10 @@ class Scale:
     outstanding_bytes_max: int = 32 << 20
     """Of values a producer holds; the Java producer's default (`buffer.memory`)."""
     rate_shares: tuple[float, ...] = (0.1, 0.5)
+    fairness_partitions: int = 100
+    """Quiet ones, beside a busy one."""
+    fairness_s: float = 20.0
+    """How long each of their latencies is measured: p99 is of a hundred records per second."""
     connections: tuple[int, ...] = (1, 64)
     catch_up_bytes: int = 5_000_000_000
     catch_up_groups: tuple[int, ...] = (1, 5)
@@ -84,6 +88,8 @@ class Scale:
             produce_partitions=(1,),
             outstanding_bytes_max=256 << 10,
             rate_shares=(0.1,),
+            fairness_partitions=4,
+            fairness_s=2.0,
             connections=(1, 4),
             catch_up_bytes=4_000_000,
             catch_up_groups=(1,),

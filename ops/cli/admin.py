@@ -16,6 +16,7 @@ import click
 
 from client.errors import QuireError
 from ops.admin_api import ADMIN_URL, Access, AdminApi
+from ops.cli.addresses import asked_option, named, prefer, resolve
 from ops.cli.console import run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -23,16 +24,30 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 _COMPLETE_TIMEOUT_S: Final = 2.0
 
+
+def _of_cluster(field: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that takes a value from the named cluster, unless it was typed."""
+
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        cluster = named(ctx)
+        if cluster is None:
+            return value
+        text: str = getattr(cluster, field)
+        return param.type_cast_value(ctx, text) if prefer(ctx, param, text) else value
+
+    return callback
+
+
 _OPTIONS = (
     click.option(
         "--admin",
         "admin_urls",
         metavar="URL[,...]",
         envvar="QUIRE_ADMIN",
-        default=ADMIN_URL,
-        show_default=True,
+        default=None,
         show_envvar=True,
-        help="Where brokers have their admin API; one that answers is enough.",
+        help="Where brokers have their admin API; one that answers is enough."
+        f"  [default: what brokers tell, else {ADMIN_URL}]",
     ),
     click.option(
         "--admin-token",
@@ -40,6 +55,7 @@ _OPTIONS = (
         envvar="QUIRE_ADMIN_TOKEN",
         default="",
         show_envvar=True,
+        callback=_of_cluster("admin_token"),
         help="The brokers' admin_token, if they want one.",
     ),
     click.option(
@@ -49,6 +65,7 @@ _OPTIONS = (
         envvar="QUIRE_ADMIN_CA",
         default=None,
         show_envvar=True,
+        callback=_of_cluster("admin_ca"),
         help="PEM file with the authority of their certificates, if this machine lacks it.",
     ),
 )
@@ -59,15 +76,16 @@ def admin_options(command: Command) -> Command:
 
     @functools.wraps(command)
     def with_access(
-        *args: Any, admin_urls: str, admin_token: str, admin_ca: Path | None, **rest: Any
+        *args: Any, admin_urls: str | None, admin_token: str, admin_ca: Path | None, **rest: Any
     ) -> Any:
-        urls = tuple(url.strip() for url in admin_urls.split(",") if url.strip())
+        found = resolve("admin_urls", admin_urls, ADMIN_URL)
+        urls = tuple(url.strip() for url in found.split(",") if url.strip())
         return command(*args, access=Access(urls, admin_token, admin_ca), **rest)
 
     decorated: Any = with_access
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]  # the same command, with options
+    return asked_option(decorated)  # type: ignore[no-any-return]  # the same, with options
 
 
 def with_api(access: Access, work: Callable[[AdminApi], Coroutine[Any, Any, None]]) -> None:
@@ -84,21 +102,21 @@ def complete_from(path: str, field: str) -> Complete:
     """Return a completion of names that the admin API lists; of nothing when none answers."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-        given: str = ctx.params.get("admin_urls") or ADMIN_URL
-        access = Access(
-            tuple(given.split(",")),
-            ctx.params.get("admin_token") or "",
-            ctx.params.get("admin_ca"),
-            _COMPLETE_TIMEOUT_S,
-            patience_s=0,
-        )
-
-        async def names() -> list[str]:
+        async def names(urls: str) -> list[str]:
+            access = Access(
+                tuple(urls.split(",")),
+                ctx.params.get("admin_token") or "",
+                ctx.params.get("admin_ca"),
+                _COMPLETE_TIMEOUT_S,
+                patience_s=0,
+            )
             async with AdminApi(access) as api:
                 return [str(row[field]) for row in await api.list(path)]
 
         try:
-            return [name for name in asyncio.run(names()) if name.startswith(incomplete)]
+            with ctx:
+                urls = resolve("admin_urls", ctx.params.get("admin_urls"), ADMIN_URL)
+            return [name for name in asyncio.run(names(urls)) if name.startswith(incomplete)]
         except QuireError:
             return []  # a shell that waits for words must not get sentences
 

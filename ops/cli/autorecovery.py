@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from client.autorecovery.switches import Switches
 from client.autorecovery.tree import ReplicationTree
 from client.ids import BookieId
 from client.ledger.under_replication import read_mark
@@ -69,9 +70,9 @@ async def _status(store: MetadataStore) -> dict[str, object]:
         if mark is not None:
             worker = locks.get(ledger_id)
             marked.append({"ledger": ledger_id, "lacking": list(mark.bookies), "worker": worker})
-    delay = await tree.delay()
+    delay = await tree.switches.delay()
     return {
-        "enabled": not await tree.is_disabled(),
+        "enabled": not await tree.switches.is_disabled(),
         "auditor": await tree.auditor(),
         "lost_bookie_delay_s": None if delay is None else delay.seconds,
         "ledgers": marked,
@@ -91,7 +92,7 @@ def enable(as_json: bool, hosts: str) -> None:
 
     async def work() -> None:
         async with open_store(hosts) as store:
-            await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).enable()
+            await Switches(store, paths.LEDGERS_ROOT).enable()
         if as_json:
             print_json({"enabled": True})
             return
@@ -113,7 +114,7 @@ def disable(as_json: bool, hosts: str) -> None:
 
     async def work() -> None:
         async with open_store(hosts) as store:
-            await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).disable()
+            await Switches(store, paths.LEDGERS_ROOT).disable()
         if as_json:
             print_json({"enabled": False})
             return
@@ -135,7 +136,7 @@ def trigger(as_json: bool, hosts: str) -> None:
 
     async def work() -> None:
         async with open_store(hosts) as store:
-            await ReplicationTree(store, _ME, paths.LEDGERS_ROOT).trigger()
+            await Switches(store, paths.LEDGERS_ROOT).trigger()
         if as_json:
             print_json({"asked": True})
             return

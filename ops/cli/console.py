@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 
 from client.errors import QuireError
-from client.pubsub.addresses import BOOTSTRAP_SERVERS
 from client.pubsub.errors import BrokerUnreachable, TopicExists, TopicNotFound
 from ops.admin_errors import AdminUnreachable
 
@@ -39,25 +38,14 @@ _HINTS: Final[tuple[tuple[type[QuireError], str], ...]] = (
     ),
     (
         AdminUnreachable,
-        "Start a cluster with `quire up`, or give a broker's admin address with --admin URL.",
+        "Start a cluster with `quire up`, or give the address of a broker with --bootstrap-server"
+        " HOST:PORT.",
     ),
     (TopicNotFound, "`quire topic list` shows what there is, `quire topic create` makes one."),
     (TopicExists, "Use it, choose another name, or delete it with `quire topic delete`."),
 )
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-bootstrap_option = click.option(
-    "--bootstrap-server",
-    "bootstrap_servers",
-    metavar="HOST:PORT[,...]",
-    envvar="QUIRE_BOOTSTRAP",
-    default=BOOTSTRAP_SERVERS,
-    show_default=True,
-    show_envvar=True,
-    help="Where the brokers are; one is enough to find the others.",
-)
-"""Option of every command that talks to brokers."""
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON instead of text, for scripts."

@@ -15,7 +15,8 @@ from client.pubsub import Record, Subscriber, TopicAdmin
 from client.pubsub.errors import TopicNotFound
 from client.pubsub.subscriber import BATCH_RECORDS_MAX
 from ops.cli import lines
-from ops.cli.console import bootstrap_option, count, is_interactive, run, say
+from ops.cli.addresses import bootstrap_option
+from ops.cli.console import count, is_interactive, run, say
 
 _POLL_MS = 500
 

@@ -16,6 +16,7 @@ import click
 
 from client.errors import QuireError
 from ops.cli import console
+from ops.cli.addresses import cluster_option, use
 
 
 class _Row(NamedTuple):
@@ -74,13 +75,19 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="quire", message="%(package)s %(version)s")
-def quire() -> None:
+@cluster_option
+@click.pass_context
+def quire(ctx: click.Context, cluster_name: str | None) -> None:
     """Quire: a Kafka-protocol message broker on fenced, replicated ledgers.
 
     Start with `quire up`, then `quire produce TOPIC` and `quire consume TOPIC`.
 
+    Every command that looks at a cluster takes -b HOST:PORT, the address of any of its brokers;
+    `quire up`'s is the default. Clusters with names stand in ~/.config/quire/clusters.toml.
+
     Exit codes: 0 done, 1 it failed and stderr says why, 2 wrong usage, 130 Ctrl-C.
     """
+    use(ctx, cluster_name)
 
 
 def main() -> None:

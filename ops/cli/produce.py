@@ -17,8 +17,8 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from client.errors import QuireError
 from client.pubsub import Address, Publisher, PubSubError
 from ops.cli import lines
+from ops.cli.addresses import bootstrap_option
 from ops.cli.console import (
-    bootstrap_option,
     count,
     is_interactive,
     json_option,

@@ -3,9 +3,11 @@ nobody answers."""
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import click
 
@@ -14,20 +16,33 @@ from client.ledger.client import LedgerClient
 from client.ledger.standalone import WallClock
 from client.metadata.store import MetadataStore
 from client.metadata.zookeeper import ZooKeeperStore
+from ops.cli.addresses import asked_option, resolve
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _ZOOKEEPER = "localhost:2181"
 _START_TIMEOUT_MS = 5_000
 
-zookeeper_option = click.option(
+_option = click.option(
     "--zookeeper",
     "hosts",
     metavar="HOST:PORT[,...]",
     envvar="QUIRE_ZOOKEEPER",
-    default=_ZOOKEEPER,
-    show_default=True,
+    default=None,
     show_envvar=True,
-    help="Where the ZooKeeper servers are.",
+    help=f"Where the ZooKeeper servers are.  [default: what brokers tell, else {_ZOOKEEPER}]",
 )
+
+
+def zookeeper_option(command: Command) -> Command:
+    """Add the options that say where ZooKeeper is to a command, which gets it as `hosts`."""
+
+    @functools.wraps(command)
+    def with_hosts(*args: Any, hosts: str | None, **rest: Any) -> Any:
+        return command(*args, hosts=resolve("hosts", hosts, _ZOOKEEPER), **rest)
+
+    decorated: Any = with_hosts
+    return asked_option(_option(decorated))  # type: ignore[no-any-return]  # the same, with options
 
 
 @asynccontextmanager
@@ -39,8 +54,8 @@ async def open_store(hosts: str) -> AsyncIterator[MetadataStore]:
             await store.start()
         except MetadataError as error:
             raise QuireError(
-                f"{error}. Start a cluster with `quire up`, or give the address with "
-                "--zookeeper HOST:PORT"
+                f"{error}. Start a cluster with `quire up`, or give an address with "
+                "--bootstrap-server HOST:PORT or --zookeeper HOST:PORT"
             ) from error
         yield store
     finally:

@@ -12,8 +12,8 @@ import click
 from client.pubsub.errors import TopicExists
 from client.pubsub.topics import CLUSTER_DEFAULT, TopicAdmin, TopicDescription
 from ops.cli import topic_actions
+from ops.cli.addresses import bootstrap_option
 from ops.cli.console import (
-    bootstrap_option,
     count,
     fail,
     json_option,

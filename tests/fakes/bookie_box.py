@@ -148,6 +148,7 @@ class BookieBox:
         self.handlers = Handlers(
             self.ledger_directories,
             batch_bytes_max=1 << 20,
+            batches_bytes_max=1 << 24,
             loop=loop,
             clock=FixedClock(),
             metrics=self.metrics,

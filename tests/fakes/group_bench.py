@@ -42,6 +42,7 @@ from broker.topics.topics import Topics
 from client.ids import BookieId, BrokerId
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster
+from client.node.turns import Turns
 from client.wire.kafka import codec
 from client.wire.kafka.apis import request_type, response_type
 from tests.fakes.clock import rng
@@ -136,6 +137,7 @@ class GroupBench:
             metrics=None,
             deadlines=None,
             reading=None,
+            turns=Turns(),
             clock=VirtualClock(),
             rng=rng(3),
             served={},

@@ -81,7 +81,7 @@ class _Batch:
 
 
 class MemoryKeyValues:
-    """`KeyValues` of `bookie.storage.index.index` on a dictionary.
+    """`KeyValues` of `bookie.storage.index.key_values` on a dictionary.
 
     `step` is called before whatever may be cut.
     """
@@ -126,6 +126,9 @@ class MemoryKeyValues:
     def flush(self) -> None:
         self._step()
         self._contents.flush()
+
+    def memory_bytes(self) -> int:
+        return sum(len(key) + len(value) for key, value in self._contents.current.items())
 
     def close(self) -> None:
         self.is_closed = True

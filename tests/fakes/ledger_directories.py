@@ -69,6 +69,7 @@ class ShelfRack:
         self.handlers = Handlers(
             self.ledger_directories,
             batch_bytes_max=1 << 20,
+            batches_bytes_max=1 << 24,
             loop=loop,
             clock=FixedClock(),
             metrics=self.metrics,

@@ -22,6 +22,7 @@ from client.errors import (
     NoSuchLedger,
     NotEnoughBookies,
 )
+from client.held_memory import HeldMemory
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from client.ledger.core.schedule import Schedule
@@ -117,6 +118,7 @@ class FakeLedgerClient:
         self.service = service
         self.name = name
         self.stats = LedgerStats()
+        self.memory = HeldMemory()
         self.writers: list[FakeWriter] = []
         self.hold_arrivals = False
         self.hold_answers = False
@@ -249,10 +251,15 @@ class FakeWriter:
         return self.error is not None
 
     @property
-    def has_room(self) -> bool:
+    def room(self) -> FakeWriter:
+        """Its own room, too."""
+        return self
+
+    @property
+    def is_free(self) -> bool:
         return self.in_flight_bytes < self.client.room_bytes
 
-    def on_room(self, call: Callable[[], None]) -> None:
+    def on_free(self, call: Callable[[], None]) -> None:
         self._room_calls.append(call)
 
     def add(
@@ -268,6 +275,7 @@ class FakeWriter:
         self.last_add_pushed = entry_id
         data = b"".join(bytes(part) for part in payload)
         self.in_flight_bytes += len(data)
+        self.client.memory.take(len(data))
         self._calls[entry_id] = on_done
         self._sent.append((entry_id, data))
         self._later(self.client.service.arrival_s(), self._arrive)
@@ -340,13 +348,14 @@ class FakeWriter:
         size = len(self.ledger.entries[entry_id])
         self.length += size
         self.in_flight_bytes -= size
+        self.client.memory.give(size)
         on_done = self._calls.pop(entry_id, None)
         if on_done is not None:
             on_done(entry_id, None)
         self._tell_room()
 
     def _tell_room(self) -> None:
-        if self.has_room or self.error is not None:
+        if self.is_free or self.error is not None:
             calls, self._room_calls = self._room_calls, []
             for call in calls:
                 asyncio.get_running_loop().call_soon(call)
@@ -354,6 +363,8 @@ class FakeWriter:
     def _fail(self, error: LedgerError) -> None:
         if self.error is None:
             self.error = error
+        self.client.memory.give(self.in_flight_bytes)
+        self.in_flight_bytes = 0
         self._answers.clear()
         self._sent.clear()
         calls, self._calls = self._calls, {}

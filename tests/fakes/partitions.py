@@ -61,6 +61,7 @@ class FakePartition:
         self.leader_epoch = LeaderEpoch(log.epoch)
         self.manual = manual
         self.reader = self
+        self.changes = self
         self.is_open = True
         self.in_doubt = False
         self.batch_bytes_max = 1 << 20

@@ -139,6 +139,8 @@ TOPICS = {
     "an id that is none": without(TOPIC, topic_id="../x"),
     "settings that are none": without(TOPIC, configs={"retention.ms": "x"}),
     "pins that are none": without(TOPIC, pins=[1]),
+    "assignments that are none": without(TOPIC, assignments={"0": 1}),
+    "brokers that are none": without(TOPIC, assignments={"0": ["x"]}),
 }
 BROKERS = {
     "a port that is none": without(BROKER, port=10**6),

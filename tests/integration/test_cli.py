@@ -323,6 +323,32 @@ def test_a_bookie_is_made_read_only_and_takes_entries_again(start_cluster, tmp_p
 
 
 @pytest.mark.smoke
+def test_one_kafka_address_is_enough_for_every_command(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "named").mkdir()
+    alone = Shell(tmp_path, {})
+    servers = cluster.bootstrap_servers
+    brokers = [str(node["id"]) for node in cluster.about["brokers"]]
+    listed = json.loads(alone.ok(f"quire broker list --json -b {servers}"))
+    assert sorted(str(row["broker_id"]) for row in listed) == sorted(brokers)
+    bookies = [node["id"] for node in cluster.about["bookies"]]
+    listed = json.loads(alone.ok(f"quire bookie list --json -b {servers}"))
+    assert sorted(row["bookie"] for row in listed) == sorted(bookies)
+    file = tmp_path / "clusters.toml"
+    file.write_text(f'[here]\nbootstrap_server = "{servers}"\n')
+    named = Shell(
+        tmp_path / "named", {"QUIRE_CLUSTERS_FILE": str(file), "QUIRE_BOOTSTRAP": "127.0.0.1:1"}
+    )
+    for line in ("topic list", "group list", "ledger list", "autorecovery status"):
+        named.ok(f"quire --cluster here {line} --json")
+    assert named.fails("quire --cluster there topic list") == (
+        f"quire: There is no cluster 'there' in {file}; it has here. A table [there] with"
+        ' bootstrap_server = "HOST:PORT" makes one.'
+    )
+
+
+@pytest.mark.smoke
 def test_errors_are_one_sentence_that_says_what_to_do(shell: Shell) -> None:
     port = pick_free(1)[0]
     nobody = f"--bootstrap-server localhost:{port}"
@@ -337,7 +363,8 @@ def test_errors_are_one_sentence_that_says_what_to_do(shell: Shell) -> None:
         )
     assert shell.fails(f"quire ledger list --zookeeper localhost:{port}") == (
         f"quire: No ZooKeeper server answers at localhost:{port} (waited 5 s). Start a cluster "
-        "with `quire up`, or give the address with --zookeeper HOST:PORT."
+        "with `quire up`, or give an address with --bootstrap-server HOST:PORT or --zookeeper "
+        "HOST:PORT."
     )
     assert "`quire topic create`" in shell.fails("quire consume cli-no-such-topic")
     (shell.folder / "large").write_bytes(bytes(1_048_000))

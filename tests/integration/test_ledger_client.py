@@ -13,6 +13,7 @@ import pytest
 from bookie.__main__ import open_directory
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
+from bookie.environment import Environment
 from client.errors import LedgerError, LedgerFenced
 from client.ids import EntryId, LedgerId
 from client.ledger.client import LedgerClient
@@ -59,14 +60,14 @@ class Storage:
             reader_threads=1,
         )
         store = self.metadata.session()
-        bookie = Bookie(
-            config,
+        environment = Environment(
             store=store,
             directories=[open_directory(config, config.data_dir)],
             clock=FakeClock(),
             rng=random.Random(name),
             loop=asyncio.get_running_loop(),
         )
+        bookie = Bookie(config, environment)
         await bookie.start()
         self.running[name] = bookie
         self.sessions[name] = store
@@ -149,7 +150,7 @@ async def test_ten_thousand_adds_with_one_bookie_of_three_gone(storage: Storage)
     for number in range(10_000):
         outcomes.add(payload_of(number))
         if number % 500 == 499:
-            await until(lambda: writer.in_flight_bytes < 100_000)
+            await until(lambda: writer.progress.in_flight_bytes < 100_000)
         if number == 4_999:
             await storage.stop_bookie("b1")
     await until(lambda: len(outcomes.told) == 10_000)
@@ -163,7 +164,7 @@ async def test_ten_thousand_adds_with_one_bookie_of_three_gone(storage: Storage)
 
     await asyncio.wait_for(probe(), 30)
     await writer.close()
-    await until(lambda: writer.is_settled)
+    await until(lambda: writer.progress.is_settled)
     reader = await client.open(writer.ledger_id)
     found = [bytes(entry.payload) async for entry in reader.entries(last=EntryId(9_999))]
     assert found == [payload_of(number) for number in range(10_000)]

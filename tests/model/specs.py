@@ -19,6 +19,9 @@ class Bounds:
     is_long: bool = False
     """Takes minutes: left out of the form that CI runs."""
 
+    is_symmetric: bool = True
+    """Whether the model's symmetry is used; TLC cannot permute a set of one."""
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -49,7 +52,7 @@ class Model:
         }
         lines = ["SPECIFICATION Spec", "CONSTANTS"]
         lines += [f"    {name} = {value}" for name, value in values.items()]
-        if self.symmetry:
+        if self.symmetry and bounds.is_symmetric:
             lines.append(f"SYMMETRY {self.symmetry}")
         lines += ["INVARIANTS", *(f"    {name}" for name in self.invariants)]
         return "\n".join(lines) + "\n"
@@ -191,4 +194,111 @@ _TAKEOVER: Final = Model(
     ),
 )
 
-MODELS: Final = (_ROLLING, _LEDGER, _TAKEOVER)
+
+def _transactions(
+    name: str,
+    *,
+    tv2: bool = False,
+    partitions: int = 1,
+    transactions: int = 2,
+    epochs: int = 0,
+    connections: int = 1,
+    coordinators: int = 1,
+    moves: int = 0,
+    sessions: int = 1,
+    zombies: bool = False,
+    lag: bool = False,
+    is_long: bool = False,
+) -> Bounds:
+    constants = {
+        "Nothing": "Nothing",
+        "Partitions": _names("p", partitions),
+        "Tv2": str(tv2).upper(),
+        "TxnsMax": str(transactions),
+        "EpochsMax": str(epochs),
+        "ConnectionsMax": str(connections),
+        "CoordinatorsMax": str(coordinators),
+        "MovesMax": str(moves),
+        "SessionsMax": str(sessions),
+        "Zombies": str(zombies).upper(),
+        "Lag": str(lag).upper(),
+    }
+    return Bounds(name, constants, is_long, is_symmetric=partitions > 1)
+
+
+_TRANSACTIONS: Final = Model(
+    module="Transactions",
+    rules=(
+        "Verify",
+        "Guard",
+        "Channel",
+        "MarkerAddress",
+        "OldConnection",
+        "FreshLeader",
+        "MarkerOnce",
+        "DecideFirst",
+        "CompleteLast",
+        "CoordinatorFenced",
+        "CoordinatorKept",
+        "CoordinatorAsked",
+        "ProvenDone",
+        "ProvenRetry",
+        "FenceFirst",
+        "Stable",
+    ),
+    bounds=(
+        _transactions("connections", connections=2, coordinators=3),
+        _transactions("markers", moves=2, sessions=2),
+        _transactions("restarts", epochs=1, connections=2),
+        _transactions("partitions", partitions=2, transactions=1, epochs=1),
+        _transactions("unconfirmed", transactions=1, epochs=1, moves=1, sessions=2, lag=True),
+        _transactions("TV2", tv2=True, epochs=2, connections=2, moves=1),
+        _transactions("TV2 partitions", tv2=True, partitions=2, epochs=2, sessions=2),
+        _transactions(
+            "zombies", connections=2, coordinators=2, moves=1, zombies=True, is_long=True
+        ),
+        _transactions("answers", connections=3, coordinators=2, zombies=True, is_long=True),
+        _transactions("two of two", partitions=2, epochs=1, sessions=2, is_long=True),
+        _transactions(
+            "TV2 zombies",
+            tv2=True,
+            epochs=2,
+            connections=2,
+            coordinators=2,
+            moves=1,
+            zombies=True,
+            is_long=True,
+        ),
+    ),
+    invariants=(
+        "TypeOK",
+        "AllOrNothing",
+        "AnsweredCommitStays",
+        "AnsweredAbortStays",
+        "NothingOfAFencedEpoch",
+        "NothingHangs",
+        "MarkersOnce",
+        "StableOffsetWaits",
+    ),
+    symmetry="Symmetry",
+    mutants=(
+        Mutant("Verify", ("NothingHangs",), "restarts"),
+        Mutant("Guard", ("NothingHangs",), "restarts"),
+        Mutant("Channel", ("AnsweredCommitStays", "AllOrNothing"), "markers"),
+        Mutant("MarkerAddress", ("AnsweredCommitStays", "AllOrNothing"), "markers"),
+        Mutant("OldConnection", ("AllOrNothing",), "connections"),
+        Mutant("FreshLeader", ("AllOrNothing",), "connections"),
+        Mutant("MarkerOnce", ("MarkersOnce",), "markers"),
+        Mutant("DecideFirst", ("AnsweredCommitStays",), "connections"),
+        Mutant("CompleteLast", ("NothingHangs", "AllOrNothing"), "restarts"),
+        Mutant("CoordinatorFenced", ("AnsweredCommitStays", "AllOrNothing"), "zombies"),
+        Mutant("CoordinatorKept", ("NothingHangs",), "zombies"),
+        Mutant("CoordinatorAsked", ("NothingHangs",), "zombies"),
+        Mutant("ProvenDone", ("NothingHangs",), "markers"),
+        Mutant("ProvenRetry", ("AnsweredCommitStays",), "answers"),
+        Mutant("FenceFirst", ("AnsweredCommitStays", "AllOrNothing"), "partitions"),
+        Mutant("Stable", ("StableOffsetWaits",), "unconfirmed"),
+    ),
+)
+
+MODELS: Final = (_ROLLING, _LEDGER, _TAKEOVER, _TRANSACTIONS)

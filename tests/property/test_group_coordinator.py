@@ -354,7 +354,7 @@ class GroupCoordinatorMachine(RuleBasedStateMachine):
         stored = None if mine is None else mine.stored
         assert stored == (None if theirs is None else theirs.stored)
         assert list(self.shard.view.committed(GROUP)) == list(other.view.committed(GROUP))
-        if mine is not None and mine.state is GroupState.STABLE and not mine.is_storing():
+        if mine is not None and mine.state is GroupState.STABLE and not mine.stores:
             assert stored is not None
             live = {one.member_id: one.assignment for one in mine.members}
             assert live == {one.member_id: one.assignment for one in stored.members}

@@ -92,7 +92,7 @@ class Run:
                 await settle(self.rng.choice((0, 0, 3, 20)))
             if closes:
                 await outcomes.writer.close()
-                self.ends.append(outcomes.writer.last_add_confirmed)
+                self.ends.append(outcomes.writer.progress.last_add_confirmed)
         except (LedgerError, MetadataError):
             return
 

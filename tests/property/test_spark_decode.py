@@ -68,7 +68,7 @@ def without(batch: bytes, lost: frozenset[int]) -> bytes:
     at = count = 0
     body = memoryview(batch)[61:]
     for index in range(header.record_count):
-        length, after = record_builder._get_varint(body, at)
+        length, after = record_builder.get_varint(body, at)
         if index not in lost:
             kept += body[at : after + length]
             count += 1

@@ -107,6 +107,7 @@ async def machine(folder: Path, cluster: MemoryCluster) -> AsyncIterator[Machine
         handlers = Handlers(
             ledger_directories,
             batch_bytes_max=1 << 16,
+            batches_bytes_max=1 << 24,
             loop=loop,
             clock=FixedClock(),
             metrics=metrics,

@@ -92,7 +92,7 @@ async def test_a_flipped_bit_is_an_error_and_never_an_absence(restart: bool, off
     for n in range(5):
         await box.call(add(7, n, b"some bytes to hit"))
     await settle()
-    location = box.index.location(L7, EntryId(2))
+    location = box.index.places.location(L7, EntryId(2))
     assert location is not None
     if restart:
         await box.storage.close()
@@ -113,7 +113,7 @@ async def test_a_flipped_bit_in_the_newest_group_is_no_torn_end_after_kill() -> 
     for n in range(3):
         await box.call(add(7, n, b"some bytes to hit"))
     await settle()
-    location = box.index.location(L7, EntryId(2))
+    location = box.index.places.location(L7, EntryId(2))
     assert location is not None
     size = len(box.volume.files[file_name(1)].cached)
     for content in (box.volume.files[file_name(1)].cached, box.volume.files[file_name(1)].durable):
@@ -130,7 +130,7 @@ async def test_damage_without_an_index_never_denies_an_entry() -> None:
         await box.call(add(7, n, b"some bytes to hit"))
     await box.call(fence(8))
     await settle()
-    location = box.index.location(L7, EntryId(2))
+    location = box.index.places.location(L7, EntryId(2))
     assert location is not None
     box.kill()
     box.index_store.wipe()

@@ -164,7 +164,7 @@ class Storm:
         for broker in self.leaders():
             partition = broker.partitions.find(self.topic.name, 0)
             if partition is not None:
-                partition._perform(partition._leader.roll_soon(partition._now()))
+                partition._runner.run(partition._leader.roll_soon(partition._now()))
 
     async def trim(self) -> None:
         for broker in self.leaders():
@@ -176,7 +176,7 @@ class Storm:
         try:
             start = partition.log_start_offset  # type: ignore[attr-defined]
             end = partition.high_watermark  # type: ignore[attr-defined]
-            await partition.delete_records(Offset(self.rng.randint(start, end)))  # type: ignore[attr-defined]
+            await partition.changes.delete_records(Offset(self.rng.randint(start, end)))  # type: ignore[attr-defined]
         except BrokerError:
             pass
 

@@ -198,7 +198,7 @@ def test_a_roll_in_a_degraded_cluster_goes_on_with_fewer_copies() -> None:
         partition = await broker.leads(topic)
         await append(partition, "a")
         lose(world, "b3:1")
-        await partition.roll()
+        await partition.changes.roll()
         await append(partition, "b")
         shrunk = await metadata_of(broker, ledger_of(world, topic))
         assert (shrunk.write_quorum, shrunk.ack_quorum) == (2, 2)

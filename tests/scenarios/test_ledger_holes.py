@@ -84,7 +84,7 @@ def test_a_member_that_was_suspended_and_resumed() -> None:
         await world.writer.close()
         held = world.b2.entry_ids(world.ledger_id)
         assert held[0] == 0
-        assert held[-1] == world.writer.last_add_confirmed
+        assert held[-1] == world.writer.progress.last_add_confirmed
         assert world.lacking() == {"b2"} == await world.marked()
 
     run(scenario())

@@ -182,7 +182,7 @@ async def test_6_two_recoverers_and_the_writer_close_at_once(seed: int) -> None:
     for recovery in recoveries:
         assert recovery.result().last_entry == metadata.last_entry
     if not isinstance(results[0], LedgerError):
-        assert world.writer.last_add_confirmed == metadata.last_entry
+        assert world.writer.progress.last_add_confirmed == metadata.last_entry
     world.check()
 
 

@@ -153,7 +153,7 @@ def test_3817_the_lost_bookie_delay_is_kept_whatever_else_happens() -> None:
     async def scenario() -> None:
         hospital = await Hospital.open(*NAMES, "e:1")
         node = await hospital.admit()
-        await node.tree.set_delay(600)
+        await node.tree.switches.set_delay(600)
         ledger_id = (await hospital.ledger(5)).ledger_id
         lost = sorted(hospital.members(ledger_id))[0]
         await asyncio.sleep(20)
@@ -215,13 +215,13 @@ def test_writing_the_delay_again_triggers_an_audit() -> None:
     async def scenario() -> None:
         hospital = await Hospital.open()
         node = await hospital.admit()
-        await node.tree.set_delay(100_000)
+        await node.tree.switches.set_delay(100_000)
         ledger_id = (await hospital.ledger(5)).ledger_id
         lost = sorted(hospital.members(ledger_id))[0]
         await hospital.lose(lost)
         await asyncio.sleep(60)
         assert lost in hospital.members(ledger_id)
-        await node.tree.trigger()
+        await node.tree.switches.trigger()
         await asyncio.sleep(60)
         assert lost not in hospital.members(ledger_id)
         await hospital.close()
@@ -233,7 +233,7 @@ def test_an_audit_asked_for_is_repeated_until_it_succeeds() -> None:
     async def scenario() -> None:
         hospital = await Hospital.open()
         node = await hospital.admit()
-        await node.tree.set_delay(100_000)
+        await node.tree.switches.set_delay(100_000)
         ledger_id = (await hospital.ledger(5)).ledger_id
         lost = sorted(hospital.members(ledger_id))[0]
         await hospital.lose(lost)
@@ -243,7 +243,7 @@ def test_an_audit_asked_for_is_repeated_until_it_succeeds() -> None:
         hospital.cluster.metadata.on_request = lambda operation: (
             faults.pop() if operation[1:] == ("create", mark) and faults else None
         )
-        await node.tree.trigger()
+        await node.tree.switches.trigger()
         await asyncio.sleep(60)
         assert faults == []
         assert lost not in hospital.members(ledger_id)
@@ -258,14 +258,14 @@ def test_nothing_happens_while_auto_recovery_is_disabled() -> None:
         node = await hospital.admit()
         ledger_id = (await hospital.ledger(5)).ledger_id
         lost = sorted(hospital.members(ledger_id))[0]
-        await node.tree.disable()
+        await node.tree.switches.disable()
         await hospital.lose(lost)
         await asyncio.sleep(60)
         assert not await hospital.is_marked(ledger_id)
         await mark_under_replicated(hospital.store, ledger_id, [BookieId(lost)])
         await asyncio.sleep(600)
         assert lost in hospital.members(ledger_id)
-        await node.tree.enable()
+        await node.tree.switches.enable()
         await asyncio.sleep(60)
         assert lost not in hospital.members(ledger_id)
         await hospital.close()
@@ -536,7 +536,7 @@ def test_decommissioning_waits_for_every_copy_and_forgets_the_bookie() -> None:
     async def scenario() -> None:
         hospital = await Hospital.open()
         node = await hospital.admit()
-        await node.tree.set_delay(100_000)
+        await node.tree.switches.set_delay(100_000)
         ledgers = [(await hospital.ledger(12)).ledger_id for _ in range(3)]
         opened = (await hospital.ledger(0, close=False)).ledger_id
         lost = BookieId(sorted(hospital.members(ledgers[0]))[0])
@@ -561,7 +561,7 @@ def test_decommissioning_refuses_to_wait_while_nobody_works() -> None:
     async def scenario() -> None:
         hospital = await Hospital.open()
         node = await hospital.admit()
-        await node.tree.disable()
+        await node.tree.switches.disable()
         await hospital.lose("a:1")
         client = await hospital.cluster.client()
         departure = Decommission(hospital.store, node.tree, client, BookieId("a:1"), ROOT)

@@ -104,9 +104,9 @@ def test_a_zombie_cannot_roll_trim_or_answer_out_of_range(backend: type, attempt
         ledgers = world.ledger_ids()
         with pytest.raises((NotLeader, LeadershipLost)):
             if attempt == "roll":
-                await zombie.roll()
+                await zombie.changes.roll()
             elif attempt == "trim":
-                await zombie.delete_records(Offset(-1))
+                await zombie.changes.delete_records(Offset(-1))
             else:
                 await zombie.reader.read(Offset(99), 9, at_least_one=True, read_committed=False)
         await settle()
@@ -259,7 +259,7 @@ def test_a_commit_without_answer_is_settled_by_reading_back(backend: type, fault
         assert await done(new.append(batch("b"))) == 1
         listed = world.segments(topic)
         assert [item.ledger_id for item in listed.segments] == world.ledger_ids()
-        await new.roll()
+        await new.changes.roll()
         assert len(world.segments(topic).segments) == 3
 
     two_brokers(scenario, backend)
@@ -353,10 +353,10 @@ def test_a_takeover_during_a_roll_recovers_the_last_two(backend: type, written: 
             # The answers of the old ledger never come: the roll cannot switch.
             hold_adds(world, first)
             old.append(batch("b", pid=1, sequence=1))
-            rolling = asyncio.create_task(old.roll())
+            rolling = asyncio.create_task(old.changes.roll())
         else:
             await stop_closing(world, first)
-            rolling = asyncio.create_task(old.roll())
+            rolling = asyncio.create_task(old.changes.roll())
         await until(lambda: len(world.segments(topic).segments) == 2)
         await settle()
         if written:
@@ -430,7 +430,7 @@ def test_the_older_ledger_is_recovered_before_the_newer_one() -> None:
         old = await first.open(topic)
         await done(old.append(batch("a")))
         world.backend.service.stop_at("close")
-        rolling = asyncio.create_task(old.roll())
+        rolling = asyncio.create_task(old.changes.roll())
         await until(lambda: len(world.segments(topic).segments) == 2)
         world.backend.service.recovered.clear()
         await second.open(topic)
@@ -485,12 +485,12 @@ def test_a_ledger_that_was_just_trimmed_is_no_error() -> None:
         topic = await world.topic()
         old = await first.open(topic)
         await done(old.append(batch("a")))
-        await old.roll()
+        await old.changes.roll()
         await settle()
         gate = world.backend.service.stop_at("recover")
         opening = asyncio.create_task(second.open(topic))
         await settle()
-        await old.delete_records(Offset(1))
+        await old.changes.delete_records(Offset(1))
         assert len(world.segments(topic).segments) == 1
         gate.set()
         with pytest.raises(NotLeader, match="list changed"):
@@ -537,7 +537,7 @@ def test_a_deleted_topic_cannot_be_opened_and_its_leader_resigns() -> None:
         with pytest.raises(NotLeader, match="deleted"):
             await second.open(topic)
         with pytest.raises(LeadershipLost):
-            await old.roll()
+            await old.changes.roll()
         assert not old.is_open
         assert world.ledger_ids() == [item.ledger_id for item in listed.segments]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
+from bookie.environment import Environment
 from bookie.errors import StorageError
 from bookie.storage.ledger_directory import Directory
 from client.errors import ConfigError, MetadataError
@@ -153,11 +154,13 @@ class BookieHost:
         store = world.store.session()
         bookie = Bookie(
             self.config,
-            store=store,
-            directories=[drive.directory() for drive in self._drives],
-            clock=SimClock(world.loop, self.host),
-            rng=self._rng(f"bookie {self.host.starts}"),
-            loop=loop,
+            Environment(
+                store=store,
+                directories=[drive.directory() for drive in self._drives],
+                clock=SimClock(world.loop, self.host),
+                rng=self._rng(f"bookie {self.host.starts}"),
+                loop=loop,
+            ),
         )
         self._bookie = bookie
         try:

@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Protocol
 
 from tests.simulation.faults import Nemesis, World
+from tests.simulation.net import Slowness
 
 if TYPE_CHECKING:
     import random
@@ -32,6 +33,10 @@ class ClusterLevers(World, Protocol):
 
     def roll(self, host: Host) -> None:
         """Let the broker on a host roll the partitions that it leads."""
+        ...
+
+    def break_a_task(self, host: Host, which: int) -> None:
+        """Let a background task of the broker on a host run into a bug, once."""
         ...
 
 
@@ -117,6 +122,43 @@ class ClusterNemesis(Nemesis):
         for _ in range(3):
             delay_s = self._rng.random() * self._mean_s(0.03, 0.1, 0.3)
             loop.kernel_at(loop.time() + delay_s, functools.partial(self._cluster.roll, host))
+        return True
+
+    # ---------------------------------------------------------------- overload
+
+    def _slow_link(self) -> None:
+        """Make the link between two hosts slow, in both directions."""
+        pair = self._pair()
+        self._make_slow([pair, pair[::-1]], self._mean_s(0.3, 1.0, 3.0))
+
+    def _slow_bookie(self) -> None:
+        """Make the disk of a bookie slow, and every link to it."""
+        host = self._any(self._cluster.bookies)
+        mean_s = self._mean_s(0.3, 1.0, 3.0)
+        self._cluster.slow_down(host, self._rng.choice((5.0, 50.0)))
+        self._later(mean_s, lambda: self._cluster.slow_down(host, 1.0))
+        pairs = [(broker, host) for broker in self._cluster.brokers]
+        self._make_slow([*pairs, *(pair[::-1] for pair in pairs)], mean_s)
+
+    def _make_slow(self, links: list[tuple[Host, Host]], mean_s: float) -> None:
+        net, rng = self._cluster.net, self._rng
+        slowness = Slowness(rng.choice((5_000.0, 20_000.0)), rng.choice((0.0, 0.005, 0.05)))
+        for link in links:
+            self._note("slow %s -> %s: %s", link[0].name, link[1].name, slowness)
+            net.slow_down(*link, slowness)
+
+        def speed_up() -> None:
+            for link in links:
+                net.speed_up(*link)
+
+        self._later(mean_s, speed_up)
+
+    def _failing_task(self) -> bool:
+        host = self._running(self._cluster.brokers)
+        if host is None:
+            return False
+        self._note("a task of %s will fail", host.name)
+        self._cluster.break_a_task(host, self._rng.randrange(2))
         return True
 
     def _ambush(self, what: str, who: str) -> None:

@@ -16,6 +16,9 @@
     T14 only prefixes that somebody gave up are dropped
     T15 no success without an offset        T16 after healing everything goes on
     T17 when all is quiet, a leader that is named takes what is produced
+    T18 where all is only slow, no leader changes and no bookie counts as failed
+    T19 and every batch is answered in its time
+    T20 a background task ends with its node
 
     Z1 acknowledgements of epochs do not interleave (C1 and C5 together, and Z6)
     Z2 a replaced leader's batches never succeed (T1 at the end) nor change the list (C2)
@@ -40,6 +43,8 @@ from tests.model import rules
 from tests.simulation.oracle import BookieBook, LedgerBook, LedgerOracle, ledger_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from client.errors import LedgerError
     from tests.simulation.loop import SimLoop
     from tests.simulation.wiretap import Pending
@@ -127,6 +132,8 @@ class ClusterOracle(LedgerOracle):
         self._topic_ids: dict[str, str] = {}
         self.ack_quorum_min = 1
         """Copies that every topic of this schedule wants before an acknowledgement."""
+        self.is_only_slow: Callable[[], bool] = lambda: False
+        """Whether nothing happens to the cluster but slowness."""
 
     # ---------------------------------------------------------------- entries on bookies
 
@@ -270,6 +277,8 @@ class ClusterOracle(LedgerOracle):
                     "C5" if takeover else "C1",
                     f"{book.name}: ledger {added} is listed while {ledger_id} is open",
                 )
+        if takeover and self.is_only_slow():
+            self.fail("T18", f"{book.name}: all was only slow, and epoch {new.leader_epoch} begins")
         if takeover:
             book.led_since_s[new.leader_epoch] = self.loop.time()
         book.chain.append(added)

@@ -10,8 +10,9 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from tests.simulation import swarm
-from tests.simulation.swarm import LedgerSwarm
+from tests.simulation import cluster_load, swarm
+from tests.simulation.cluster_load import LoadOptions
+from tests.simulation.swarm import BookieOptions, DiskOptions, LedgerSwarm
 
 FAULTS = (
     *swarm.FAULTS,
@@ -66,6 +67,8 @@ class ClusterSwarm:
     """What a partition may hold; half of that is for its writer, and for all on a connection to a
     bookie. So small that clients wait for room all the time. 0: the defaults, which nobody meets.
     """
+    load: LoadOptions | None = None
+    """What overloads the cluster; None: nothing does."""
 
     def describe(self) -> str:
         """Return the options, one per line."""
@@ -75,6 +78,88 @@ class ClusterSwarm:
 
 def draw(seed: int) -> ClusterSwarm:
     """Draw the options of a whole-cluster schedule."""
+    drawn, kind = _draw_any(seed), cluster_load.kind_of(seed)
+    if kind == "mixed":
+        return drawn
+    rng = random.Random(f"cluster load {seed}")
+    return _as_busy(drawn, rng) if kind == "busy" else _as_crowded(drawn, rng)
+
+
+def _as_crowded(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
+    """Overload it, on top of all that happens to it."""
+    room_bytes = drawn.room_bytes or rng.choice((1000, 4000))
+    faults = {**drawn.common.faults, "slow link": 3, "slow bookie": 3, "failing task": 1}
+    return replace(
+        drawn,
+        common=replace(drawn.common, faults=faults),
+        producers=2,
+        think_s=min(drawn.think_s, 0.01),
+        room_bytes=room_bytes,
+        load=cluster_load.draw_load(rng, "crowded", room_bytes),
+    )
+
+
+def _as_busy(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
+    """Overload it, and let nothing else happen.
+
+    Slowness stays far below the request timeout: whoever does not answer for so long has failed.
+    """
+    common, room_bytes = drawn.common, rng.choice((1000, 2000, 4000))
+    quorums = rng.choice(((3, 3, 2), (3, 3, 2), (3, 2, 2), (3, 3, 3)))
+    # One broker that leads them all: together they could hold more than it may.
+    brokers, partitions = rng.choice(((2, 1), (2, 2), (1, 3)))
+    store = replace(
+        common.store,
+        session_timeout_s=2.0,
+        tail_p=0.0,
+        lose_request_p=0.0,
+        lose_reply_p=0.0,
+        lose_read_p=0.0,
+    )
+    return replace(
+        drawn,
+        common=replace(
+            common,
+            bookies=quorums[0],
+            quorums=quorums,
+            fault_phase_s=rng.choice((1.0, 2.0)),
+            fault_every_s=rng.choice((0.05, 0.15)),
+            ambush_p=0.0,
+            faults={"slow link": 3, "slow bookie": 2},
+            request_timeout_s=2.0,
+            client={},
+            net=replace(
+                common.net,
+                tail_p=0.0,
+                slow_p=0.0,
+                latency_s=0.0005,
+                window_bytes=rng.choice((2_000, 20_000)),
+            ),
+            disk=DiskOptions(sync_s=rng.choice((0.0002, 0.001, 0.003))),
+            bookie=BookieOptions(weak_adds_max=rng.choice((0, 2))),
+            store=store,
+            step_cost_s=min(common.step_cost_s, 0.00002),
+            hostile=False,
+        ),
+        quorums=quorums,
+        brokers=brokers,
+        partitions=partitions,
+        producers=2,
+        batches=20 if partitions < 3 else 10,
+        payload_bytes=rng.choice((50, 200, 200)),
+        in_flight=rng.choice((2, 5)),
+        think_s=0.0,
+        members=0,
+        trims=False,
+        auto_recovery=False,
+        broker_session_s=2.0,
+        room_bytes=room_bytes,
+        load=cluster_load.draw_load(rng, "busy", room_bytes),
+    )
+
+
+def _draw_any(seed: int) -> ClusterSwarm:
+    """Draw the options of an ordinary schedule."""
     rng = random.Random(f"cluster swarm {seed}")
     quorums = rng.choice(((3, 3, 2), (3, 3, 2), (3, 3, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2)))
     auto_recovery = rng.random() < 0.4
@@ -137,7 +222,7 @@ def draw(seed: int) -> ClusterSwarm:
 
 def quiet(seed: int) -> ClusterSwarm:
     """Draw options of a schedule in which nothing fails, and nothing takes its time."""
-    plan = draw(seed)
+    plan = _draw_any(seed)
     common = plan.common
     store = replace(common.store, tail_p=0.0, lose_request_p=0.0, lose_reply_p=0.0, lose_read_p=0.0)
     return replace(
@@ -149,8 +234,8 @@ def quiet(seed: int) -> ClusterSwarm:
             request_timeout_s=2.0,
             net=replace(common.net, tail_p=0.0),
             store=store,
-            disk=swarm.DiskOptions(),
-            bookie=swarm.BookieOptions(),
+            disk=DiskOptions(),
+            bookie=BookieOptions(),
             client={},
             fault_phase_s=1.0,
             hostile=False,

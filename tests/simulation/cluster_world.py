@@ -28,7 +28,8 @@ from client.metadata import paths
 from tests.simulation import cluster_swarm, machines
 from tests.simulation.cluster_faults import ClusterNemesis
 from tests.simulation.cluster_oracle import ClusterOracle, PartitionBook
-from tests.simulation.hosts import Host, SimClock
+from tests.simulation.held_bytes import HeldBytes
+from tests.simulation.hosts import Host, Injected, SimClock
 from tests.simulation.kafka_clients import TOPIC, KafkaClients
 from tests.simulation.kafka_link import PORT
 from tests.simulation.ledger_tap import TappedLedgers
@@ -40,10 +41,21 @@ if TYPE_CHECKING:
 
     from client.metadata.store import MetadataStore
     from tests.simulation.cluster_swarm import ClusterSwarm
+    from tests.simulation.hosts import Process
+    from tests.simulation.kafka_link import KafkaLink
     from tests.simulation.result import Result
 
 _RESTART_S = 0.3
+_SILENCE_MS = 2_000
+_ANSWER_S_MAX = 8.0
+"""Longest that a producer waits for an answer where everything is slow: its timeout and those of
+whoever holds the broker's bytes before it."""
+_STEADY_LOOKS = 10
+_STEADY_S_MAX = 15.0
+_BUSY_CODES = (0, 7, 19)
+"""What a busy leader may answer to a batch: stored, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS."""
 _PASSWORD = b"sesame"
+_TIMED_OUT, _NO_ROOM = 7, 19
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +91,10 @@ class ClusterWorld(Machines):
         self.plan = plan
         self.brokers = [self.net.add_host(f"broker{n}") for n in range(plan.brokers)]
         self._running: dict[str, Broker] = {}
+        self._ledger_clients: dict[str, LedgerClient] = {}
+        self.is_only_slow = False
+        """Whether everything is up and in place, and nothing happens to it but slowness."""
+        self.produce_timeout_ms = plan.load.produce_timeout_ms if plan.load else _SILENCE_MS
         self.work = KafkaClients(self)
         kafka: list[Host] = []
         for role, count in (
@@ -86,6 +102,7 @@ class ClusterWorld(Machines):
             ("producer", plan.producers),
             ("reader", plan.readers),
             ("member", plan.members),
+            ("rude", plan.load.rude_clients if plan.load else 0),
         ):
             for number in range(count):
                 host = self.net.add_host(f"{role}{number}")
@@ -95,6 +112,9 @@ class ClusterWorld(Machines):
         timeout_ms = int(self.options.request_timeout_s * 1000)
         names = ("writer_in_flight_bytes_max", "bookie_in_flight_bytes_max")
         narrow = dict.fromkeys(names, plan.room_bytes // 2) if plan.room_bytes else {}
+        if plan.load is not None:
+            narrow["writer_unanswered_bytes_max"] = plan.load.unanswered_bytes_max
+            self.loop.on_step = HeldBytes(self).look
         self._ledger_config = LedgerClientConfig(
             request_timeout_ms=timeout_ms,
             connect_timeout_ms=timeout_ms,
@@ -108,6 +128,7 @@ class ClusterWorld(Machines):
         )
         ensemble_size, copies, acks = plan.quorums
         self.oracle.ack_quorum_min = acks
+        self.oracle.is_only_slow = lambda: self.is_only_slow
         self._broker_config = VariedConfig(
             snapshot_interval_bytes=plan.snapshot_interval_bytes,
             room_bytes=plan.room_bytes,
@@ -181,6 +202,104 @@ class ClusterWorld(Machines):
         if broker.cluster.preferred_leader(topic, index) == broker.config.node_id:
             self.oracle.fail("T17", f"{host} refused a batch for partition {index}: it is to lead")
 
+    # ---------------------------------------------------------------- where all is only slow
+
+    def node(self, process: Process) -> tuple[Broker, LedgerClient] | None:
+        """Return the broker that runs in a process, and its ledger client."""
+        assert process.host is not None
+        name = process.host.name
+        broker = self._running.get(name)
+        return None if broker is None else (broker, self._ledger_clients[name])
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether what the cluster is to be overloaded with should wait, but for a first batch."""
+        load = self.plan.load
+        return load is not None and load.is_all and not self.is_only_slow
+
+    async def answered(self, link: KafkaLink, index: int) -> tuple[int, int]:
+        """Wait for the answer to a producer's oldest batch: (error code, base offset).
+
+        Raises OSError, IncompleteReadError, TimeoutError.
+        """
+        if not self.is_only_slow:
+            code, base = await link.produced(_SILENCE_MS / 1000)
+        else:
+            try:
+                code, base = await link.produced(_ANSWER_S_MAX)
+            except TimeoutError:
+                timeout_ms = self.produce_timeout_ms
+                self.oracle.fail(
+                    "T19", f"{link.host}: a batch with {timeout_ms} ms has no answer for so long"
+                )
+                raise
+        if code == _TIMED_OUT:
+            self.oracle.count("appends timed out")
+        elif code == _NO_ROOM:
+            self.oracle.count("batches without room")
+        if code not in _BUSY_CODES:
+            self.refused(link.host, index, code)
+        return code, base
+
+    def refused(self, host: str, index: int, code: int) -> None:
+        """A broker answered a client that knows the leader with an error."""
+        if self.is_only_slow:
+            self.oracle.fail("T18", f"{host} was busy, and answers {code} for partition {index}")
+
+    async def _until_steady(self) -> None:
+        """Wait until every partition has been with the leader that is wanted for a while."""
+        looks, before = 0, None
+        start_s = self.loop.time()
+        while looks < _STEADY_LOOKS:
+            if self.loop.time() > start_s + _STEADY_S_MAX:
+                self.oracle.fail("T18", "nothing happens to the cluster, and no leader stays")
+            await asyncio.sleep(0.05)
+            now = [self._led_epoch(index) for index in range(self.plan.partitions)]
+            looks = looks + 1 if now == before and None not in now else 0
+            before = now
+        self.is_only_slow = True
+
+    def _led_epoch(self, index: int) -> int | None:
+        """Return the epoch of a partition whose leader is the wanted one, in everybody's view."""
+        running = [self._running.get(host.name) for host in self.brokers]
+        for broker in running:
+            if broker is None or not broker.is_started or TOPIC not in broker.cluster.topics:
+                return None
+        found = []
+        for broker in running:
+            assert broker is not None
+            topic = broker.cluster.topics[TOPIC]
+            if len(broker.cluster.brokers) < len(running) or broker.partitions.opening_count:
+                return None
+            if broker.cluster.preferred_leader(topic, index) == broker.config.node_id:
+                found.append(broker.partitions.find(TOPIC, index))
+        return found[0].leader_epoch if len(found) == 1 and found[0] is not None else None
+
+    def break_a_task(self, host: Host, which: int) -> None:
+        """Let a background task of the broker on a host run into a bug, once."""
+        broker = self._running.get(host.name)
+        if broker is None or not broker.is_started:
+            return
+        owner: Any = broker.log_services.lease if which else broker._background[0]
+        name = "ask" if which else "visit_all"
+
+        async def fail(*_: object) -> None:
+            owner.__dict__.pop(name, None)
+            raise Injected("planted in a background task")
+
+        setattr(owner, name, fail)
+
+    def check_tasks(self) -> None:
+        """See that no background task of a broker has ended."""
+        for host in self.brokers:
+            broker = self._running.get(host.name)
+            if broker is None or not broker.is_started or not host.running:
+                continue
+            tasks = [getattr(part, "_task", None) for part in broker._background]
+            for task in [*tasks, broker._ownership._lease_task, broker.groups._sweeper]:
+                if task is not None and task.done():
+                    self.oracle.fail("T20", f"{host.name}: {task.get_name()} has ended")
+
     # ---------------------------------------------------------------- processes
 
     def main_of(self, host: Host) -> Coroutine[Any, Any, None]:
@@ -197,21 +316,42 @@ class ClusterWorld(Machines):
             await client.start()
             ledgers = LedgerAccess(client, _PASSWORD)
             broker = Broker(
-                dataclasses.replace(
-                    self._broker_config, node_id=self._node_id(host), advertised_host=host.name
-                ),
+                self._config_of(host),
                 store=store,
                 ledgers=TappedLedgers(ledgers, self.oracle, f"{host.name}#{host.starts}"),
                 clock=clock,
                 rng=rng,
             )
             self._running[host.name] = broker
+            self._ledger_clients[host.name] = client
             await broker.start()
             await self.loop.create_future()
         except (QuireError, OSError) as error:
             self.oracle.note("%s ends: %r", host.name, error)
             self.oracle.count(f"broker ended by {type(error).__name__}")
             self.restart_later(host, _RESTART_S)
+
+    def _config_of(self, host: Host) -> BrokerConfig:
+        """Return the settings of the broker on a host; some limits lower than they may be set."""
+        config = dataclasses.replace(
+            self._broker_config, node_id=self._node_id(host), advertised_host=host.name
+        )
+        load = self.plan.load
+        if load is not None:
+            lower = {
+                "in_flight_bytes_max": load.broker_bytes_max,
+                "connection_in_flight_bytes_max": load.broker_bytes_max // 2,
+                "connection_requests_max": load.connection_requests_max,
+                "send_buffer_bytes_max": load.unsent_bytes_max,
+                "fetch_bytes_max": load.unsent_bytes_max,
+                "unread_bytes_max": 8 * load.unsent_bytes_max,
+                "unfinished_bytes_max": 20_000,
+                "frame_timeout_ms": 1_000,
+                "retention_check_interval_ms": 300,
+            }
+            for name, value in lower.items():
+                object.__setattr__(config, name, value)
+        return config
 
     def close_broker(self, host: Host) -> None:
         """Stop the broker on a host in peace; its supervisor starts another."""
@@ -292,14 +432,17 @@ class ClusterWorld(Machines):
         """Wait until something is acknowledged, so that faults find something to break."""
         for _ in range(600):
             if "batches acknowledged" in self.oracle.counts:
-                return
+                break
             await asyncio.sleep(0.02)
+        if self.plan.load is not None and self.plan.load.is_all:
+            await self._until_steady()
 
     def wind_down(self) -> None:
         """Nothing to do: clients see by themselves that all is healed."""
 
     def judge(self, host: Host, done: asyncio.Future[None]) -> Coroutine[Any, Any, None]:
         """See that everything is there and goes on."""
+        self.check_tasks()
         return self.work.judge(host, done)
 
     def judge_logs(self) -> None:
@@ -320,4 +463,4 @@ def run_schedule(seed: int, *, log: bool = False) -> Result:
 
 def _roll_soon(partition: Partition) -> None:
     """Let a partition roll as a full segment does."""
-    partition._perform(partition._leader.roll_soon(partition._now()))
+    partition._runner.run(partition._leader.roll_soon(partition._now()))

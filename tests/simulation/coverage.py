@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation import cluster_swarm, swarm
+from tests.simulation import cluster_load, cluster_swarm, swarm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCHEDULES_MIN = 1000
 """Fewer schedules are not judged: rare faults may be missing."""
 
-_FAULTS = {"ledger": swarm.FAULTS, "cluster": cluster_swarm.FAULTS}
+_FAULTS = {"ledger": swarm.FAULTS, "cluster": (*cluster_swarm.FAULTS, *cluster_load.FAULTS)}
 _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
     "ledger": {
         "adds": 2.5,
@@ -34,6 +34,14 @@ _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
         "takeovers": 1.5,
         "rolls": 0.2,
         "trims": 0.1,
+        "appends timed out": 0.03,
+        "batches without room": 0.003,
+        "clients that stalled": 0.1,
+        "clients that sent halves": 0.1,
+        "clients that vanished": 0.1,
+        "looks at full brokers": 1.0,
+        "looks at full links": 5.0,
+        "looks at full partitions": 2.0,
     },
 }
 """About half of what is usual."""

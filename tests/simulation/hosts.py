@@ -33,6 +33,10 @@ class Stopped(BaseException):
     """Unwinds the code that was running when its process ended; nobody may catch it."""
 
 
+class Injected(Exception):
+    """A bug that a schedule makes a program run into, to see that it costs what it should."""
+
+
 class Host:
     """A machine: survives its processes, may lose power, has a wall clock of its own."""
 

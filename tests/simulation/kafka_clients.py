@@ -7,6 +7,7 @@ retry what a broker calls retriable or leaves unanswered. What they are told goe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ from client.wire.kafka.record_builder import Record, build_batch
 from tests.simulation.group_member import History, Member
 from tests.simulation.hosts import SimClock
 from tests.simulation.kafka_link import EARLIEST, LATEST, Fetched, KafkaLink, Leader, Refused
+from tests.simulation.rude_clients import RudeClient
 
 if TYPE_CHECKING:
     import random
@@ -118,6 +120,7 @@ class KafkaClients:
             "producer": self._produce,
             "reader": self._read,
             "member": self._consume,
+            "rude": self._misbehave,
         }
         return mains[self._roles[host.name]](host)
 
@@ -195,7 +198,9 @@ class KafkaClients:
         """Return a function that takes one batch off what a producer still has to send."""
 
         def take() -> bool:
-            left = self._batches_left[host, index]
+            left, plan = self._batches_left[host, index], self._world.plan
+            if self._world.is_settling and left < plan.batches:
+                return False
             self._batches_left[host, index] = max(0, left - 1)
             return left > 0
 
@@ -230,6 +235,16 @@ class KafkaClients:
         partitions = self._world.plan.partitions
         member = Member(host.name, brokers, self.history, rng, static=False, partitions=partitions)
         await member.run()
+
+    async def _misbehave(self, host: Host) -> None:
+        await self.topic_exists.wait()
+        name = f"{host.name}#{host.starts}"
+        client = RudeClient(self._world, self.guide(host), self._world.fork_rng(name), TOPIC, name)
+        while not self._world.healed:
+            with contextlib.suppress(*TROUBLE):
+                await client.misbehave()
+            await asyncio.sleep(_PAUSE_S)
+        await self._world.loop.create_future()
 
     # ---------------------------------------------------------------- the judge
 
@@ -352,7 +367,7 @@ class Stream:
                 self._send(link, self._unacked[-1])
                 in_flight += 1
             if in_flight:
-                code, base = await link.produced(_SILENCE_S)
+                code, base = await self._world.answered(link, self._index)
                 if code == _NOT_LEADER:
                     self._world.check_refused(link.host, self._index)
                 self._answered(code, base)
@@ -384,7 +399,7 @@ class Stream:
         return sent
 
     def _send(self, link: KafkaLink, sent: Sent) -> None:
-        link.send_produce(TOPIC, self._index, sent.data, int(_SILENCE_S * 1000))
+        link.send_produce(TOPIC, self._index, sent.data, self._world.produce_timeout_ms)
 
     def _answered(self, code: int, base: int) -> None:
         oracle = self._world.oracle
@@ -448,6 +463,7 @@ class View:
             self.position = await link.offset(TOPIC, self._index, EARLIEST, epoch, _SILENCE_S)
             return
         if got.code:
+            self._world.refused(link.host, self._index, got.code)
             raise Refused(got.code, "fetch")
         self._world.check_fresh(link.host, self._index, sent_s)
         before = self._high if self._guide.knows_epochs else -1

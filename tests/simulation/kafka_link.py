@@ -85,6 +85,12 @@ def _text(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
+def produce_body(topic: str, index: int, batch: bytes, timeout_ms: int) -> bytes:
+    """Encode a Produce request of one batch with acks=all."""
+    head = struct.pack(">hhii", -1, -1, timeout_ms, 1) + _text(topic)
+    return head + struct.pack(">iii", 1, index, len(batch)) + batch
+
+
 class KafkaLink:
     """One connection. Answers come in the order of requests."""
 
@@ -107,11 +113,20 @@ class KafkaLink:
         """Close without waiting."""
         self._writer.close()
 
-    def send(self, key: int, body: bytes) -> None:
-        """Send a request without waiting for its answer."""
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The connection itself, for those who do not behave."""
+        return self._writer.transport
+
+    def frame(self, key: int, body: bytes) -> bytes:
+        """Encode the next request."""
         self._number += 1
         head = struct.pack(">hhi", key, _VERSIONS[key], self._number) + _CLIENT_ID
-        self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+        return struct.pack(">i", len(head) + len(body)) + head + body
+
+    def send(self, key: int, body: bytes) -> None:
+        """Send a request without waiting for its answer."""
+        self._writer.write(self.frame(key, body))
 
     async def receive(self, timeout_s: float) -> _Answer:
         """Read the next answer. Raises OSError, IncompleteReadError, TimeoutError."""
@@ -156,13 +171,7 @@ class KafkaLink:
 
     def send_produce(self, topic: str, index: int, batch: bytes, timeout_ms: int) -> None:
         """Send a batch with acks=all."""
-        self.send(
-            PRODUCE,
-            struct.pack(">hhii", -1, -1, timeout_ms, 1)
-            + _text(topic)
-            + struct.pack(">iii", 1, index, len(batch))
-            + batch,
-        )
+        self.send(PRODUCE, produce_body(topic, index, batch, timeout_ms))
 
     async def produced(self, timeout_s: float) -> tuple[int, int]:
         """Read the answer to the oldest batch: (error code, base offset)."""

@@ -131,7 +131,9 @@ class LedgerClients:
             except QuireError as error:
                 self._world.oracle.note("close of %d: %r", writer.ledger_id, error)
             else:
-                self._world.oracle.closed(writer.ledger_id, writer.last_add_confirmed, host.name)
+                self._world.oracle.closed(
+                    writer.ledger_id, writer.progress.last_add_confirmed, host.name
+                )
         elif fate < 0.85:
             writer.abandon()
 

@@ -51,6 +51,7 @@ class TappedWriter:
         self._oracle = oracle
         self._by = by
         self.ledger_id = writer.ledger_id
+        self.room = writer.room
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -67,13 +68,6 @@ class TappedWriter:
     @property
     def lost_members(self) -> Sequence[BookieId]:
         return self._writer.lost_members
-
-    @property
-    def has_room(self) -> bool:
-        return self._writer.has_room
-
-    def on_room(self, call: Callable[[], None]) -> None:
-        self._writer.on_room(call)
 
     def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:
         def done(entry_id: EntryId, error: Any) -> None:
@@ -102,6 +96,7 @@ class TappedLedgers:
         self._oracle = oracle
         self._by = by
         self.stats = ledgers.stats
+        self.memory = ledgers.memory
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:

@@ -28,7 +28,7 @@ from asyncio import events
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.hosts import PROCESS, Host, Process, Stopped
+from tests.simulation.hosts import PROCESS, Host, Injected, Process, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -168,6 +168,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self.on_crash: Callable[[Process, dict[str, Any]], None] | None = None
         """Told of every exception that nobody handled; None makes it a violation."""
         self.digest = 0
+        self.on_step: Callable[[Process], None] | None = None
+        """Called after each handle with the process that ran it; set it before the loop runs."""
 
     # ---------------------------------------------------------------- time and handles
 
@@ -350,7 +352,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Judge an exception that nobody handled."""
         process = PROCESS.get() or self.driver
-        if not process.alive or isinstance(context.get("exception"), Stopped):
+        if not process.alive or isinstance(context.get("exception"), (Stopped, Injected)):
             return
         if self.on_crash is not None:
             self.on_crash(process, context)
@@ -403,6 +405,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _spin(self) -> None:
         heap, runnable, rand = self._heap, self._runnable, self._random
         pop, cost, steps_max = heapq.heappop, self._step_cost_s, self._steps_max
+        on_step = self.on_step
         while not self._stopping:
             now = self._now
             while heap and heap[0][0] <= now:
@@ -437,6 +440,8 @@ class SimLoop(asyncio.BaseEventLoop):
                     self.call_exception_handler,
                     {"message": f"exception in {handle.callback}", "exception": error},
                 )
+            if on_step is not None:
+                on_step(process)
             self._now += cost
 
     def _advance(self) -> None:

@@ -11,7 +11,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.simulation import mutants_bookie, mutants_broker, mutants_client, mutants_recovery
+from tests.simulation import (
+    mutants_bookie,
+    mutants_broker,
+    mutants_client,
+    mutants_load,
+    mutants_recovery,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +32,8 @@ class Mutant(NamedTuple):
     world: str
     """Whose schedules find it."""
     kind: str
-    """Which kind of ledger schedules it is hunted with (`swarm.KINDS`); empty: all of them."""
+    """Which kind of its world's schedules it is hunted with (`swarm.KINDS`, `cluster_load.KINDS`);
+    empty: all of them."""
 
     @property
     def where(self) -> str:
@@ -58,6 +65,17 @@ class Patch:
 
 
 _KINDS = {
+    "credit-back-at-quorum": "busy",
+    "credit-back-when-sent": "busy",
+    "credit-back-when-written": "busy",
+    "full-link-is-failed": "busy",
+    "shed-is-failed": "busy",
+    "starved-stay-starved": "busy",
+    "task-ends-in-silence": "crowded",
+    "timeout-ends-leadership": "busy",
+    "timeout-forgets-sequence": "busy",
+    "timeout-is-success": "crowded",
+    "unread-is-served": "busy",
     "forget-queue-after-change": "race",
     "lost-copy-hides-kept": "brimful",
     "lost-group-stays": "brimful",
@@ -71,7 +89,13 @@ most of its schedules would be run in vain before."""
 
 PLANTS: dict[str, Mutant] = {
     name: Mutant((plant.__doc__ or "").strip(), plant, module.WORLD, _KINDS.get(name, ""))
-    for module in (mutants_client, mutants_bookie, mutants_broker, mutants_recovery)
+    for module in (
+        mutants_client,
+        mutants_bookie,
+        mutants_broker,
+        mutants_load,
+        mutants_recovery,
+    )
     for name, plant in module.PLANTS.items()
 }
 

@@ -10,7 +10,7 @@ from bookie.errors import DiskFailed, StorageError
 from bookie.membership import cookie
 from bookie.membership.cluster_ledgers import ClusterLedgers
 from bookie.membership.registration import Registration
-from bookie.storage import compactor, entry_reader, replay, storage
+from bookie.storage import compactor, entry_reader, record_replay, replay, storage
 from bookie.storage.core import log_format, log_scan, lost_group
 from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.group_commit import GroupCommit
@@ -102,11 +102,11 @@ def fence_without_key_lost(patch: Any) -> None:
     """A start skips the fence of a ledger that it knows nothing else of."""
 
     def apply(self: Any, number: int, record: Any) -> None:
-        is_bare = record.kind is Kind.FENCE and self._ledgers.get(ledger_of(record.body)) is None
+        is_bare = record.kind is Kind.FENCE and self.ledgers.get(ledger_of(record.body)) is None
         if not is_bare:
             original(self, number, record)
 
-    original = patch(replay._Replay, "_apply", apply)
+    original = patch(record_replay.RecordReplay, "apply", apply)
 
 
 def fence_not_indexed(patch: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from broker.cluster.owner_node import OwnerNode
 from broker.coordinator.coordinator_log import CoordinatorLog
 from broker.coordinator.runtime import CoordinatorRuntime, Phase
-from broker.partition import leader_steps, ledger_creation, opening
+from broker.partition import ledger_creation, opening
 from broker.partition.core import producer_state, takeover
 from broker.partition.core.append_queue import AppendQueue
 from broker.partition.core.leader import PartitionLeader
@@ -18,8 +18,9 @@ from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerReplay
-from broker.partition.core.takeover import Takeover
-from broker.partition.leader_steps import LeaderSteps
+from broker.partition.core.takeover import CommitLost, Committed, CommitUnknown, Takeover
+from broker.partition.leading import leader_steps
+from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.opening import Opening
 from broker.partition.partition import Partition
 from broker.partition.segment_node import SegmentNode
@@ -56,7 +57,7 @@ def serve_before_cas(patch: Any) -> None:
                 return
 
         asyncio.get_running_loop().create_task(later())
-        return self._takeover.on_committed(expected_version + 1)
+        return self._takeover.on_commit(Committed(expected_version + 1))
 
     patch(Opening, "_commit", commit)
 
@@ -74,15 +75,20 @@ def list_any_version(patch: Any) -> None:
 def unknown_commit_is_lost(patch: Any) -> None:
     """A takeover whose answer got lost deletes its ledger."""
 
-    def unknown(self: Takeover) -> Any:
-        return self._discard("lost")
+    def on_commit(self: Takeover, outcome: Any) -> Any:
+        return original(self, CommitLost() if isinstance(outcome, CommitUnknown) else outcome)
 
-    patch(Takeover, "on_commit_unknown", unknown)
+    original = patch(Takeover, "on_commit", on_commit)
 
 
 def unknown_commit_is_done(patch: Any) -> None:
     """A takeover whose answer got lost takes it for success."""
-    patch(Takeover, "on_commit_unknown", lambda self: self._serve(self._version + 1))
+
+    def on_commit(self: Takeover, outcome: Any) -> Any:
+        is_unknown = isinstance(outcome, CommitUnknown)
+        return original(self, Committed(self._version + 1) if is_unknown else outcome)
+
+    original = patch(Takeover, "on_commit", on_commit)
 
 
 def epoch_stays(patch: Any) -> None:

@@ -22,8 +22,9 @@ from client.ledger.core.schedule import Schedule
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read import tail
 from client.ledger.recovery_run import RecoveryRun
-from client.ledger.write import add_pipeline, add_reports
+from client.ledger.write import add_reports, ensemble_changes
 from client.ledger.write.add_pipeline import AddPipeline
+from client.ledger.write.ensemble_changes import EnsembleChanges
 from client.metadata import paths
 from client.wire.bookkeeper.messages import LAST_ENTRY, AddRequest, ReadRequest
 
@@ -68,8 +69,8 @@ def confirm_during_change(patch: Any) -> None:
 def replaced_acks_count(patch: Any) -> None:
     """Acks of replaced bookies are not struck from unconfirmed adds (3005)."""
 
-    def strike(self: Adds, ensemble: Any) -> None:
-        self.ensemble = tuple(ensemble)
+    def strike(self: Adds, replaced: Any) -> None:
+        """Strike nothing."""
 
     patch(Adds, "_strike_replaced", strike)
 
@@ -80,56 +81,57 @@ def stale_answers_count(patch: Any) -> None:
     patch(
         Adds,
         "on_stored",
-        lambda self, entry_id, index, bookie: original(self, entry_id, index, self.ensemble[index]),
+        lambda self, entry_id, index, bookie: original(
+            self, entry_id, index, self.members.ensemble[index]
+        ),
     )
 
 
 def use_before_cas(patch: Any) -> None:
     """Replacement bookies are used before the metadata names them (1591)."""
 
-    async def change(self: AddPipeline, failed: Any) -> None:
-        first_entry = EntryId(self.adds.lac + 1)
-        ensemble = list(self.adds.ensemble)
-        choice = self._context.choice
+    async def change(self: EnsembleChanges, change: Any) -> None:
+        first_entry = EntryId(self._adds.lac + 1)
+        ensemble = list(self._adds.members.ensemble)
+        failed, choice = change.failed, self._context.choice
         write_quorum = self.current.metadata.write_quorum
         chosen = choice.replacements(ensemble, sorted(failed), write_quorum, failed.values())
         for index, bookie in chosen.items():
             ensemble[index] = bookie
-        self._seat(ensemble)
-        self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
+        self._on_changed(ensemble)
         self.current = await self._context.nodes.update(
-            self.ledger_id,
+            self._ledger_id,
             self.current,
             lambda metadata: ensemble_change.change_ensemble(
                 metadata, failed, first_entry, lambda *_: chosen
             ),
         )
 
-    def surface(task: Any) -> None:
+    def surface(self: AddPipeline, task: Any) -> None:
         if not task.cancelled():
             task.exception()
 
-    patch(AddPipeline, "_change_ensemble", change)
-    patch(add_pipeline, "_surface_bug", surface)
+    patch(EnsembleChanges, "_change", change)
+    patch(AddPipeline, "_on_change_done", surface)
 
 
 def fragment_after_pushed(patch: Any) -> None:
     """A new fragment starts behind the last add pushed instead of the last confirmed."""
     original = ensemble_change.change_ensemble
-    plain = AddPipeline._change_ensemble
+    plain = EnsembleChanges._change
 
-    async def change(self: AddPipeline, failed: Any) -> None:
+    async def change(self: EnsembleChanges, change: Any) -> None:
         def shifted(metadata: Any, gone: Any, first_entry: Any, choose: Any) -> Any:
             del first_entry
-            return original(metadata, gone, EntryId(self.adds.last_add_pushed + 1), choose)
+            return original(metadata, gone, EntryId(self._adds.last_add_pushed + 1), choose)
 
-        add_pipeline.change_ensemble = shifted
+        ensemble_changes.change_ensemble = shifted
         try:
-            await plain(self, failed)
+            await plain(self, change)
         finally:
-            add_pipeline.change_ensemble = original
+            ensemble_changes.change_ensemble = original
 
-    patch(AddPipeline, "_change_ensemble", change)
+    patch(EnsembleChanges, "_change", change)
 
 
 def change_while_fenced(patch: Any) -> None:
@@ -145,7 +147,7 @@ def change_while_fenced(patch: Any) -> None:
             return metadata.with_ensemble(first_entry, ensemble) if standing else None
         return original(metadata, failed, first_entry, choose)
 
-    patch(add_pipeline, "change_ensemble", change)
+    patch(ensemble_changes, "change_ensemble", change)
 
 
 def lac_is_pushed(patch: Any) -> None:

@@ -18,13 +18,14 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation import batch, results_page, swarm
+from tests.simulation import batch, cluster_load, results_page, swarm
 from tests.simulation.mutants import PLANTS, planted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK = 20
+_KIND_OF = {"ledger": swarm.kind_of, "cluster": cluster_load.kind_of}
 
 
 class Finding(NamedTuple):
@@ -59,7 +60,8 @@ def hunt(task: Task) -> Finding:
     mutant = PLANTS[task.name]
     seeds: Iterator[int] = itertools.count(task.first_seed)
     if mutant.kind:
-        seeds = (seed for seed in seeds if swarm.kind_of(seed) == mutant.kind)
+        kind_of = _KIND_OF[mutant.world]
+        seeds = (seed for seed in seeds if kind_of(seed) == mutant.kind)
     while done < task.schedules_max:
         job = batch.Job(
             world=mutant.world,

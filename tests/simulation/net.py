@@ -13,7 +13,7 @@ import math
 import socket
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.hosts import PROCESS, Host, Process
 from tests.simulation.pipe import Pipe, Segment
@@ -53,6 +53,13 @@ class NetOptions:
     """Mean time after which a sender gives a held connection up."""
     hold_references: bool = False
     """Keep references to written buffers until delivery, as uvloop may: finds reused buffers."""
+
+
+class Slowness(NamedTuple):
+    """What a slow link does to each connection over it, in one direction."""
+
+    bytes_per_s: float
+    delay_s: float
 
 
 class SimServer(asyncio.AbstractServer):
@@ -119,6 +126,7 @@ class SimNet:
         self._listeners: dict[tuple[str, int], SimServer] = {}
         self._ports: dict[str, int] = {}
         self._cuts: set[tuple[str, str]] = set()
+        self._slow: dict[tuple[str, str], Slowness] = {}
         self._connections: dict[int, SimTransport] = {}
         self.held: dict[Pipe, None] = {}
         self._waiting: dict[_Syn, None] = {}
@@ -347,9 +355,22 @@ class SimNet:
         self._cuts.discard((source.name, target.name))
         self.release_held()
 
+    def slow_down(self, source: Host, target: Host, slowness: Slowness) -> None:
+        """Make one direction slow; what is on its way comes as it would have."""
+        self._slow[source.name, target.name] = slowness
+
+    def speed_up(self, source: Host, target: Host) -> None:
+        """Make one direction as fast as others again."""
+        self._slow.pop((source.name, target.name), None)
+
+    def slowness(self, source: Host, target: Host) -> Slowness | None:
+        """Return how slow one direction is; None: it is not."""
+        return self._slow.get((source.name, target.name)) if self._slow else None
+
     def heal_all(self) -> None:
         """Mend every link."""
         self._cuts.clear()
+        self._slow.clear()
         self.release_held()
 
     def calm_down(self) -> None:

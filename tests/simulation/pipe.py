@@ -73,7 +73,7 @@ class Pipe:
         if not self.finished:
             self.finished = True
             now = self._net.loop.time()
-            self._launch(Segment(now, self._arrival(now), None, flag))
+            self._launch(Segment(now, self._arrival(now, 0), None, flag))
 
     def lose_some(self) -> None:
         """The machine went dark: a random part of what it sent is still on its way."""
@@ -96,10 +96,13 @@ class Pipe:
             flight[-1].chunks.append(data)
             flight[-1].size += len(data)
             return
-        self._launch(Segment(now, self._arrival(now), data, ""))
+        self._launch(Segment(now, self._arrival(now, len(data)), data, ""))
 
-    def _arrival(self, now: float) -> float:
+    def _arrival(self, now: float, size: int) -> float:
         arrive = now + self.delay_base_s + self._net.jitter()
+        slow = self._net.slowness(self._end.host, self._end.peer.host)
+        if slow is not None:
+            arrive = max(arrive + slow.delay_s, self._last_arrive_s) + size / slow.bytes_per_s
         if arrive < self._last_arrive_s:
             arrive = self._last_arrive_s
         self._last_arrive_s = arrive

@@ -11,7 +11,7 @@ import pytest
 
 from tests.simulation.hosts import Host, Process
 from tests.simulation.loop import SimLoop
-from tests.simulation.net import NetOptions, SimNet
+from tests.simulation.net import NetOptions, SimNet, Slowness
 
 PORT = 3181
 
@@ -142,6 +142,31 @@ def test_a_reader_that_pauses_stops_the_writer() -> None:
         await asyncio.sleep(5)
         assert bytes(server.data) == b"x" * 2500 + b"y" * 1000
         assert client.log[-1] == "resume"
+
+    world.run(drive())
+
+
+def test_a_slow_link_takes_its_time_for_every_byte_until_it_is_fast_again() -> None:
+    world = World(split_p=0.0, window_bytes=2_000)
+
+    async def drive() -> None:
+        client, server = await connected(world)
+        world.net.slow_down(world.a, world.b, Slowness(1_000.0, 0.5))
+        start_s = world.loop.time()
+        client.transport.set_write_buffer_limits(high=1_000)
+        client.transport.write(b"x" * 10_000)
+        assert "pause" in client.log
+        server.transport.write(b"y")
+        await asyncio.sleep(5)
+        assert 2_000 <= len(server.data) < 6_000
+        assert client.data == b"y", "the other direction is as fast as ever"
+        while len(server.data) < 10_000:  # noqa: ASYNC110  (virtual time)
+            await asyncio.sleep(0.01)
+        assert world.loop.time() - start_s > 10
+        world.net.heal_all()
+        client.transport.write(b"z" * 1_000)
+        await asyncio.sleep(0.5)
+        assert len(server.data) == 11_000
 
     world.run(drive())
 

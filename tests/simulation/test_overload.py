@@ -3,7 +3,7 @@
 Nothing breaks in these schedules. One bookie is weak: it takes two adds at a time, sheds the
 others, and its disk is slow; connections take a few adds; writers do not wait for room. So no add
 may fail, no ensemble may change, and nothing may be recovered. Planted defects show that a client
-that takes busy for failed is seen.
+that takes busy for failed is seen. `test_cluster_load.py` has the same of whole clusters.
 """
 
 from __future__ import annotations

@@ -316,6 +316,7 @@ TESTED_TOGETHER = {
     "decoder": "test_codec",
     "encoder": "test_codec",
     "group_members": "test_group_machine",
+    "group_stores": "test_group_machine",
     "group_table": "test_group_shard",
     "group_types": "test_group",
     "group_view": "test_group_shard",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,40 @@ def test_a_name_without_a_file_would_be_found() -> None:
     )
     wrong = ["gone.py", "spark/segments.py", "lost.py", "wire/lost.py"]
     assert missing(text, ROOT / "client") == wrong
+
+
+NAMED_FILE = re.compile(r"`([\w./-]*?[\w-]+\.(?:py|md|tla|sh))`")
+
+NOT_OURS = {
+    "client/pubsub/publisher.py": {"message_accumulator.py", "producer/sender.py"},
+}
+"""Files of other projects that are named as sources."""
+NOT_READ = ("/results/", "/node_modules/", Path(__file__).name)
+
+
+def strangers(texts: Mapping[str, str], known: Collection[str]) -> dict[str, set[str]]:
+    """Return the files that texts name in backticks and that are not in the repository."""
+    endings = {"/".join(parts[at:]) for parts in map(_parts, known) for at in range(len(parts))}
+    found = {name: set(NAMED_FILE.findall(text)) - endings for name, text in texts.items()}
+    return {name: missing for name, missing in found.items() if missing}
+
+
+def _parts(name: str) -> list[str]:
+    return name.split("/")
+
+
+def test_files_that_documents_and_comments_name_exist() -> None:
+    folders = (*PACKAGES, "tests", "examples")
+    known = [relative(path) for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    known += [relative(page) for page in ROOT.glob("*.md")]
+    texts = {
+        name: (ROOT / name).read_text(encoding="utf-8")
+        for name in known
+        if name.endswith((".py", ".md")) and not any(part in name for part in NOT_READ)
+    }
+    assert strangers(texts, known) == NOT_OURS
+
+
+def test_a_file_that_is_gone_would_be_noticed() -> None:
+    texts = {"a/b.py": "see `c.py`, `a/d.py`, `x/c.py` and `e.py`"}
+    assert strangers(texts, ["a/c.py", "a/d.py"]) == {"a/b.py": {"x/c.py", "e.py"}}

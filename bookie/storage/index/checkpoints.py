@@ -21,8 +21,9 @@ from bookie.storage.core.group_commit import Group
 from bookie.storage.core.ledger_guard import Ledger
 from bookie.storage.core.log_format import RECORD_HEADER_BYTES, Deletion, is_copy
 from bookie.storage.core.tally import Tally
-from bookie.storage.disk import Disk
-from bookie.storage.index.index import EntryPlace, Index, LedgerRecord, record_of
+from bookie.storage.disk import DataDirectory
+from bookie.storage.index.entry_places import EntryPlace
+from bookie.storage.index.index import Index, LedgerRecord, record_of
 from client.ids import LedgerId
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        disk: Disk,
+        disk: DataDirectory,
         index: Index,
         checkpoint: Checkpoint,
         tally: Tally,
@@ -186,7 +187,7 @@ def _durable(ledger: Ledger, group: Group) -> LedgerRecord:
     return record if 0 <= ledger.fence_group <= group.number else record._replace(fenced=False)
 
 
-def save_checkpoint(disk: Disk, index: Index, checkpoint: Checkpoint) -> None:
+def save_checkpoint(disk: DataDirectory, index: Index, checkpoint: Checkpoint) -> None:
     """Flush the index, then save the checkpoint that relies on it."""
     index.flush()
     disk.save(FILE_NAME, checkpoint.encode())

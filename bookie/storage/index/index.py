@@ -17,14 +17,25 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from bookie.errors import CorruptIndex
 from bookie.storage.core.append_log import LogPosition
 from bookie.storage.core.ledger_guard import Ledger
-from bookie.storage.core.log_format import Deletion, Location
+from bookie.storage.core.log_format import Deletion
 from bookie.storage.core.tally import Tally, decode_tally
-from client.ids import EntryId, LedgerId
+from bookie.storage.index.entry_places import (
+    BEHIND_ENTRIES,
+    ENTRY_KEY,
+    ENTRY_TAG,
+    LEDGER_KEY,
+    LOCATION,
+    EntryPlace,
+    EntryPlaces,
+    after,
+)
+from bookie.storage.index.key_values import KeyValues
+from client.ids import LedgerId
 
 
 class LedgerRecord(NamedTuple):
@@ -40,75 +51,14 @@ def record_of(ledger: Ledger) -> LedgerRecord:
     return LedgerRecord(ledger.master_key, ledger.fenced, ledger.explicit_lac)
 
 
-class Batch(Protocol):
-    """Changes that happen together or not at all; of two for one key the later one holds."""
-
-    def put(self, key: bytes, value: bytes) -> None:
-        """Set a key."""
-        ...
-
-    def delete(self, key: bytes) -> None:
-        """Remove a key, if it is there."""
-        ...
-
-    def write(self) -> None:
-        """Apply the changes. Raises CorruptIndex."""
-        ...
-
-
-class KeyValues(Protocol):
-    """An ordered store of keys and values that survives the process.
-
-    After a power loss the newest writes may be missing, unless `flush` followed them. All
-    methods raise CorruptIndex when the store is damaged.
-    """
-
-    def get(self, key: bytes) -> bytes | None:
-        """Return a value, None if the key is absent."""
-        ...
-
-    def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values, ascending, from `start` to before `stop`."""
-        ...
-
-    def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
-        """Yield keys alone."""
-        ...
-
-    def last_key(self, start: bytes, stop: bytes) -> bytes | None:
-        """Return the highest key from `start` to before `stop`, None if there is none."""
-        ...
-
-    def batch(self) -> Batch:
-        """Begin a batch."""
-        ...
-
-    def flush(self) -> None:
-        """Return when everything written so far survives a power loss."""
-        ...
-
-    def close(self) -> None:
-        """Release the store."""
-        ...
-
-
-EntryPlace = tuple[LedgerId, EntryId, Location]
-"""An entry and where in the log it is."""
-
-_ENTRY_KEY: Final = struct.Struct(">cqq")
-_LEDGER_KEY: Final = struct.Struct(">cq")
 _TALLY_KEY: Final = struct.Struct(">cI")
-_LOCATION: Final = struct.Struct(">III")
 _POSITION: Final = struct.Struct(">II")
 _LEDGER: Final = struct.Struct(">?B")
 _DELETED: Final = struct.Struct(">??q")
 _DELETED_TAG: Final = b"d"
-_ENTRY_TAG: Final = b"e"
 _LEDGER_TAG: Final = b"l"
 _TALLY_TAG: Final = b"t"
 _END: Final = b"z"
-_BEHIND_ENTRIES: Final = b"\xff"
-"""Behind a ledger's prefix: greater than every entry id, whose first bit is zero."""
 
 
 class Index:
@@ -119,8 +69,12 @@ class Index:
 
     def __init__(self, store: KeyValues) -> None:
         self._store = store
+        self.places = EntryPlaces(store)
+        """Where the entries are."""
         self.flush = store.flush
         """Return when everything written so far survives a power loss."""
+        self.memory_bytes = store.memory_bytes
+        """Return about how much memory the index takes; any thread may ask."""
         self.close = store.close
         """Release the index."""
 
@@ -138,93 +92,26 @@ class Index:
         `clear_entries` took them.
         """
         batch = self._store.batch()
-        put, entry_key, location_value = batch.put, _ENTRY_KEY.pack, _LOCATION.pack
+        put, entry_key, location_value = batch.put, ENTRY_KEY.pack, LOCATION.pack
         for ledger_id, entry_id, location in entries:
-            put(entry_key(_ENTRY_TAG, ledger_id, entry_id), location_value(*location))
+            put(entry_key(ENTRY_TAG, ledger_id, entry_id), location_value(*location))
         for ledger_id, record in ledgers:
-            put(_LEDGER_KEY.pack(_LEDGER_TAG, ledger_id), _pack_ledger(record))
+            put(LEDGER_KEY.pack(_LEDGER_TAG, ledger_id), _pack_ledger(record))
         for ledger_id, deletion in deletions:
-            batch.delete(_LEDGER_KEY.pack(_LEDGER_TAG, ledger_id))
-            put(_LEDGER_KEY.pack(_DELETED_TAG, ledger_id), _pack_deleted(deletion, cleared=False))
+            batch.delete(LEDGER_KEY.pack(_LEDGER_TAG, ledger_id))
+            put(LEDGER_KEY.pack(_DELETED_TAG, ledger_id), _pack_deleted(deletion, cleared=False))
         put(_END, _POSITION.pack(*end))
         batch.write()
 
-    def location(self, ledger_id: LedgerId, entry_id: EntryId) -> Location | None:
-        """Return where an entry is, None if the index has none."""
-        value = self._store.get(_ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, entry_id))
-        return None if value is None else _unpack_location(value)
-
-    def locations(
-        self, ledger_id: LedgerId, first: EntryId, last: EntryId
-    ) -> dict[EntryId, Location]:
-        """Return where the entries `first`..`last` are, as far as the index has them.
-
-        For neighbours that costs a fraction of looking them up one by one.
-        """
-        start = _ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, first)
-        stop = _ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, last) + _BEHIND_ENTRIES
-        try:
-            return {
-                EntryId(_ENTRY_KEY.unpack(key)[2]): _unpack_location(value)
-                for key, value in self._store.scan(start, stop)
-            }
-        except struct.error as error:
-            raise CorruptIndex(str(error)) from error
-
-    def run(
-        self, ledger_id: LedgerId, first: EntryId, count_max: int, bytes_max: int
-    ) -> list[Location]:
-        """Return where the entries are that follow each other from `first` on.
-
-        At most `count_max` of them, and no more than fit into `bytes_max`, but the first one
-        whatever its size. None: the index does not have `first`.
-        """
-        start = _ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, first)
-        stop = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id) + _BEHIND_ENTRIES
-        found: list[Location] = []
-        try:
-            for key, value in self._store.scan(start, stop):
-                location = _unpack_location(value)
-                bytes_max -= location.size
-                if _ENTRY_KEY.unpack(key)[2] != first + len(found) or (found and bytes_max < 0):
-                    break
-                found.append(location)
-                if len(found) == count_max:
-                    break
-        except struct.error as error:
-            raise CorruptIndex(str(error)) from error
-        return found
-
-    def last_entry(self, ledger_id: LedgerId) -> EntryId | None:
-        """Return the highest entry id of a ledger, None if there is no entry."""
-        start = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id)
-        key = self._store.last_key(start, start + _BEHIND_ENTRIES)
-        return None if key is None else EntryId(_ENTRY_KEY.unpack(key)[2])
-
-    def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:
-        """Return all entry ids of a ledger, ascending."""
-        start = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id)
-        keys = self._store.keys(start, start + _BEHIND_ENTRIES)
-        try:
-            return [EntryId(_ENTRY_KEY.unpack(key)[2]) for key in keys]
-        except struct.error as error:
-            raise CorruptIndex(str(error)) from error
-
-    def places(self) -> Iterator[EntryPlace]:
-        """Yield every entry and its place, ascending."""
-        for key, value in self._store.scan(_ENTRY_TAG, _after(_ENTRY_TAG)):
-            _, ledger_id, entry_id = _ENTRY_KEY.unpack(key)
-            yield LedgerId(ledger_id), EntryId(entry_id), _unpack_location(value)
-
     def ledger(self, ledger_id: LedgerId) -> LedgerRecord | None:
         """Return what is known of a ledger, None if there is none."""
-        value = self._store.get(_LEDGER_KEY.pack(_LEDGER_TAG, ledger_id))
+        value = self._store.get(LEDGER_KEY.pack(_LEDGER_TAG, ledger_id))
         return None if value is None else _unpack_ledger(value)
 
     def ledgers(self) -> Iterator[tuple[LedgerId, LedgerRecord]]:
         """Yield every ledger, ascending."""
-        for key, value in self._store.scan(_LEDGER_TAG, _after(_LEDGER_TAG)):
-            yield LedgerId(_LEDGER_KEY.unpack(key)[1]), _unpack_ledger(value)
+        for key, value in self._store.scan(_LEDGER_TAG, after(_LEDGER_TAG)):
+            yield LedgerId(LEDGER_KEY.unpack(key)[1]), _unpack_ledger(value)
 
     def move(self, places: Sequence[EntryPlace], sources: Collection[int]) -> int:
         """Let entries be found in copies of log files; return how many were.
@@ -235,23 +122,23 @@ class Index:
         batch = self._store.batch()
         moved = 0
         for ledger_id, entry_id, place in places:
-            known = self.location(ledger_id, entry_id)
+            known = self.places.location(ledger_id, entry_id)
             if known is not None and known.number in sources:
-                batch.put(_ENTRY_KEY.pack(_ENTRY_TAG, ledger_id, entry_id), _LOCATION.pack(*place))
+                batch.put(ENTRY_KEY.pack(ENTRY_TAG, ledger_id, entry_id), LOCATION.pack(*place))
                 moved += 1
         batch.write()
         return moved
 
     def deletions(self) -> Iterator[tuple[LedgerId, Deletion, bool]]:
         """Yield the ledgers deleted and not forgotten, and whether their entries are gone."""
-        for key, value in self._store.scan(_DELETED_TAG, _after(_DELETED_TAG)):
+        for key, value in self._store.scan(_DELETED_TAG, after(_DELETED_TAG)):
             fenced, cleared, time_ms = _DELETED.unpack(value)
-            yield LedgerId(_LEDGER_KEY.unpack(key)[1]), Deletion(fenced, time_ms), cleared
+            yield LedgerId(LEDGER_KEY.unpack(key)[1]), Deletion(fenced, time_ms), cleared
 
     def clear_entries(self, ledger_id: LedgerId, count_max: int) -> bool:
         """Remove some entries of a deleted ledger; return whether there may be more."""
-        start = _LEDGER_KEY.pack(_ENTRY_TAG, ledger_id)
-        keys = list(islice(self._store.keys(start, start + _BEHIND_ENTRIES), count_max))
+        start = LEDGER_KEY.pack(ENTRY_TAG, ledger_id)
+        keys = list(islice(self._store.keys(start, start + BEHIND_ENTRIES), count_max))
         batch = self._store.batch()
         for key in keys:
             batch.delete(key)
@@ -261,7 +148,7 @@ class Index:
     def settle_deletion(self, ledger_id: LedgerId, deletion: Deletion | None) -> None:
         """The entries of a deleted ledger are gone; `deletion` is what is to be remembered."""
         batch = self._store.batch()
-        key = _LEDGER_KEY.pack(_DELETED_TAG, ledger_id)
+        key = LEDGER_KEY.pack(_DELETED_TAG, ledger_id)
         if deletion is None:
             batch.delete(key)
         else:
@@ -299,17 +186,6 @@ class Index:
 
 IndexFactory = Callable[[bool], Index]
 """Opens the index; with True it begins empty. Raises CorruptIndex when it cannot be opened."""
-
-
-def _after(tag: bytes) -> bytes:
-    """Return the first key behind all that begin with `tag`."""
-    return bytes([tag[0] + 1])
-
-
-def _unpack_location(value: bytes) -> Location:
-    if len(value) != _LOCATION.size:
-        raise CorruptIndex(f"a location has {len(value)} bytes")
-    return Location(*_LOCATION.unpack(value))
 
 
 def _pack_ledger(record: LedgerRecord) -> bytes:

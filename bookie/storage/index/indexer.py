@@ -72,6 +72,11 @@ class Indexer:
         return self._indexing + (len(self._waiting.entries) if self._waiting else 0)
 
     @property
+    def memory_bytes(self) -> int:
+        """Memory of the index, about."""
+        return self._index.memory_bytes()
+
+    @property
     def checkpoint(self) -> Checkpoint:
         """The one on the disk."""
         return self._checkpoints.saved

@@ -74,7 +74,7 @@ class LevelBatch:
 
 
 class LevelDb:
-    """`bookie.storage.index.index.KeyValues` in a directory of LevelDB files."""
+    """`bookie.storage.index.key_values.KeyValues` in a directory of LevelDB files."""
 
     def __init__(
         self, path: Path, *, wipe: bool, write_buffer_bytes: int, block_cache_bytes: int
@@ -137,6 +137,12 @@ class LevelDb:
         # log without syncing the one before.
         with self._complaints.heard("flush"):
             self._db.compact_range(start=b"\xff", stop=b"\xff\xff")
+
+    def memory_bytes(self) -> int:
+        try:
+            return int(self._db.get_property(b"leveldb.approximate-memory-usage") or 0)
+        except (plyvel.Error, RuntimeError):  # closed: a scrape may come at any time
+            return 0
 
     def close(self) -> None:
         self._db.close()

@@ -36,7 +36,7 @@ _LIVE: Final = record(
         "partitions_opening": whole("Partitions that it is about to lead."),
         "groups": whole("Consumer groups that it coordinates."),
         "connections": whole("Open client connections."),
-        "in_flight_bytes": whole("Request bytes that are not answered yet."),
+        "in_flight_bytes": whole("Bytes of requests that it holds; see the metric of that name."),
         "tail_cache_bytes": whole("Recent records kept in memory."),
         "rates": nullable(ref("Beat")),
     },

@@ -71,8 +71,8 @@ def show(context: AdminContext, partition: Partition) -> dict[str, Any]:
         "high_watermark": partition.high_watermark,
         "last_stable_offset": partition.last_stable_offset,
         "log_end_offset": partition.log_end_offset,
-        "bytes": partition.size_bytes,
-        "in_flight_bytes": partition.in_flight_bytes,
+        "bytes": partition.usage.size_bytes,
+        "in_flight_bytes": partition.usage.in_flight_bytes,
     }
 
 
@@ -88,7 +88,7 @@ def _sums(topic: str, partitions: Sequence[Partition]) -> dict[str, Any]:
         "topic": topic,
         "partitions_led": len(partitions),
         "records": produced - sum(partition.log_start_offset for partition in partitions),
-        "bytes": sum(partition.size_bytes for partition in partitions),
+        "bytes": sum(partition.usage.size_bytes for partition in partitions),
         "produced": produced,
     }
 

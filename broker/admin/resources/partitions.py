@@ -71,7 +71,7 @@ def _shown(
         "partition": index,
         "state": state,
         "leader": leader,
-        "pinned_to": topic.pins.get(index),
+        "pinned_to": next(iter(topic.assignments.get(index, ())), None),
         **{name: None if row is None else row[name] for name in known},
     }
 
@@ -129,28 +129,29 @@ async def move(context: AdminContext, request: AdminRequest) -> Answer:
     broker = context.live_broker(request.body["broker_id"])
     if broker.unloaded:
         raise wrong_field("broker_id", f"is {broker.id}, a broker that is unloaded: load it first")
-    topic = await context.broker.topics.pin(topic.name, index, broker.id)
+    topic = await context.broker.topics.assign(topic.name, {index: (broker.id,)})
     return Answer(await describe(context, topic, index))
 
 
 async def unpin(context: AdminContext, request: AdminRequest) -> Answer:
     """Remove the pin: the brokers choose the leader again."""
     topic, index = await context.partition(request)
-    topic = await context.broker.topics.pin(topic.name, index, None)
+    topic = await context.broker.topics.assign(topic.name, {index: ()})
     return Answer(await describe(context, topic, index))
 
 
 async def roll(context: AdminContext, request: AdminRequest) -> Answer:
     """Continue the partition in a new ledger."""
     topic, index = await context.partition(request)
-    await led_here(context, topic, index).roll()
+    await led_here(context, topic, index).changes.roll()
     return Answer(await describe(context, topic, index))
 
 
 async def trim(context: AdminContext, request: AdminRequest) -> Answer:
     """Delete the records below an offset."""
     topic, index = await context.partition(request)
-    await led_here(context, topic, index).delete_records(Offset(request.body["before_offset"]))
+    partition = led_here(context, topic, index)
+    await partition.changes.delete_records(Offset(request.body["before_offset"]))
     return Answer(await describe(context, topic, index))
 
 

@@ -37,15 +37,17 @@ from broker.errors import OffsetOutOfRange, PolicyViolation, RequestTimedOut
 from broker.partition.partition import Partition
 from client.errors import LogCorrupt, QuireError, RemoteProtocolError
 from client.ids import Offset
-from client.wire.kafka.compression import cautious_bytes_max
 from client.wire.kafka.partitioner import partition_of
-from client.wire.kafka.record_builder import Record, build_batch, records
+from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.record_scan import records_from
 from client.wire.kafka.records import headers
 
 _TEXT: Final = "text"
 _BASE64: Final = "base64"
 _ON_THE_WAY_S: Final = 5.0
 _RECORDS_MAX: Final = 1_000
+_HEADERS_MAX: Final = 1_000
+"""Of a record that is published or shown."""
 _PEEK_BYTES: Final = 1 << 20
 _TIMESTAMP_MAX: Final = 253_402_300_799_999
 """The end of the year 9999."""
@@ -68,7 +70,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             **_KEY_VALUE,
             "headers": list_of(
-                record("A header.", _HEADER, optional=("encoding",)), "Headers.", 0, 1_000
+                record("A header.", _HEADER, optional=("encoding",)), "Headers.", 0, _HEADERS_MAX
             ),
             "timestamp_ms": whole("When it happened; missing: now.", 0, _TIMESTAMP_MAX),
         },
@@ -261,7 +263,7 @@ async def peek(context: AdminContext, request: AdminRequest) -> Answer:
     start: int = query.get("offset", partition.log_start_offset)
     if "last" in query:
         start = max(partition.log_start_offset, partition.high_watermark - query["last"])
-    found, next_offset = await _read(partition, Offset(start), query["limit"])
+    found, next_offset = await _read(context, partition, Offset(start), query["limit"])
     return Answer(
         {
             "records": [_shown(index, one, query["value_bytes_max"]) for one in found],
@@ -277,7 +279,7 @@ async def fetch_record(context: AdminContext, request: AdminRequest) -> Answer:
     topic, index = await context.partition(request)
     offset = Offset(request.path["offset"])
     partition = led_here(context, topic, index)
-    found, _ = await _read(partition, offset, 1)
+    found, _ = await _read(context, partition, offset, 1)
     if not found or found[0].offset != offset:
         raise Problem(
             404, "no-such-record", f"{partition.name} has no record at offset {offset}",
@@ -291,8 +293,11 @@ async def fetch_record(context: AdminContext, request: AdminRequest) -> Answer:
     return Answer(found[0].value, 200, marks)
 
 
-async def _read(partition: Partition, start: Offset, limit: int) -> tuple[list[Record], Offset]:
+async def _read(
+    context: AdminContext, partition: Partition, start: Offset, limit: int
+) -> tuple[list[Record], Offset]:
     """Return up to `limit` records and the offset after them. Raises BrokerError."""
+    turns = context.broker.services.turns
     found: list[Record] = []
     at = start
     if at > partition.high_watermark:
@@ -306,10 +311,10 @@ async def _read(partition: Partition, start: Offset, limit: int) -> tuple[list[R
             for place, header in headers(data):
                 if header.is_control:
                     continue
+                if len(found) == limit:
+                    break
                 batch = data[place : place + header.size]
-                for one in records(batch, size_max=cautious_bytes_max(len(batch))):
-                    if one.offset >= at and len(found) < limit:
-                        found.append(one)
+                found += await turns.run(records_from(batch, at, limit - len(found), _HEADERS_MAX))
         except RemoteProtocolError as error:
             raise LogCorrupt(f"{partition.name} at offset {at}: {error}") from error
         if fetched.next_offset <= at:

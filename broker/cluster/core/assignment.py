@@ -7,10 +7,10 @@ that are added to a topic take what is left of the larger share, and those that 
 the topic remembers the numbers it had (`grown_from`). The plan is a wish: fencing and
 compare-and-set decide.
 
-Operators' wishes come first. A partition pinned to a broker goes there while that broker takes
-part, and nothing else moves because of it. A broker that was unloaded takes no part while any
-other one does. It goes, and comes back, in steps (`hand_over_steps.py`): on the way it takes part
-in the partitions from one place on, by topic id and index, and not in those before it.
+Operators' wishes come first. A partition with a replica list goes to the first broker of the list
+that takes part, and nothing else moves because of it. A broker that was unloaded takes no part
+while any other one does. It goes, and comes back, in steps (`hand_over_steps.py`): on the way it
+takes part in the partitions from one place on, by topic id and index, and not in those before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from uuid import UUID
 from broker.cluster.core.topology import BrokerInfo, Position, TopicInfo
 from client.ids import BrokerId
 
-_NO_PINS: Final[Mapping[int, BrokerId]] = MappingProxyType({})
+_NO_ASSIGNMENTS: Final[Mapping[int, tuple[BrokerId, ...]]] = MappingProxyType({})
 _PLANS_KEPT: Final = 8192
 """Topics times sets of brokers: every step of a hand-over asks for the same two plans again."""
 
@@ -45,7 +45,7 @@ def _takes_part(broker: BrokerInfo, at: Position) -> bool:
 
 
 def planned_leaders(topic: TopicInfo, brokers: Iterable[BrokerInfo]) -> tuple[BrokerId, ...]:
-    """Return the wanted leader of each partition of a topic; empty without brokers."""
+    """Return the preferred leader of each partition of a topic; empty without brokers."""
     live = list(brokers)
     places = [broker.leads_from for broker in live if broker.leads_from is not None]
     count = topic.partition_count
@@ -53,7 +53,7 @@ def planned_leaders(topic: TopicInfo, brokers: Iterable[BrokerInfo]) -> tuple[Br
     owners: list[BrokerId] = []
     for begin, end in pairwise(sorted({0, count, *cuts})):
         chosen = candidates(live, (topic.topic_id, begin))
-        plan = preferred_leaders(topic.topic_id, count, chosen, topic.pins, topic.grown_from)
+        plan = preferred_leaders(topic.topic_id, count, chosen, topic.assignments, topic.grown_from)
         owners += plan[begin:end]
     return tuple(owners)
 
@@ -62,12 +62,12 @@ def preferred_leaders(
     topic_id: UUID,
     partition_count: int,
     brokers: Iterable[BrokerId],
-    pins: Mapping[int, BrokerId] = _NO_PINS,
+    assignments: Mapping[int, tuple[BrokerId, ...]] = _NO_ASSIGNMENTS,
     grown_from: tuple[int, ...] = (),
 ) -> tuple[BrokerId, ...]:
-    """Return the wanted leader of each partition of a topic; empty without brokers.
+    """Return the preferred leader of each partition of a topic; empty without brokers.
 
-    Without pins no broker gets more than its share, ceil(partitions / brokers). The result
+    Without replica lists no broker gets more than its share, ceil(partitions / brokers). The result
     depends on the set of brokers only, not on the order in which they are given. Of a topic that
     has grown, the partitions it had at each of the numbers `grown_from` are where they were then.
     """
@@ -75,10 +75,38 @@ def preferred_leaders(
     if not live:
         return ()
     owners = list(_spread(topic_id, (*grown_from, partition_count), live))
-    for index, broker in pins.items():
-        if index < partition_count and broker in live:
-            owners[index] = broker
+    for index, replicas in assignments.items():
+        first = next((broker for broker in replicas if broker in live), None)
+        if first is not None and index < partition_count:
+            owners[index] = first
     return tuple(owners)
+
+
+def replica_lists(
+    topic: TopicInfo, brokers: Iterable[BrokerId], leaders: tuple[BrokerId, ...]
+) -> list[tuple[BrokerId, ...]]:
+    """Return the replica list of each partition, as tools show it: the preferred leader first.
+
+    What operators gave is shown as it is. Else it is the broker that the plan prefers when all
+    take part, and those after it in a circle, as many as there are copies: a list does not change
+    while leadership moves between live brokers. `leaders`, if there are any, are in their
+    partitions' lists: clients expect that.
+    """
+    live = tuple(sorted(brokers))
+    preferred = preferred_leaders(
+        topic.topic_id, topic.partition_count, live, grown_from=topic.grown_from
+    )
+    lists: list[tuple[BrokerId, ...]] = []
+    if not leaders:
+        return [topic.assignments.get(index, ()) for index in range(topic.partition_count)]
+    for index, leader in enumerate(leaders):
+        at = live.index(preferred[index])
+        circle = (live[at:] + live[:at])[: topic.replication_factor]
+        if leader not in circle:
+            circle = (*circle[:-1], leader)
+        given = topic.assignments.get(index, circle)
+        lists.append(given if leader in given else (*given, leader))
+    return lists
 
 
 @lru_cache(maxsize=_PLANS_KEPT)

@@ -96,8 +96,9 @@ class TopicInfo:
     config: TopicConfig
     internal: bool = False
     created_ms: int = 0
-    pins: Mapping[int, BrokerId] = field(default_factory=dict)
-    """Partition index -> the broker that operators prefer as its leader."""
+    assignments: Mapping[int, tuple[BrokerId, ...]] = field(default_factory=dict)
+    """Partition index -> the replica list that operators gave it: brokers that should lead it, the
+    preferred one first. Brokers hold no data, so that is all a replica list means here."""
     grown_from: tuple[int, ...] = ()
     """Numbers of partitions that it had before, rising: what was there keeps its leaders."""
 
@@ -135,7 +136,9 @@ class TopicInfo:
                 "configs": dict(self.config.overrides),
                 "internal": self.internal,
                 "created_ms": self.created_ms,
-                "pins": {str(index): broker for index, broker in sorted(self.pins.items())},
+                "assignments": {
+                    str(index): list(brokers) for index, brokers in sorted(self.assignments.items())
+                },
                 "grown_from": list(self.grown_from),
             }
         )
@@ -154,9 +157,7 @@ class TopicInfo:
                 config=TopicConfig.parse(fields["configs"]),
                 internal=bool(fields["internal"]),
                 created_ms=whole(fields, "created_ms"),
-                pins={
-                    int(index): BrokerId(broker) for index, broker in fields.get("pins", {}).items()
-                },
+                assignments=_assignments(fields),
                 grown_from=_rising(fields.get("grown_from", []), count),
             )
         except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicConfig) as error:
@@ -169,6 +170,13 @@ def _dump_position(at: Position | None) -> Mapping[str, object] | None:
 
 def _position(raw: Any) -> Position | None:
     return None if raw is None else (UUID(raw["topic_id"]), whole(raw, "index"))
+
+
+def _assignments(fields: Mapping[str, Any]) -> dict[int, tuple[BrokerId, ...]]:
+    """Read replica lists, and the single brokers that earlier versions called pins."""
+    pins = {index: [broker] for index, broker in fields.get("pins", {}).items()}
+    lists = pins | fields.get("assignments", {})
+    return {int(index): tuple(map(BrokerId, map(int, lists[index]))) for index in lists}
 
 
 def _rising(raw: list[Any], below: int) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """CreatePartitions (37), versions 0-3: raise a topic's number of partitions to a new total.
 
-Deviations from Kafka: a manual assignment is ignored, as brokers hold no data; the request's
-timeout is ignored. Internal topics keep their partition count: keys would move to other partitions.
+Deviations from Kafka: brokers hold no data, so a manual assignment says which brokers should lead
+the new partitions, the first of each list before the others; the request's timeout is ignored.
+Internal topics keep their partition count: keys would move to other partitions.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from broker.errors import InvalidRequest, PolicyViolation
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
 from client.errors import QuireError
+from client.ids import BrokerId
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.CREATE_PARTITIONS
@@ -23,9 +25,11 @@ VERSIONS: Final = (0, 3)
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Grow every topic that can grow; one result per topic."""
     counts = Counter(item.name for item in request.topics)
-    totals = {item.name: item.count for item in request.topics}
+    items = {item.name: item for item in request.topics}
     results = []
-    for name, total in totals.items():
+    pace = services.turns.pace()
+    for name, item in items.items():
+        await pace.item()
         code, message = int(Code.none), None
         try:
             if counts[name] > 1:
@@ -33,7 +37,10 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             topic = services.cluster.topics.get(name)
             if topic is not None and topic.internal:
                 raise PolicyViolation(f"topic {name!r} is internal")
-            await services.topics.grow(name, total, validate_only=request.validate_only)
+            replicas = [tuple(map(BrokerId, row.broker_ids)) for row in item.assignments or ()]
+            await services.topics.grow(
+                name, item.count, replicas, validate_only=request.validate_only
+            )
         except QuireError as error:
             code, message = code_of(error), message_of(error)
         results.append({"name": name, "error_code": code, "error_message": message})

@@ -4,9 +4,10 @@ Behaviour: topics are created one by one; when the answer is sent, this broker s
 partitions or replication factor lets the broker decide. If a request names a topic twice, both are
 refused.
 
-Deviations from Kafka: a manual assignment of replicas determines the numbers of partitions and
-copies and is otherwise ignored, as brokers hold no data. The replication factor is limited by the
-bookies, not by the brokers. The request's timeout is ignored: creation is synchronous.
+Deviations from Kafka: brokers hold no data, so a manual assignment of replicas determines the
+numbers of partitions and copies, and which brokers should lead, the first of each list before the
+others. The replication factor is limited by the bookies, not by the brokers. The request's timeout
+is ignored: creation is synchronous.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from broker.front.config_listing import topic_settings
 from broker.front.services import Call, Services
 from broker.topics.core.topic_rules import BROKER_DECIDES
 from client.errors import QuireError
+from client.ids import BrokerId
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
@@ -32,10 +34,12 @@ VERSIONS: Final = (2, 7)
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Create every topic that can be created."""
     counts = Counter(item.name for item in request.topics)
+    items = {item.name: item for item in request.topics}
     validate_only = bool(field(request, "validate_only", False))
+    pace = services.turns.pace()
     answers = []
-    for name in counts:
-        item = next(item for item in request.topics if item.name == name)
+    for name, item in items.items():
+        await pace.item()
         try:
             if counts[name] > 1:
                 raise InvalidRequest(f"the request names topic {name!r} {counts[name]} times")
@@ -49,6 +53,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 async def _create(services: Services, item: Any, validate_only: bool) -> TopicInfo:
     partitions, factor = item.num_partitions, item.replication_factor
+    assignments = {
+        row.partition_index: tuple(map(BrokerId, row.broker_ids)) for row in item.assignments
+    }
     if item.assignments:
         partitions, factor = _assigned(partitions, factor, item.assignments)
     configs: dict[str, str] = {}
@@ -57,7 +64,12 @@ async def _create(services: Services, item: Any, validate_only: bool) -> TopicIn
             raise InvalidTopicConfig(f"{config.name} has no value")
         configs[config.name] = config.value
     return await services.topics.create(
-        item.name, partitions, factor, configs, validate_only=validate_only
+        item.name,
+        partitions,
+        factor,
+        configs,
+        assignments=assignments,
+        validate_only=validate_only,
     )
 
 
@@ -72,9 +84,6 @@ def _assigned(partitions: int, factor: int, assignments: Sequence[Any]) -> tuple
     sizes = {len(row.broker_ids): None for row in assignments}
     if len(sizes) != 1 or 0 in sizes:
         raise InvalidReplicaAssignment("every partition needs the same number of replicas")
-    for row in assignments:
-        if len(dict.fromkeys(row.broker_ids)) != len(row.broker_ids):
-            raise InvalidReplicaAssignment(f"partition {row.partition_index} names a broker twice")
     return len(assignments), next(iter(sizes))
 
 

@@ -14,6 +14,7 @@ from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.coordinator import Coordinator
 from client.wire.kafka.apis import ApiKey
+from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.DELETE_GROUPS
 VERSIONS: Final = (0, 2)
@@ -23,20 +24,30 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     """Return an error code for each group."""
     codes: dict[str, int] = {}
     mine: dict[Coordinator, list[str]] = {}
+    pace = services.turns.pace()
     for group_id in dict.fromkeys(request.groups_names):
+        await pace.item()
         try:
             mine.setdefault(services.groups.coordinator(group_id), []).append(group_id)
         except BrokerError as error:
             codes[group_id] = code_of(error)
     for coordinator, group_ids in mine.items():
-        try:
-            outcomes = await coordinator.delete_groups(group_ids)
-        except BrokerError as error:
-            codes.update(dict.fromkeys(group_ids, code_of(error)))
-        else:
-            for group_id, outcome in zip(group_ids, outcomes, strict=True):
-                codes[group_id] = int(Code.none) if outcome is None else code_of(outcome)
+        for begin in range(0, len(group_ids), STEP_ITEMS):
+            if begin:
+                await services.turns.next()
+            codes |= await _delete(coordinator, group_ids[begin : begin + STEP_ITEMS])
     return {
         "throttle_time": 0,
         "results": [{"group_id": group_id, "error_code": code} for group_id, code in codes.items()],
+    }
+
+
+async def _delete(coordinator: Coordinator, group_ids: list[str]) -> dict[str, int]:
+    try:
+        outcomes = await coordinator.delete_groups(group_ids)
+    except BrokerError as error:
+        return dict.fromkeys(group_ids, code_of(error))
+    return {
+        group_id: int(Code.none) if outcome is None else code_of(outcome)
+        for group_id, outcome in zip(group_ids, outcomes, strict=True)
     }

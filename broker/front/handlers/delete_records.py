@@ -1,7 +1,8 @@
 """DeleteRecords (21), versions 0-2: move a partition's log start.
 
-Behaviour: -1 means the high watermark; the answer is the log start afterwards. The log start may
-be inside a batch; consumers get the whole batch and skip to it.
+Behaviour: of several offsets for one partition the last counts, as in Kafka. -1 means the high
+watermark; the answer is the log start afterwards. The log start may be inside a batch; consumers
+get the whole batch and skip to it.
 
 Deviations from Kafka: the request's timeout is ignored.
 """
@@ -24,13 +25,20 @@ VERSIONS: Final = (0, 2)
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Answer each partition by itself."""
-    topics = []
+    pace = services.turns.pace()
+    asked: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        partitions = [
-            await _delete(services, topic.name, item.partition_index, item.offset)
-            for item in topic.partitions
-        ]
-        topics.append({"name": topic.name, "partitions": partitions})
+        offsets = asked.setdefault(topic.name, {})
+        for item in topic.partitions:
+            await pace.item()
+            offsets[item.partition_index] = item.offset
+    topics = []
+    for name, offsets in asked.items():
+        partitions = []
+        for index, before in offsets.items():
+            await pace.item()
+            partitions.append(await _delete(services, name, index, before))
+        topics.append({"name": name, "partitions": partitions})
     return {"topics": topics}
 
 
@@ -44,7 +52,7 @@ async def _delete(services: Services, topic: str, index: int, before: int) -> di
             raise PolicyViolation(
                 f"the cleanup.policy of topic {topic!r} does not contain 'delete'"
             )
-        answer["low_watermark"] = await leader.delete_records(Offset(before))
+        answer["low_watermark"] = await leader.changes.delete_records(Offset(before))
     except QuireError as error:
         answer["error_code"] = code_of(error)
     return answer

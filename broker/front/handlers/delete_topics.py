@@ -1,6 +1,7 @@
 """DeleteTopics (20), versions 1-6: by name, from 6 on also by topic id.
 
-Behaviour: a topic disappears at once; its ledgers are deleted in the background.
+Behaviour: a topic that is named twice is deleted once. A topic disappears at once; its ledgers are
+deleted in the background.
 
 Deviations from Kafka: internal topics cannot be deleted. The request's timeout is ignored.
 """
@@ -28,7 +29,12 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         (name, None) for name in field(request, "topic_names", ())
     ]
     asked += [(item.name, item.topic_id) for item in field(request, "topics", ())]
-    return {"responses": [await _delete(services, name, topic_id) for name, topic_id in asked]}
+    pace = services.turns.pace()
+    responses = []
+    for name, topic_id in dict.fromkeys(asked):
+        await pace.item()
+        responses.append(await _delete(services, name, topic_id))
+    return {"responses": responses}
 
 
 async def _delete(services: Services, name: str | None, topic_id: UUID | None) -> dict[str, Any]:

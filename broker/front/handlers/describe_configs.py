@@ -1,7 +1,8 @@
 """DescribeConfigs (32), versions 1-4: every known setting of a topic or broker with its value.
 
 Behaviour: keys that were not set are listed with their defaults, because tools read, modify and
-write back the whole list. An unknown topic is an error.
+write back the whole list. An unknown topic is an error. A resource that is named twice is described
+once, as the last of the names asks: an answer is a hundred times as long as its question.
 
 Deviations from Kafka: broker settings are this broker's only; asking it about another broker is
 refused. Broker loggers, groups and client metrics have no settings here.
@@ -30,8 +31,14 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     """Describe each resource by itself."""
     synonyms = bool(field(request, "include_synonyms", False))
     docs = bool(field(request, "include_documentation", False))
-    results = []
+    pace = services.turns.pace()
+    asked: dict[tuple[int, str], Any] = {}
     for item in request.resources:
+        await pace.item()
+        asked[item.resource_type, item.resource_name] = item
+    results = []
+    for item in asked.values():
+        await pace.item()
         answer: dict[str, Any] = {
             "error_code": Code.none,
             "error_message": None,
@@ -63,9 +70,11 @@ async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
             return []  # cluster-wide dynamic defaults: there are none
         if name != str(services.config.node_id):
             raise InvalidRequest(f"ask broker {name} itself for its settings")
-        me = services.cluster.brokers.get(services.config.node_id)
+        brokers = services.cluster.brokers
+        me = brokers.get(services.config.node_id)
         port = me.port if me is not None else services.config.port
-        return select(broker_settings(services.config, port), names)
+        urls = [brokers[one].admin_url for one in sorted(brokers) if brokers[one].admin_url]
+        return select(broker_settings(services.config, port, urls), names)
     if item.resource_type in (ConfigResource.GROUP, ConfigResource.CLIENT_METRICS):
         return []
     raise InvalidRequest(f"resources of type {item.resource_type} have no settings")

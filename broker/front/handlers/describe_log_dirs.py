@@ -16,27 +16,33 @@ from client.wire.kafka.apis import ApiKey
 KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = (1, 4)
 
-_DIRECTORY: Final = "ledgers"
+DIRECTORY: Final = "ledgers"
 
 
-def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """List the partitions asked for (null: all) that are led here."""
     asked: dict[tuple[str, int], None] | None = None
+    pace = services.turns.pace()
     if request.topics is not None:
-        asked = {(row.topic, index): None for row in request.topics for index in row.partitions}
+        asked = {}
+        for row in request.topics:
+            for index in row.partitions:
+                await pace.item()
+                asked[row.topic, index] = None
     by_topic: dict[str, list[dict[str, Any]]] = {}
-    for partition in services.partitions:
+    for partition in list(services.partitions):
+        await pace.item()
         key = (partition.topic.name, partition.index)
         if asked is not None and key not in asked:
             continue
         by_topic.setdefault(key[0], []).append(
             {
                 "partition_index": partition.index,
-                "partition_size": partition.size_bytes,
+                "partition_size": partition.usage.size_bytes,
                 "offset_lag": 0,
                 "is_future_key": False,
             }
         )
     topics = [{"name": name, "partitions": rows} for name, rows in sorted(by_topic.items())]
-    result = {"error_code": Code.none, "log_dir": _DIRECTORY, "topics": topics}
+    result = {"error_code": Code.none, "log_dir": DIRECTORY, "topics": topics}
     return {"error_code": Code.none, "results": [result]}

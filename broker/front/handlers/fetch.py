@@ -7,6 +7,10 @@ partitions until `max_wait_ms`, and for one that this broker is about to lead to
 leaving this call; older ones are read from bookies, and then what was read is the answer,
 whatever `min_bytes` says. Limits: see `broker/front/fetch_round.py`.
 
+A partition that is named twice is answered once, as the last of its names asks, and in one piece
+with the others of its topic. A request of very many partitions is read, collected and answered some
+hundreds in each turn of the loop; one of more than `request_items_max` gets INVALID_REQUEST.
+
 Deviations from Kafka: incremental sessions are declined (session id 0 in every answer, which all
 clients accept; a request inside a session gets FETCH_SESSION_ID_NOT_FOUND). Errors carry the
 real watermarks where they are known. Versions from 13 on, which name topics by id, are not
@@ -17,32 +21,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
-from broker.errors import FetchSessionNotFound
+from broker.errors import FetchSessionNotFound, InvalidRequest
 from broker.faults import code_of
 from broker.front.dispatch import Channel
 from broker.front.fetch_round import FetchRound, Want
 from broker.front.services import Call, Services
+from client.errors import RemoteProtocolError, TooManyItems
 from client.wire.kafka import fetch as wire
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.codec import response_head
+from client.wire.kafka.codec import Buffer, response_head
 from client.wire.kafka.fetch import FetchRequest, PartitionData
+from client.wire.steps import ItemCount, Steps
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.FETCH
 VERSIONS: Final = (wire.VERSION_MIN, wire.VERSION_MAX)
 
+_ERROR_FROM: Final = 7
+"""The version from which the answer has an error code of its own."""
 _LEAVE_SESSION: Final = -1
 """Session epoch of a client that ends its session and goes on without one."""
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
     """Answer at once, or wait for data; the connection is muted meanwhile."""
-    request = wire.parse_request(call.version, body)
-    _Fetch(services, call, channel, size, request).begin()
+    _Fetch(services, call, channel, size).begin(body)
 
 
 class _Fetch:
@@ -50,6 +60,7 @@ class _Fetch:
 
     __slots__ = (
         "_call",
+        "_cancel_turn",
         "_cancels",
         "_channel",
         "_loop",
@@ -64,18 +75,17 @@ class _Fetch:
         "_wants",
     )
 
-    def __init__(
-        self, services: Services, call: Call, channel: Channel, size: int, request: FetchRequest
-    ) -> None:
+    _request: FetchRequest
+
+    def __init__(self, services: Services, call: Call, channel: Channel, size: int) -> None:
         self._services = services
         self._call = call
         self._channel = channel
-        self._request = request
         self._loop = asyncio.get_running_loop()
         self._slot = channel.open(KEY, size)
-        self._wants = [
-            Want(topic.name, fetch) for topic in request.topics for fetch in topic.partitions
-        ]
+        self._wants: Sequence[Want] = ()
+        self._cancel_turn: Callable[[], None] = _nothing
+        """Of the turn that this request waits for."""
         self._cancels: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -83,8 +93,41 @@ class _Fetch:
         self._muted = False
         self._may_wait = False
 
-    def begin(self) -> None:
-        """Make the first attempt."""
+    def begin(self, body: memoryview) -> None:
+        """Read the request and make the first attempt. Raises RemoteProtocolError."""
+        items_max = self._services.config.request_items_max
+        self._take(wire.request_steps(self._call.version, body, items_max), self._on_request)
+
+    def _take(self, steps: Steps[T], call: Callable[[T], None]) -> None:
+        """Take a step now, and the others a turn each; call with what they return."""
+        try:
+            next(steps)
+        except StopIteration as stop:
+            call(stop.value)
+            return
+        except TooManyItems as error:
+            if self._call.version < _ERROR_FROM:
+                raise
+            self._answer([], code_of(InvalidRequest(str(error))))
+            return
+        self._mute()
+        self._cancel_turn = self._services.turns.on_turn(partial(self._take_more, steps, call))
+
+    def _take_more(self, steps: Steps[T], call: Callable[[T], None]) -> None:
+        try:
+            self._take(steps, call)
+        except RemoteProtocolError as error:
+            self._slot.let_go()
+            self._channel.fail(str(error))
+        except Exception:  # the outermost loop of a request: nothing may escape
+            self._break()
+
+    def _on_request(self, request: FetchRequest) -> None:
+        self._request = request
+        self._take(_wants(request), self._on_wants)
+
+    def _on_wants(self, wants: Sequence[Want]) -> None:
+        self._wants = wants
         request = self._request
         if request.session_id != 0 and request.session_epoch != _LEAVE_SESSION:
             self._answer([], code_of(FetchSessionNotFound("fetch sessions are declined")))
@@ -92,13 +135,16 @@ class _Fetch:
             self._attempt(may_wait=request.wait_ms_max > 0)
 
     def _attempt(self, *, may_wait: bool) -> None:
+        self._may_wait = may_wait
         self._slot.split_s = self._services.metrics.now_s()
         found = FetchRound(self._services, self._request, self._wants, self._call.version)
+        self._take(found.collect(), lambda _: self._on_collected(found))
+
+    def _on_collected(self, found: FetchRound) -> None:
         if found.needs_reading:
             self._mute()
-            self._may_wait = may_wait
             self._task = self._loop.create_task(self._read(found), name="fetch")
-        elif may_wait and self._wants and not found.failed and not self._is_enough(found):
+        elif self._may_wait and self._wants and not found.failed and not self._is_enough(found):
             self._wait(found)
         else:
             self._answer(found.results)
@@ -109,15 +155,15 @@ class _Fetch:
     async def _read(self, found: FetchRound) -> None:
         try:
             await found.read()
+            self._task = None
+            if found.read_bytes:
+                self._slot.on_gone = partial(self._services.reading.give, found.read_bytes)
+            if found.size or found.failed or not self._may_wait:
+                self._answer(found.results)
+            else:
+                self._wait(found)
         except Exception:  # the outermost loop of a request: nothing may escape
-            log.exception("fetch.failed client=%s", self._call.client_id)
-            self._channel.fail("fetch failed")
-            return
-        self._task = None
-        if found.size or found.failed or not self._may_wait:
-            self._answer(found.results)
-        else:
-            self._wait(found)
+            self._break()
 
     def _wait(self, found: FetchRound) -> None:
         """Park until a high watermark moves, a leadership ends, or the time is up."""
@@ -139,7 +185,7 @@ class _Fetch:
             self._attempt(may_wait=True)
 
     def _expire(self) -> None:
-        self._may_wait = False  # for a reading that is under way
+        self._may_wait = False  # for a collecting or a reading that is under way
         if self._cancels:
             self._stop_waiting()
             self._attempt(may_wait=False)
@@ -155,29 +201,58 @@ class _Fetch:
             self._channel.mute()
             self._channel.on_lost(self._on_lost)
 
+    def _break(self) -> None:
+        log.exception("fetch.failed client=%s", self._call.client_id)
+        self._slot.let_go()
+        self._channel.fail("fetch failed")
+
     def _on_lost(self) -> None:
         self._stop_waiting()
+        self._cancel_turn()
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+        self._slot.let_go()
 
     def _answer(self, results: list[PartitionData], error_code: int = 0) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        topics: list[tuple[str, list[PartitionData]]] = []
-        at = 0
-        for topic in self._request.topics if results else ():
-            topics.append((topic.name, results[at : at + len(topic.partitions)]))
-            at += len(topic.partitions)
-        call = self._call
-        body, size = wire.build_response(call.version, topics, error_code=error_code)
-        metrics = self._services.metrics
+        self._take(self._answer_steps(results, error_code), self._send)
+
+    def _answer_steps(
+        self, results: Sequence[PartitionData], error_code: int
+    ) -> Steps[tuple[list[Buffer], int]]:
+        by_topic: dict[str, list[PartitionData]] = {}
         for want, data in zip(self._wants, results, strict=False):
+            by_topic.setdefault(want.topic, []).append(data)
             if data.size:
-                metrics.on_fetched(want.topic, data.size)
+                self._services.metrics.on_fetched(want.topic, data.size)
+        topics = list(by_topic.items())
+        return (yield from wire.response_steps(self._call.version, topics, error_code=error_code))
+
+    def _send(self, built: tuple[list[Buffer], int]) -> None:
+        body, size = built
+        call = self._call
         head = response_head(KEY, call.version, call.correlation_id, size)
         self._channel.answer(self._slot, [head, *body])
         if self._muted:
             self._channel.on_lost(None)
             self._channel.unmute()
+
+
+def _wants(request: FetchRequest) -> Steps[Sequence[Want]]:
+    """Return the partitions that a request asks for, each once: the last one counts, in the place
+    of the first, as Kafka has it."""
+    found: dict[tuple[str, int], Want] = {}
+    items = ItemCount()
+    for topic in request.topics:
+        for fetch in topic.partitions:
+            if items.is_step_over():
+                yield
+            found[topic.name, fetch.partition] = Want(topic.name, fetch)
+    return list(found.values())
+
+
+def _nothing() -> None:
+    """There is no turn to take back."""

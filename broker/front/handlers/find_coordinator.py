@@ -1,7 +1,7 @@
 """FindCoordinator (10), versions 0-6: which broker coordinates a group.
 
 Behaviour: creates the internal topic when it is first needed. Versions 0-3 ask for one key, 4+ for
-several; each gets its own answer. The address is chosen as in Metadata, by how the client
+several; each gets one answer. The address is chosen as in Metadata, by how the client
 connected. The broker named may still be taking the partition over: it then answers
 COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR, and clients ask again.
 
@@ -34,12 +34,12 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     kind = field(request, "key_type", _GROUP)
     if call.version < _BATCHED_FROM:
         return await _find(services, call, kind, request.key)
-    return {
-        "throttle_time": 0,
-        "coordinators": [
-            await _find(services, call, kind, key) for key in request.coordinator_keys
-        ],
-    }
+    pace = services.turns.pace()
+    coordinators = []
+    for key in dict.fromkeys(request.coordinator_keys):
+        await pace.item()
+        coordinators.append(await _find(services, call, kind, key))
+    return {"throttle_time": 0, "coordinators": coordinators}
 
 
 async def _find(services: Services, call: Call, kind: int, key: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """JoinGroup (11), versions 0-9: become a member of a group, or take part in its rebalance.
 
-Behaviour: `broker/groups/core/group.py`. The answer waits until the rebalance completes; meanwhile
+Behaviour: `broker/groups/core/group.py`. More than `group_protocols_max` protocols are refused with
+INVALID_REQUEST. The answer waits until the rebalance completes; meanwhile
 the connection is not read.
 
 Versions: 1+ rebalance timeout apart from the session timeout, 4+ a new member first learns its
@@ -13,7 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.errors import BrokerError, InvalidGroupId, MemberIdRequired, UnknownMember
+from broker.errors import (
+    BrokerError,
+    InvalidGroupId,
+    InvalidRequest,
+    MemberIdRequired,
+    UnknownMember,
+)
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import NO_GENERATION, Join, JoinReply
@@ -35,6 +42,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     try:
         if not request.group_id:
             raise InvalidGroupId("the group id is empty")
+        count, count_max = len(request.protocols), services.config.group_protocols_max
+        if count > count_max:
+            raise InvalidRequest(f"a member with {count} protocols, {count_max} are allowed")
         coordinator = services.groups.coordinator(request.group_id)
         reply = await coordinator.join(_join(call, request))
     except BrokerError as error:

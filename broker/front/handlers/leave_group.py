@@ -14,6 +14,7 @@ from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import Leaving
 from client.wire.kafka.apis import ApiKey
+from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = (0, 5)
@@ -21,7 +22,7 @@ VERSIONS: Final = (0, 5)
 _SEVERAL_FROM: Final = 3
 
 
-def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Return an error code for each member."""
     if call.version < _SEVERAL_FROM:
         leaving = [Leaving(request.member_id, None)]
@@ -30,7 +31,12 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     try:
         if not request.group_id:
             raise InvalidGroupId("the group id is empty")
-        outcomes = services.groups.coordinator(request.group_id).leave(request.group_id, leaving)
+        outcomes: list[BrokerError | None] = []
+        for begin in range(0, max(1, len(leaving)), STEP_ITEMS):
+            if begin:
+                await services.turns.next()
+            some = leaving[begin : begin + STEP_ITEMS]
+            outcomes += services.groups.coordinator(request.group_id).leave(request.group_id, some)
     except BrokerError as error:
         return {"throttle_time": 0, "error_code": code_of(error), "members": []}
     codes = [Code.none if outcome is None else code_of(outcome) for outcome in outcomes]

@@ -25,7 +25,7 @@ VERSIONS: Final = (0, 5)
 _TYPE: Final = "classic"
 
 
-def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """List the groups that pass the filters."""
     states = {name.lower() for name in field(request, "states_filter", ())}
     types = {name.lower() for name in field(request, "types_filter", ())}
@@ -38,17 +38,17 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
             continue  # whoever coordinates them now lists them
         except BrokerError as error:
             code = code_of(error)
-    return {
-        "throttle_time": 0,
-        "error_code": code,
-        "groups": [
-            {
-                "group_id": group.group_id,
-                "protocol_type": group.protocol_type,
-                "group_state": group.state.value,
-                "group_type": _TYPE,
-            }
-            for group in found
-            if (not states or group.state.value.lower() in states) and (not types or _TYPE in types)
-        ],
-    }
+    pace = services.turns.pace()
+    groups = []
+    for group in found:
+        await pace.item()
+        if (not states or group.state.value.lower() in states) and (not types or _TYPE in types):
+            groups.append(
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type,
+                    "group_state": group.state.value,
+                    "group_type": _TYPE,
+                }
+            )
+    return {"throttle_time": 0, "error_code": code, "groups": groups}

@@ -4,18 +4,22 @@ Behaviour, by the timestamp asked for: -1 the high watermark (the last stable of
 read_committed), -2 the log start, -3 the first record with the largest timestamp, -4 the
 earliest local offset, which is the log start, as nothing is tiered; from 0 on the first record
 that is not older. Where no record fits: offset and timestamp -1 and no error. A search finds the
-record, not only its batch. A partition that this broker is about to lead is waited for
+record, not only its batch; where a request would have more than `opened_records_max` records looked
+at, only its batch. A partition that this broker is about to lead is waited for
 (`awaited_partitions.py`).
+
+A partition that is named twice is refused with INVALID_REQUEST, each time.
 
 Deviations from Kafka: none known. Other negative values are refused with UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from broker.errors import InvalidTimestampQuery
+from broker.errors import InvalidRequest, InvalidTimestampQuery
 from broker.faults import Code, code_of
 from broker.front.fetch_round import check_epoch
 from broker.front.services import Call, Services
@@ -24,6 +28,7 @@ from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 from client.wire.kafka.fetch import READ_COMMITTED
+from client.wire.kafka.record_scan import OpenedRecords
 
 KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = (1, 8)
@@ -39,19 +44,38 @@ _NONE: Final = (-1, -1)
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Answer each partition by itself."""
-    committed = field(request, "isolation_level", 0) == READ_COMMITTED
+    asking = _Asking(
+        call,
+        field(request, "isolation_level", 0) == READ_COMMITTED,
+        OpenedRecords(services.config.opened_records_max),
+    )
+    pace = services.turns.pace()
+    names: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for item in topic.partitions:
+            await pace.item()
+            names[topic.name, item.partition_index] += 1
     topics = []
     for topic in request.topics:
-        partitions = [
-            await _partition(services, call, topic.name, item, committed)
-            for item in topic.partitions
-        ]
+        partitions = []
+        for item in topic.partitions:
+            await pace.item()
+            is_unique = names[topic.name, item.partition_index] == 1
+            partitions.append(await _partition(services, asking, topic.name, item, is_unique))
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 
 
+class _Asking(NamedTuple):
+    """What holds for all partitions of a request."""
+
+    call: Call
+    committed: bool
+    opened: OpenedRecords
+
+
 async def _partition(
-    services: Services, call: Call, topic: str, item: Any, committed: bool
+    services: Services, asking: _Asking, topic: str, item: Any, is_unique: bool
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "partition_index": item.partition_index,
@@ -61,9 +85,11 @@ async def _partition(
         "leader_epoch": -1,
     }
     try:
+        if not is_unique:
+            raise InvalidRequest(f"the request names partition {item.partition_index} twice")
         leader = await services.partitions.leader_soon(topic, item.partition_index)
         check_epoch(leader, field(item, "current_leader_epoch", -1))
-        offset, timestamp = await _find(call, leader, item.timestamp, committed)
+        offset, timestamp = await _find(asking, leader, item.timestamp)
         leader.check_leading()
     except QuireError as error:
         return {**answer, "error_code": code_of(error)}
@@ -72,13 +98,14 @@ async def _partition(
     return {**answer, "offset": offset, "timestamp": timestamp}
 
 
-async def _find(call: Call, leader: Partition, asked: int, committed: bool) -> tuple[int, int]:
-    if asked < 0 and call.version < _KNOWN_FROM.get(asked, call.version + 1):
-        raise InvalidTimestampQuery(f"timestamp {asked} has no meaning in version {call.version}")
+async def _find(asking: _Asking, leader: Partition, asked: int) -> tuple[int, int]:
+    version, committed, opened = asking.call.version, asking.committed, asking.opened
+    if asked < 0 and version < _KNOWN_FROM.get(asked, version + 1):
+        raise InvalidTimestampQuery(f"timestamp {asked} has no meaning in version {version}")
     if asked == _LATEST:
         return (leader.last_stable_offset if committed else leader.high_watermark), -1
     if asked in (_EARLIEST, _EARLIEST_LOCAL):
         return leader.log_start_offset, -1
     if asked == _MAX_TIMESTAMP:
-        return await leader.reader.offset_of_max_timestamp() or _NONE
-    return await leader.reader.offset_for_timestamp(asked) or _NONE
+        return await leader.reader.offset_of_max_timestamp(opened) or _NONE
+    return await leader.reader.offset_for_timestamp(asked, opened) or _NONE

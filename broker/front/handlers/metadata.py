@@ -3,10 +3,10 @@
 Behaviour: a null list of topics (an empty one in version 0) means all topics. A topic that is
 named, unknown and validly named is created if this broker and the request allow it, and the
 answer has it with its leaders. Before a named topic is called unknown, the metadata store is
-asked: another broker may have just made it. The leader of a partition is its wanted owner; data
+asked: another broker may have just made it. The leader of a partition is its preferred leader; data
 requests wait a moment while that one still opens the partition (`awaited_partitions.py`). An
 answer about named topics waits a moment while one of their partitions is between two leaders, or
-has had none yet (`successions.py`); an answer about all topics waits for new ones only. It has
+has had none yet (`leader_changes.py`); an answer about all topics waits for new ones only. It has
 LEADER_NOT_AVAILABLE for a partition whose leader may be gone, and for one that nobody opened yet.
 Leader epochs are the ones in the partitions' segment lists, never invented.
 
@@ -65,14 +65,16 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         topics = await _find(services, asked, missing, may_create=may_create)
         await services.leader_changes.settle(topics)
     topics = [cluster.topic_by_id.get(topic.topic_id, topic) for topic in topics]
+    pace = services.turns.pace()
+    described = []
+    for topic in topics:
+        await pace.item()
+        described.append(services.topic_metadata_cache.get(topic, call.version))
     return {
         "brokers": _brokers(services, call),
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id(),
-        "topics": [
-            *(services.topic_metadata_cache.get(topic, call.version) for topic in topics),
-            *missing,
-        ],
+        "topics": [*described, *missing],
     }
 
 
@@ -91,8 +93,11 @@ async def _find(
     cluster = services.cluster
     found: dict[UUID, TopicInfo] = {}
     lookups = 0
-    for item in asked:
-        name, topic_id = field(item, "name"), field(item, "topic_id")
+    pace = services.turns.pace()
+    for name, topic_id in dict.fromkeys(
+        (field(item, "name"), field(item, "topic_id")) for item in asked
+    ):
+        await pace.item()
         if name is None:
             by_id = cluster.topic_by_id.get(topic_id)
             if by_id is not None:

@@ -2,7 +2,8 @@
 
 Behaviour: durable before the answer, and shown to nobody before. Who may commit is decided by
 `broker/groups/core/group.py`; a partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION
-while the others are stored. Metadata string and leader epoch are returned as they were given.
+while the others are stored. Very many are stored in several batches, one after the other. Metadata
+string and leader epoch are returned as they were given.
 
 Versions: 2-4 may ask for a retention of their own, 6+ leader epoch, 7+ static members, 9+ an
 unknown group is GROUP_ID_NOT_FOUND (before: ILLEGAL_GENERATION).
@@ -20,6 +21,7 @@ from broker.groups.core.group_types import Commit, OffsetToCommit
 from client.errors import MetadataError
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
+from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = (2, 9)
@@ -35,9 +37,12 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     unknown = code_of(UnknownTopicOrPartition(""))
     codes: dict[tuple[int, int], int] = {}
     offsets: dict[tuple[int, int], OffsetToCommit] = {}
+    pace = services.turns.pace()
     for at_topic, topic in enumerate(request.topics):
+        await pace.item()
         info = services.cluster.topics.get(topic.name)
         for at, one in enumerate(topic.partitions):
+            await pace.item()
             if info is None or not 0 <= one.partition_index < info.partition_count:
                 codes[at_topic, at] = unknown
             else:
@@ -48,25 +53,21 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
                     field(one, "committed_leader_epoch", -1),
                     one.committed_metadata or "",
                 )
-    if offsets:
-        stored = await _commit(services, call, request, list(offsets.values()))
-        codes.update(zip(offsets, stored, strict=True))
-    return {
-        "throttle_time": 0,
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": one.partition_index,
-                        "error_code": codes[at_topic, at],
-                    }
-                    for at, one in enumerate(topic.partitions)
-                ],
-            }
-            for at_topic, topic in enumerate(request.topics)
-        ],
-    }
+    places = list(offsets)
+    for begin in range(0, len(places), STEP_ITEMS):
+        if begin:
+            await services.turns.next()
+        some = places[begin : begin + STEP_ITEMS]
+        stored = await _commit(services, call, request, [offsets[place] for place in some])
+        codes.update(zip(some, stored, strict=True))
+    topics = []
+    for at_topic, topic in enumerate(request.topics):
+        rows = []
+        for at, one in enumerate(topic.partitions):
+            await pace.item()
+            rows.append({"partition_index": one.partition_index, "error_code": codes[at_topic, at]})
+        topics.append({"name": topic.name, "partitions": rows})
+    return {"throttle_time": 0, "topics": topics}
 
 
 async def _commit(

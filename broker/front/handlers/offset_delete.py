@@ -15,6 +15,7 @@ from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_offsets import TopicPartition
 from client.wire.kafka.apis import ApiKey
+from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.OFFSET_DELETE
 VERSIONS: Final = (0, 0)
@@ -22,15 +23,25 @@ VERSIONS: Final = (0, 0)
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Return an error code for each partition."""
-    keys = [
-        TopicPartition(topic.name, one.partition_index)
-        for topic in request.topics
-        for one in topic.partitions
-    ]
-    known = [key for key in keys if _exists(services, key)]
+    pace = services.turns.pace()
+    keys: dict[TopicPartition, None] = {}
+    for topic in request.topics:
+        for one in topic.partitions:
+            await pace.item()
+            keys[TopicPartition(topic.name, one.partition_index)] = None
+    known = []
+    for key in keys:
+        await pace.item()
+        if _exists(services, key):
+            known.append(key)
     try:
         coordinator = services.groups.coordinator(request.group_id)
-        outcomes = await coordinator.delete_offsets(request.group_id, known)
+        outcomes: list[BrokerError | None] = []
+        for begin in range(0, max(1, len(known)), STEP_ITEMS):
+            if begin:
+                await services.turns.next()
+            some = known[begin : begin + STEP_ITEMS]
+            outcomes += await coordinator.delete_offsets(request.group_id, some)
     except BrokerError as error:
         return {"throttle_time": 0, "error_code": code_of(error), "topics": []}
     codes = dict.fromkeys(keys, code_of(UnknownTopicOrPartition("")))

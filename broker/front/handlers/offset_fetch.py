@@ -5,19 +5,20 @@ error; consumers depend on that. Only durable commits are shown. Commits of tran
 do not exist here, so `require_stable` is always fulfilled.
 
 Versions: 1 cannot express an error of the group but per partition, 2+ a null list means all
-partitions, 5+ leader epoch, 8+ several groups.
+partitions, 5+ leader epoch, 8+ several groups: of one that is named twice the last list counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from broker.errors import BrokerError
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
-from broker.groups.core.group_offsets import GroupOffsets
+from broker.groups.core.group_offsets import GroupOffsets, TopicPartition
 from broker.groups.core.group_types import CommittedOffset
+from client.node.turns import Pace
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.OFFSET_FETCH
@@ -29,15 +30,22 @@ _SEVERAL_FROM: Final = 8
 _NOTHING: Final = CommittedOffset(-1, -1, "", -1, -1)
 
 
-def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Return the committed offsets."""
-    if call.version >= _SEVERAL_FROM:
-        groups = [_fetch(services, call, one.group_id, one.topics) for one in request.groups]
-        return {"throttle_time": 0, "groups": groups}
-    return {"throttle_time": 0, **_fetch(services, call, request.group_id, request.topics)}
+    pace = services.turns.pace()
+    if call.version < _SEVERAL_FROM:
+        return await _fetch(services, pace, call, request.group_id, request.topics)
+    asked = {one.group_id: one.topics for one in request.groups}
+    groups = []
+    for group_id, topics in asked.items():
+        await pace.item()
+        groups.append(await _fetch(services, pace, call, group_id, topics))
+    return {"groups": groups}
 
 
-def _fetch(services: Services, call: Call, group_id: str, asked: Any) -> dict[str, Any]:
+async def _fetch(
+    services: Services, pace: Pace, call: Call, group_id: str, asked: Any
+) -> dict[str, Any]:
     code = int(Code.none)
     offsets = GroupOffsets()
     try:
@@ -45,26 +53,28 @@ def _fetch(services: Services, call: Call, group_id: str, asked: Any) -> dict[st
     except BrokerError as error:
         code = code_of(error)
         if call.version >= _GROUP_ERROR_FROM:
-            return {"group_id": group_id, "error_code": code, "topics": []}
+            return {
+                "throttle_time": 0, "group_id": group_id, "error_code": code, "topics": []
+            }  # fmt: skip
     if asked is None:
-        topics = _all(offsets)
+        topics = await _all(pace, list(offsets))
     else:
-        topics = [
-            {
-                "name": topic.name,
-                "partitions": [
-                    _partition(index, offsets.get(topic.name, index), code)
-                    for index in topic.partition_indexes
-                ],
-            }
-            for topic in asked
-        ]
-    return {"group_id": group_id, "error_code": code, "topics": topics}
+        topics = []
+        for topic in asked:
+            rows = []
+            for index in topic.partition_indexes:
+                await pace.item()
+                rows.append(_partition(index, offsets.get(topic.name, index), code))
+            topics.append({"name": topic.name, "partitions": rows})
+    return {"throttle_time": 0, "group_id": group_id, "error_code": code, "topics": topics}
 
 
-def _all(offsets: GroupOffsets) -> list[dict[str, Any]]:
+async def _all(
+    pace: Pace, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
+) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for key, committed in offsets:
+        await pace.item()
         rows = topics.setdefault(key.topic, [])
         rows.append(_partition(key.partition, committed, Code.none))
     return [{"name": name, "partitions": rows} for name, rows in topics.items()]

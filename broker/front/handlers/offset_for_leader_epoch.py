@@ -23,17 +23,17 @@ KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = (2, 4)
 
 
-def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Answer each partition by itself."""
-    return {
-        "topics": [
-            {
-                "topic": topic.topic,
-                "partitions": [_end(services, topic.topic, item) for item in topic.partitions],
-            }
-            for topic in request.topics
-        ]
-    }
+    pace = services.turns.pace()
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for item in topic.partitions:
+            await pace.item()
+            partitions.append(_end(services, topic.topic, item))
+        topics.append({"topic": topic.topic, "partitions": partitions})
+    return {"topics": topics}
 
 
 def _end(services: Services, topic: str, item: Any) -> dict[str, Any]:

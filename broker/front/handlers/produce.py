@@ -13,6 +13,12 @@ it would let the next one overtake it, and a producer without idempotence would 
 them in another order. What has waited in vain when the request's timeout ends was not applied
 and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
 
+Two more things let the rest of a connection wait in order: a request of very many batches is begun
+a few hundred in each turn of the loop, and so are the records of a compacted topic's batch looked
+at for their keys, where there are many. All requests of a broker that take so long share its turns
+(`client/node/turns.py`). A request has at most `opened_records_max` records looked at; a batch
+beyond is refused with MESSAGE_TOO_LARGE, which makes Java's producer split it.
+
 A batch for a partition that this broker is about to lead waits until it does, for as long as
 `leadership/awaited_partitions.py` allows and never longer than the request's timeout; then it is
 appended or refused. The rest of the request goes on meanwhile, the connection does not: what the
@@ -23,7 +29,7 @@ Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes 
 "no compression", and close the connection when used. A duplicate of a batch still under way is
 answered with the original.
 
-Errors that clients can turn into a new leader carry a hint from version 10 on: the wanted owner
+Errors that clients can turn into a new leader carry a hint from version 10 on: the preferred leader
 and the last epoch known; clients ignore it unless the epoch is news to them.
 """
 
@@ -31,7 +37,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -43,8 +49,9 @@ from broker.errors import (
     RequestTimedOut,
     UnsupportedCompression,
 )
-from broker.faults import Code, code_of, message_of
-from broker.front.endpoints import node_endpoint
+from broker.faults import message_of
+from broker.front.key_checks import KeyChecks
+from broker.front.produce_answer import ProduceAnswer, Row
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
 from broker.partition.partition import Append, Partition
@@ -52,9 +59,9 @@ from client.errors import QuireError, RemoteProtocolError
 from client.node.logs import AT_WILL
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.codec import response_head
-from client.wire.kafka.produce import NodeEndpoint, PartitionResult, ProduceRequest
+from client.wire.kafka.produce import ProduceRequest
 from client.wire.kafka.records import CODEC_MASK, Codec
+from client.wire.steps import STEP_ITEMS, Steps
 
 if TYPE_CHECKING:
     from broker.front.dispatch import Channel
@@ -65,8 +72,6 @@ KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, wire.VERSION_MAX)
 
 _ZSTD_FROM: Final = 7
-_LEADER_HINT_FROM: Final = 10
-_TIMED_OUT: Final = int(Code.request_timed_out)
 _ATTRIBUTES_AT: Final = 22
 """Offset of the low attribute byte in a batch."""
 
@@ -75,12 +80,25 @@ def start(services: Services, call: Call, body: memoryview, channel: Channel, si
     """Append everything in the request; answer when all of it is settled."""
     if call.version < wire.VERSION_MIN:
         raise RemoteProtocolError(f"Produce version {call.version} carries old message formats")
-    request = wire.parse_request(call.version, body)
-    _Produce(services, call, channel, size, request).begin(request)
+    produce = _Produce(services, call, channel, size)
+    request = wire.parse_single(call.version, body)
+    if request is not None:
+        produce.begin(request)
+        return
+    steps = wire.request_steps(call.version, body, services.config.request_items_max)
+    try:
+        next(steps)
+    except StopIteration as stop:
+        produce.begin(stop.value)
+        return
+    produce.parse_on(steps)
 
 
-_Row = tuple[int, Partition | None, Append | QuireError]
-"""One partition of a request: its index, who leads it, and what becomes of its batch."""
+class _Turn:
+    """What a batch waits for behind many others of its request."""
+
+
+_NEXT_TURN: Final = _Turn()
 
 _NOT_STARTED: Final = RequestTimedOut("the batch waited behind others for too long")
 
@@ -88,7 +106,7 @@ _NOT_STARTED: Final = RequestTimedOut("the batch waited behind others for too lo
 class _Batch(NamedTuple):
     """A batch of the request and where what becomes of it belongs."""
 
-    rows: list[_Row]
+    rows: list[Row]
     at: int
     topic: str
     partition: int
@@ -103,8 +121,8 @@ class _Produce:
         "_answered",
         "_call",
         "_channel",
-        "_error",
         "_held",
+        "_keys",
         "_muted",
         "_pending",
         "_services",
@@ -113,33 +131,65 @@ class _Produce:
         "_ticket",
         "_topics",
         "_unstarted",
+        "_work",
     )
 
-    def __init__(
-        self, services: Services, call: Call, channel: Channel, size: int, request: ProduceRequest
-    ) -> None:
+    def __init__(self, services: Services, call: Call, channel: Channel, size: int) -> None:
         self._services = services
         self._call = call
         self._channel = channel
-        self._acks = request.acks
+        self._acks = -1
         self._slot = channel.open(KEY, size)
-        self._topics: list[tuple[str, list[_Row]]] = []
+        self._topics: list[tuple[str, list[Row]]] = []
         self._pending = 1
         """Appends that are not complete, and one for `begin` itself."""
         self._answered = False
-        self._error: QuireError | None = None
         self._ticket = 0
         self._muted = False
         self._held: dict[Key, list[_Batch]] = {}
         """Batches whose partition is about to be led."""
         self._unstarted: deque[_Batch] | None = None
-        """Batches that wait for room, or behind such a one."""
+        """Batches that wait for room, for their keys or for a turn, or behind such a one."""
         self._stop_waiting: Callable[[], None] | None = None
+        self._work = 0
+        """What was done in this turn of the loop, in batches."""
+        self._keys = KeyChecks(services.config.opened_records_max)
+
+    def parse_on(self, steps: Steps[ProduceRequest]) -> None:
+        """Read the rest of a request of very many partitions, a step in each turn."""
+        self._mute()
+        self._stop_waiting = self._services.turns.on_turn(partial(self._parse, steps))
+        self._channel.on_lost(self._on_lost_unread)
+
+    def _on_lost_unread(self) -> None:
+        """The client is gone before its request was read."""
+        assert self._stop_waiting is not None
+        self._stop_waiting()
+        self._slot.let_go()
+
+    def _parse(self, steps: Steps[ProduceRequest]) -> None:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            self._channel.on_lost(None)
+            try:
+                self.begin(stop.value)
+            except Exception:  # the outermost loop of a request: nothing may escape
+                self._break()
+                return
+            if self._unstarted is None and not self._held:
+                self._unmute()
+        except RemoteProtocolError as error:
+            self._slot.let_go()
+            self._channel.fail(str(error))
+        else:
+            self.parse_on(steps)
 
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
+        self._acks = request.acks
         for name, partitions in request.topics:
-            rows: list[_Row] = []
+            rows: list[Row] = []
             self._topics.append((name, rows))
             for index, records in partitions:
                 rows.append((index, None, _NOT_STARTED))
@@ -153,34 +203,47 @@ class _Produce:
             self._answer()
             return
         self._slot.split_s = services.metrics.now_s()
-        self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
+        if self._acks:
+            self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
     def _begin_one(self, batch: _Batch) -> None:
         """Append a batch, or let it wait: for room, behind one that does, or for its leader."""
         if self._unstarted is not None:
             self._unstarted.append(batch)
             return
-        full = self._start(batch)
-        if full is not None:
+        obstacle = self._start(batch)
+        if obstacle is not None:
             self._unstarted = deque([batch])
             self._pending += 1
-            self._wait(full, batch)
+            self._wait(obstacle, batch)
         elif isinstance(batch.rows[batch.at][2], NotLeader):
             key = self._services.partitions.awaited_key(batch.topic, batch.partition)
             if key is not None:
                 self._held.setdefault(key, []).append(batch)
 
-    def _start(self, batch: _Batch, *, admitted: bool = False) -> Partition | None:
-        """Append a batch; or return the partition that has no room for it now."""
+    def _start(
+        self, batch: _Batch, *, admitted: bool = False
+    ) -> Partition | Steps[int] | _Turn | None:
+        """Append a batch. Or return what it has to wait for: the partition that has no room for
+        it, the steps in which its keys are looked at, or another turn."""
+        if self._work >= STEP_ITEMS:
+            return _NEXT_TURN
+        self._work += 1
         rows, at, topic, index, records = batch
         try:
             leader, records = self._find_leader(topic, index, records)
             if not admitted and not leader.admission.has_room(len(records)):
                 return leader
+            steps = self._keys.check(leader, records)
+            if steps is not None:
+                return steps
+            self._work += self._keys.take_work()
             append = self._append(leader, topic, records)
         except QuireError as error:
+            self._keys.forget()
             rows[at] = (index, None, error)
             return None
+        self._keys.forget()
         rows[at] = (index, leader, append)
         self._pending += 1
         append.on_done(self._on_done)
@@ -201,6 +264,7 @@ class _Produce:
 
     def _resume(self, key: Key) -> None:
         """A partition is led, or is not waited for any longer: its batches get their rows."""
+        self._work = 0
         try:
             # If the deadline was faster, they were refused, and must not be stored after that.
             for batch in () if self._answered else self._held[key]:
@@ -211,6 +275,8 @@ class _Produce:
         if self._held:
             return
         self._services.partitions.awaited.give(self._slot.request_size)
+        if self._answered:
+            self._slot.let_go()
         self._slot.split_s = self._services.metrics.now_s()
         self._on_waited()
 
@@ -218,33 +284,65 @@ class _Produce:
         if self._unstarted is not None:
             self._unstarted.append(batch)
             return
-        full = self._start(batch)
-        if full is not None:
+        obstacle = self._start(batch)
+        if obstacle is not None:
             self._unstarted = deque([batch])
             self._pending += 1
-            self._wait(full, batch)
+            self._wait(obstacle, batch)
 
-    # --- waiting for room
+    # --- waiting for room, for keys, for a turn
 
-    def _wait(self, full: Partition, batch: _Batch) -> None:
-        """Begin nothing further of this connection until there is room."""
+    def _wait(self, obstacle: Partition | Steps[int] | _Turn, batch: _Batch) -> None:
+        """Begin nothing further of this connection until the batch can go on."""
         self._mute()
         self._channel.on_lost(self._on_lost)
-        size = 0 if batch.records is None else len(batch.records)
-        self._stop_waiting = full.admission.on_room(size, self._on_room)
+        turns = self._services.turns
+        if isinstance(obstacle, Partition):
+            size = 0 if batch.records is None else len(batch.records)
+            self._stop_waiting = obstacle.admission.on_room(size, self._on_room)
+        elif isinstance(obstacle, _Turn):
+            self._stop_waiting = turns.on_turn(self._go_on)
+        else:
+            self._stop_waiting = turns.on_turn(partial(self._on_step, obstacle, batch))
 
     def _on_room(self) -> None:
         """The first of the batches that wait has room, or its partition is led no longer."""
+        assert self._unstarted, "who waits for room has a batch to append"
+        self._go_on(admitted=True)
+
+    def _on_step(self, steps: Steps[int], batch: _Batch) -> None:
+        """Look at more keys of the first of the batches that wait."""
+        assert self._unstarted, "whose keys are looked at waits"
+        try:
+            next(steps)
+        except StopIteration:
+            self._keys.are_checked = True
+            self._go_on()
+        except QuireError as error:
+            self._keys.forget()
+            batch.rows[batch.at] = (batch.partition, None, error)
+            self._unstarted.popleft()
+            self._go_on()
+        else:
+            self._wait(steps, batch)
+
+    def _go_on(self, *, admitted: bool = False) -> None:
+        """Begin what waits, in order, as far as nothing is in its way. `admitted`: the first one
+        has room."""
+        self._work = 0
         unstarted = self._unstarted
-        assert unstarted, "who waits for room has a batch to append"
-        self._start(unstarted.popleft(), admitted=True)
-        while unstarted:
-            full = self._start(unstarted[0])
-            if full is not None:
-                self._wait(full, unstarted[0])
-                return
-            unstarted.popleft()
-        self._on_all_started()
+        assert unstarted is not None
+        try:
+            while unstarted:
+                obstacle = self._start(unstarted[0], admitted=admitted)
+                if obstacle is not None:
+                    self._wait(obstacle, unstarted[0])
+                    return
+                unstarted.popleft()
+                admitted = False
+            self._on_all_started()
+        except Exception:  # the outermost loop of a request: nothing may escape
+            self._break()
 
     def _on_all_started(self) -> None:
         """Nothing waits for room any more."""
@@ -259,12 +357,20 @@ class _Produce:
             return
         assert self._stop_waiting is not None
         self._stop_waiting()
-        for rows, at, topic, index, records in self._unstarted:
+        self._refuse(self._unstarted)
+
+    def _refuse(self, unstarted: deque[_Batch]) -> None:
+        """Refuse what has waited in vain, some in each turn; then answer."""
+        for _ in range(min(STEP_ITEMS, len(unstarted))):
+            rows, at, topic, index, records = unstarted.popleft()
             try:
                 leader, batch = self._find_leader(topic, index, records)
                 rows[at] = (index, None, leader.admission.refusal(batch))
             except QuireError as error:
                 rows[at] = (index, None, error)
+        if unstarted:
+            self._stop_waiting = self._services.turns.on_turn(partial(self._refuse, unstarted))
+            return
         self._answer()
         self._on_all_started()
 
@@ -275,6 +381,8 @@ class _Produce:
         self._unstarted = None
         self._answered = True
         self._services.deadlines.cancel(self._ticket)
+        if not self._held:
+            self._slot.let_go()
 
     # --- both
 
@@ -289,7 +397,11 @@ class _Produce:
         self._pending -= 1
         if not self._pending and not self._answered:
             self._answer()
-        if self._muted and self._unstarted is None and not self._held:
+        if self._unstarted is None and not self._held:
+            self._unmute()
+
+    def _unmute(self) -> None:
+        if self._muted:
             self._muted = False
             self._channel.unmute()
 
@@ -314,7 +426,8 @@ class _Produce:
         return leader, records
 
     def _append(self, leader: Partition, topic: str, records: memoryview) -> Append:
-        append = leader.append(records)
+        append = leader.append(records, are_keys_checked=self._keys.are_checked)
+        self._slot.pass_on(len(records))
         record_count = append.end_offset - append.base_offset
         self._services.metrics.on_produced(topic, record_count, len(records))
         return append
@@ -324,49 +437,22 @@ class _Produce:
         if not self._pending and not self._answered:
             self._answer()
 
-    def _result(self, name: str, row: _Row, version: int) -> PartitionResult:
-        """Say what became of a batch by now."""
-        index, leader, outcome = row
-        start_offset = -1 if leader is None else leader.log_start_offset
-        if isinstance(outcome, Append):
-            if outcome.completed and outcome.error is None:
-                return PartitionResult(
-                    index, 0, outcome.base_offset, outcome.log_append_time_ms, start_offset
-                )
-            error: QuireError | None = outcome.error
-            if error is None:
-                self._count(_TIMED_OUT)
-                self._error = RequestTimedOut("the append was not confirmed in time")
-                return PartitionResult(index, _TIMED_OUT)
-        else:
-            error = outcome
-        code = code_of(error)
-        self._count(code)
-        self._error = error
-        hint = None
-        if version >= _LEADER_HINT_FROM and isinstance(error, NotLeader):
-            hint = self._hint(name, index, error)
-        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint)
-
-    def _count(self, code: int) -> None:
-        errors = self._services.metrics.produce_errors
-        errors[code] = errors.get(code, 0) + 1
-
-    def _hint(self, name: str, index: int, error: NotLeader) -> tuple[int, int] | None:
-        cluster = self._services.cluster
-        topic = cluster.topics.get(name)
-        if topic is None or error.leader is None or error.leader not in cluster.brokers:
-            return None
-        return error.leader, cluster.leader_epochs.get(topic, index)
-
     def _answer(self) -> None:
         """Answer with what is known: everything, or the deadline has come.
 
         Nothing may escape: whoever completes an append has others to tell, of other connections.
         """
         self._answered = True
+        if self._ticket:
+            self._services.deadlines.cancel(self._ticket)
+        self._build(self._answer_steps())
+
+    def _build(self, steps: Steps[None]) -> None:
         try:
-            self._build_answer()
+            next(steps)
+            self._services.turns.on_turn(partial(self._build, steps))
+        except StopIteration:
+            return
         except Exception:  # the outermost loop of a request
             self._break()
 
@@ -375,40 +461,17 @@ class _Produce:
         failures = self._services.metrics.request_failures
         failures[KEY] = failures.get(KEY, 0) + 1
         log.exception("produce.failed client=%s", self._call.client_id, extra=AT_WILL)
+        self._slot.let_go()
         self._channel.fail("produce failed")
 
-    def _build_answer(self) -> None:
-        if self._ticket:
-            self._services.deadlines.cancel(self._ticket)
-        channel, call = self._channel, self._call
-        version = call.version
-        results = [
-            (name, [self._result(name, row, version) for row in rows])
-            for name, rows in self._topics
-        ]
+    def _answer_steps(self) -> Steps[None]:
+        channel, answer = self._channel, ProduceAnswer(self._services, self._call)
+        results = yield from answer.results(self._topics)
         if self._acks == 0:
-            if self._error is not None:
-                channel.fail(f"produce with acks 0 failed: {message_of(self._error)}")
+            if answer.error is not None:
+                self._slot.let_go()
+                channel.fail(f"produce with acks 0 failed: {message_of(answer.error)}")
             else:
                 channel.answer(self._slot, ())
             return
-        endpoints = () if self._error is None else self._endpoints(results)
-        body = wire.build_response(version, results, endpoints)
-        head = response_head(KEY, version, call.correlation_id, len(body))
-        channel.answer(self._slot, (head, body))
-
-    def _endpoints(
-        self, topics: Sequence[tuple[str, Sequence[PartitionResult]]]
-    ) -> list[NodeEndpoint]:
-        if self._call.version < _LEADER_HINT_FROM:
-            return []
-        leaders = {
-            result.leader[0]: None
-            for _, results in topics
-            for result in results
-            if result.leader is not None
-        }
-        found = [
-            broker for broker in self._services.cluster.brokers.values() if broker.id in leaders
-        ]
-        return [node_endpoint(self._services, broker, self._call.peer) for broker in found]
+        channel.answer(self._slot, (yield from answer.encode(results)))

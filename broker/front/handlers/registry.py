@@ -9,6 +9,8 @@ from typing import Final
 from broker.front.dispatch import Handler
 from broker.front.handlers import (
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -19,6 +21,8 @@ from broker.front.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -26,8 +30,10 @@ from broker.front.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -35,10 +41,13 @@ from broker.front.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 
 _MODULES: Final[Sequence[ModuleType]] = (
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -49,6 +58,8 @@ _MODULES: Final[Sequence[ModuleType]] = (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -56,8 +67,10 @@ _MODULES: Final[Sequence[ModuleType]] = (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -65,6 +78,7 @@ _MODULES: Final[Sequence[ModuleType]] = (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.errors import BrokerError, CoordinatorLoading, InvalidGroupId
+from broker.errors import BrokerError, CoordinatorLoading, InvalidGroupId, InvalidRequest
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import Sync
@@ -28,6 +28,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     try:
         if not request.group_id:
             raise InvalidGroupId("the group id is empty")
+        count, count_max = len(request.assignments), services.config.group_size_max
+        if count > count_max:
+            raise InvalidRequest(f"assignments for {count} members, a group has {count_max}")
         reply = await services.groups.coordinator(request.group_id).sync(
             Sync(
                 group_id=request.group_id,

@@ -20,6 +20,11 @@ from typing import Final
 
 PROTOCOL_TYPE: Final = "consumer"
 
+TOPICS_MAX: Final = 50_000
+PARTITIONS_MAX: Final = 200_000
+"""Blobs that name more are treated like those that do not follow the schema: no member can have
+them all, and they would be read on the loop that serves everybody."""
+
 _HEAD: Final = struct.Struct(">hi")
 _COUNT: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">h")
@@ -29,7 +34,7 @@ def subscribed_topics(subscription: bytes) -> tuple[str, ...] | None:
     """Return the topics of a subscription, sorted; None if the bytes do not follow the schema."""
     try:
         version, count = _HEAD.unpack_from(subscription)
-        if version < 0 or not 0 <= count <= len(subscription):
+        if version < 0 or not 0 <= count <= min(TOPICS_MAX, len(subscription)):
             return None
         position = _HEAD.size
         topics = []
@@ -50,8 +55,9 @@ def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
     """Return topic -> partitions of an assignment; None if the bytes do not follow the schema."""
     try:
         version, count = _HEAD.unpack_from(assignment)
-        if version < 0 or not 0 <= count <= len(assignment):
+        if version < 0 or not 0 <= count <= min(TOPICS_MAX, len(assignment)):
             return None
+        left = min(PARTITIONS_MAX, len(assignment))
         at = _HEAD.size
         found: dict[str, tuple[int, ...]] = {}
         for _ in range(count):
@@ -63,8 +69,9 @@ def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
             at += size
             (length,) = _COUNT.unpack_from(assignment, at)
             at += _COUNT.size
-            if not 0 <= length <= len(assignment):
+            if not 0 <= length <= left:
                 return None
+            left -= length
             found[name.decode()] = struct.unpack_from(f">{length}i", assignment, at)
             at += 4 * length
     except (struct.error, UnicodeDecodeError):

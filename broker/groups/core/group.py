@@ -82,7 +82,7 @@ class Group(GroupMachine):
             raise InconsistentGroupProtocol(self.group_id)
         if request.member_id == NO_MEMBER:
             self._join_new(request, token, now)
-        elif request.member_id in self._pending and request.instance_id is None:
+        elif request.member_id in self._promised and request.instance_id is None:
             self._add_member(request, request.member_id, token, now)
         else:
             member = self._valid_member(request.member_id, request.instance_id)
@@ -101,15 +101,15 @@ class Group(GroupMachine):
         if self.state is PREPARING:
             raise RebalanceInProgress(self.group_id)
         self._touch(member, now)
-        self._pending_sync.pop(member.member_id, None)
-        if not self._pending_sync:
-            self._sync_deadline_s = None
+        self._syncs.drop(member.member_id)
         if self.state is STABLE:
             self._reply(token, SyncReply(self.protocol_type, self.protocol, member.assignment))
             return self._take()
         self._supersede(member.sync_token)
         member.sync_token = token
-        if member.member_id == self.members.leader and not self._assignment_under_way():
+        is_stored = self.stores.has_assignment(self.generation)
+        if member.member_id == self.members.leader and not is_stored:
+            # One that syncs again must not replace what may be durable at this moment.
             metadata = self._metadata(dict(request.assignments), now)
             self._store(metadata, AssignmentStore(self.generation))
         return self._take()
@@ -183,13 +183,13 @@ class Group(GroupMachine):
             if member is not None and member.join_token is not None:
                 return True
             joined = sum(one.join_token is not None for one in self.members)
-            return joined + len(self._pending) - (member_id in self._pending) < limit
-        if member is not None or member_id in self._pending:
+            return joined + len(self._promised) - (member_id in self._promised) < limit
+        if member is not None or member_id in self._promised:
             return True
-        return len(self.members) + len(self._pending) < limit
+        return len(self.members) + len(self._promised) < limit
 
     def _turn_away(self, member_id: str, token: Token, now: Now) -> GroupEffects:
-        self._pending.pop(member_id, None)
+        self._promised.drop(member_id)
         self._remove(member_id)
         self._reply(token, GroupMaxSizeReached(self.group_id))
         self._complete_if_joined(now)
@@ -205,7 +205,7 @@ class Group(GroupMachine):
         )
 
     def _join_new(self, request: Join, token: Token, now: Now) -> None:
-        member_id = self._new_member_id(request.instance_id or request.client_id)
+        member_id = self._promised.make(request.instance_id or request.client_id)
         if request.instance_id is not None:
             old_id = self.members.static.get(request.instance_id)
             if old_id is None:
@@ -213,8 +213,9 @@ class Group(GroupMachine):
             else:
                 self._replace_static(request, old_id, member_id, token, now)
         elif request.requires_member_id:
-            self._pending[member_id] = now.s + request.session_timeout_ms / 1000
-            self._wake_by(self._pending[member_id])
+            expires_s = now.s + request.session_timeout_ms / 1000
+            self._promised.promise(member_id, expires_s)
+            self._wake_by(expires_s)
             self._reply(token, MemberIdRequired(member_id))
         else:
             self._add_member(request, member_id, token, now)
@@ -240,11 +241,10 @@ class Group(GroupMachine):
         self._touch(member, now)
 
     def _add_member(self, request: Join, member_id: str, token: Token, now: Now) -> None:
-        self._pending.pop(member_id, None)
+        self._promised.drop(member_id)
         if not len(self.members):
             self.protocol_type = request.protocol_type
-        if self._initial_remaining_ms is not None:
-            self._joined_late = True
+        self._joining.on_joined()
         member = Member(member_id, request)
         member.join_token = token
         # No heartbeat can come before the join answer, and a client that gives up and retries
@@ -260,9 +260,7 @@ class Group(GroupMachine):
         old_leader = self.members.leader
         old_topics = self.subscribed_topics()
         member = self.members.rename(old_id, new_id)
-        if old_id in self._pending_sync:
-            del self._pending_sync[old_id]
-            self._pending_sync[new_id] = None
+        self._syncs.rename(old_id, new_id)
         self._answer_join(member, FencedInstanceId(old_id))
         self._answer_sync(member, FencedInstanceId(old_id))
         self._park_join(member, request, token, now)
@@ -300,7 +298,7 @@ class Group(GroupMachine):
         if member_id == NO_MEMBER:
             # An administrator removes a static member by its instance id alone.
             member_id = self.members.static.get(leaving.instance_id or "", NO_MEMBER)
-        elif self._pending.pop(member_id, None) is not None:
+        elif self._promised.drop(member_id):
             return None
         else:
             try:

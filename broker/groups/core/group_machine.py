@@ -1,7 +1,7 @@
 """The states and deadlines of a classic group.
 
 Requests are decided in `group`, which then calls the methods below. Who is in the group is kept in
-`group_members`.
+`group_members`, whom a rebalance waits for in `rebalance`.
 
     Empty ──join──▶ PreparingRebalance ──all joined, or time is up──▶ CompletingRebalance
       ▲                    ▲      │                                      │           │
@@ -33,10 +33,17 @@ from broker.groups.core.consumer_protocol import PROTOCOL_TYPE
 from broker.groups.core.group_members import (
     Member,
     Membership,
+    PromisedIds,
     joined_members,
     stored_members,
 )
-from broker.groups.core.group_stores import AssignmentStore, EmptyStore, PendingStore, StaticStore
+from broker.groups.core.group_stores import (
+    AssignmentStore,
+    EmptyStore,
+    PendingStore,
+    PendingStores,
+    StaticStore,
+)
 from broker.groups.core.group_types import (
     REBALANCING,
     Event,
@@ -49,6 +56,7 @@ from broker.groups.core.group_types import (
     Store,
     SyncReply,
 )
+from broker.groups.core.rebalance import AwaitedSyncs, JoinWindow
 
 EMPTY: Final = GroupState.EMPTY
 PREPARING: Final = GroupState.PREPARING
@@ -88,17 +96,13 @@ class GroupMachine:
         self.protocol: str | None = None
         self.members = Membership()
         self.stored: GroupMetadata | None = None
+        self.stores = PendingStores(new_ticket)
+        """While there are any, the log may hold newer metadata than `stored`."""
         self._config = config
-        self._new_member_id = new_member_id
-        self._new_ticket = new_ticket
-        self._pending: dict[str, float] = {}  # ids handed out, not joined yet -> expiry
-        self._pending_sync: dict[str, None] = {}  # members that owe us a Sync, in order
-        self._join_deadline_s: float | None = None
-        self._sync_deadline_s: float | None = None
-        self._initial_remaining_ms: int | None = None  # not None: the first rebalance's window
-        self._joined_late = False  # somebody joined during the current piece of that window
+        self._promised = PromisedIds(new_member_id)
+        self._joining = JoinWindow()
+        self._syncs = AwaitedSyncs()
         self._wake_s: float | None = None
-        self._stores: dict[Ticket, PendingStore] = {}
         self._effects: list[GroupEffect] = []
 
     # --- the log ------------------------------------------------------------------------------
@@ -131,7 +135,7 @@ class GroupMachine:
 
     def on_stored(self, ticket: Ticket, now: Now) -> GroupEffects:
         """Go on after a Store was replayed."""
-        store = self._stores.pop(ticket)
+        store = self.stores.pop(ticket)
         if isinstance(store, AssignmentStore):
             if self._is_current(COMPLETING, store.generation):
                 self._adopt_assignment(now)
@@ -141,7 +145,7 @@ class GroupMachine:
 
     def on_store_failed(self, ticket: Ticket, error: BrokerError, now: Now) -> GroupEffects:
         """Go on after the log refused a Store: nothing of it is durable."""
-        store = self._stores.pop(ticket)
+        store = self.stores.pop(ticket)
         if isinstance(store, AssignmentStore):
             if self._is_current(COMPLETING, store.generation):
                 self._drop_assignment(error, now)
@@ -152,7 +156,7 @@ class GroupMachine:
 
     def mark_dead(self, now: Now) -> None:
         """Refuse everything while the tombstones of an empty group are on their way."""
-        self._pending.clear()
+        self._promised.clear()
         self._enter(DEAD, now)
 
     def revive(self, now: Now) -> None:
@@ -175,29 +179,22 @@ class GroupMachine:
     def on_deadline(self, now: Now) -> GroupEffects:
         """Do what is due."""
         self._expire_members(now)
-        if self._sync_deadline_s is not None and self._sync_deadline_s <= now.s:
+        if self._syncs.deadline_s is not None and self._syncs.deadline_s <= now.s:
             self._expire_sync(now)
-        if self._join_deadline_s is not None and self._join_deadline_s <= now.s:
+        if self._joining.deadline_s is not None and self._joining.deadline_s <= now.s:
             self._on_join_deadline(now)
         deadlines = [member.expires_s for member in self.members if member.expires_s is not None]
-        deadlines += self._pending.values()
-        deadlines += (at for at in (self._sync_deadline_s, self._join_deadline_s) if at is not None)
+        deadlines += self._promised.deadlines()
+        waits = (self._syncs.deadline_s, self._joining.deadline_s)
+        deadlines += (at_s for at_s in waits if at_s is not None)
         self._wake_s = min(deadlines, default=None)
         return self._take()
 
     # --- inspection ---------------------------------------------------------------------------
 
-    def is_storing(self) -> bool:
-        """Whether the log may hold newer metadata than `stored`."""
-        return bool(self._stores)
-
-    def is_busy(self) -> bool:
-        """Whether somebody is about to join or metadata is on its way into the log."""
-        return bool(self._pending or self._stores)
-
-    def forgettable(self) -> bool:
-        """Whether the group holds nothing that forgetting it would lose."""
-        return self.state is EMPTY and self.stored is None and not self.is_busy()
+    def is_unused(self) -> bool:
+        """Whether nobody is in the group or about to join, and no metadata on its way."""
+        return self.state is EMPTY and not self._promised and not self.stores
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics that members consume; None if that cannot be known."""
@@ -210,17 +207,15 @@ class GroupMachine:
         self.members.check()
         waits_join = any(member.join_token is not None for member in self.members)
         waits_sync = any(member.sync_token is not None for member in self.members)
-        moves_in = any(isinstance(one, StaticStore) for one in self._stores.values())
         assert not waits_sync or self.state is COMPLETING
-        assert not waits_join or self.state is PREPARING or moves_in
-        assert (self._join_deadline_s is not None) == (self.state is PREPARING)
-        assert (self._sync_deadline_s is not None) == bool(self._pending_sync)
-        assert self._initial_remaining_ms is None or self.state is PREPARING
-        assert not self._pending_sync or self.state in (COMPLETING, STABLE)
+        assert not waits_join or self.state is PREPARING or self.stores.has_static
+        assert (self._joining.deadline_s is not None) == (self.state is PREPARING)
+        assert not self._joining.is_first or self.state is PREPARING
+        assert not self._syncs or self.state in (COMPLETING, STABLE)
         assert not len(self.members) or self.state not in (EMPTY, DEAD)
         assert len(self.members) or self.state not in (COMPLETING, STABLE)
-        assert all(member_id in self.members for member_id in self._pending_sync)
-        assert not any(member_id in self.members for member_id in self._pending)
+        assert all(member_id in self.members for member_id in self._syncs)
+        assert not any(member.member_id in self._promised for member in self.members)
         assert all(member.expires_s is not None or member.parked for member in self.members)
         assert self.stored is None or self.stored.generation <= self.generation
         assert not self._effects
@@ -236,37 +231,31 @@ class GroupMachine:
     def _prepare(self, reason: str, now: Now) -> None:
         if self.state is COMPLETING:
             self._drop_assignment(RebalanceInProgress(self.group_id), now)
-        self._pending_sync.clear()
-        self._sync_deadline_s = None
+        self._syncs.clear()
         first = self.state is EMPTY
         self._enter(PREPARING, now)
         self._event(REBALANCING, reason)
         timeout_ms = self.members.rebalance_timeout_ms()
         if first:
             delay_ms = self._config.initial_rebalance_delay_ms
-            self._initial_remaining_ms = max(timeout_ms - delay_ms, 0)
-            self._joined_late = False
-            self._set_join_deadline(now.s + delay_ms / 1000)
+            self._wake_by(self._joining.open_first(now.s, timeout_ms, delay_ms))
         else:
-            self._set_join_deadline(now.s + timeout_ms / 1000)
+            self._wake_by(self._joining.open(now.s, timeout_ms))
             self._complete_if_joined(now)
 
     def _on_join_deadline(self, now: Now) -> None:
-        remaining_ms = self._initial_remaining_ms
-        if remaining_ms and self._joined_late:
-            delay_ms = min(self._config.initial_rebalance_delay_ms, remaining_ms)
-            self._initial_remaining_ms = remaining_ms - delay_ms
-            self._joined_late = False
-            self._set_join_deadline(now.s + delay_ms / 1000)
-        else:
+        at_s = self._joining.extend(now.s, self._config.initial_rebalance_delay_ms)
+        if at_s is None:
             self._complete_join(now)
+        else:
+            self._wake_by(at_s)
 
     def _complete_if_joined(self, now: Now) -> None:
         """Complete a rebalance early; the first one of a group always waits its delay."""
         if (
             self.state is PREPARING
-            and self._initial_remaining_ms is None
-            and not self._pending
+            and not self._joining.is_first
+            and not self._promised
             and self.members.all_joined()
         ):
             self._complete_join(now)
@@ -279,13 +268,12 @@ class GroupMachine:
         ]
         for member_id in late:
             self._remove(member_id)
-        self._initial_remaining_ms = None
         if not self.members.elect_joined_leader() and len(self.members):
             # Only static members are left and none came back: their sessions decide.
             timeout_ms = max(self.members.rebalance_timeout_ms(), REWAIT_MS_MIN)
-            self._set_join_deadline(now.s + timeout_ms / 1000)
+            self._wake_by(self._joining.open(now.s, timeout_ms))
             return
-        self._join_deadline_s = None
+        self._joining.close()
         self.generation += 1
         if not len(self.members):
             self.protocol = None
@@ -300,9 +288,9 @@ class GroupMachine:
             member.is_new = False
             self._answer_join(member, self._join_reply(member))
             self._touch(member, now)
-            self._pending_sync[member.member_id] = None
-        self._sync_deadline_s = now.s + self.members.rebalance_timeout_ms() / 1000
-        self._wake_by(self._sync_deadline_s)
+        sync_by_s = now.s + self.members.rebalance_timeout_ms() / 1000
+        self._syncs.expect((member.member_id for member in self.members), sync_by_s)
+        self._wake_by(sync_by_s)
 
     def _join_reply(self, member: Member) -> JoinReply:
         leader = self.members.leader
@@ -313,13 +301,6 @@ class GroupMachine:
         )
 
     # --- the assignment -----------------------------------------------------------------------
-
-    def _assignment_under_way(self) -> bool:
-        """A leader that syncs again must not replace what may be durable at this moment."""
-        return any(
-            isinstance(one, AssignmentStore) and one.generation == self.generation
-            for one in self._stores.values()
-        )
 
     def _adopt_assignment(self, now: Now) -> None:
         stored = self.stored
@@ -354,9 +335,7 @@ class GroupMachine:
         )
 
     def _store(self, metadata: GroupMetadata, store: PendingStore) -> None:
-        ticket = self._new_ticket()
-        self._stores[ticket] = store
-        self._effects.append(Store(ticket, metadata))
+        self._effects.append(Store(self.stores.add(store), metadata))
 
     # --- a static member's new id ---------------------------------------------------------------
 
@@ -391,7 +370,7 @@ class GroupMachine:
         member = self.members.remove(member_id)
         if member is None:
             return False
-        self._pending_sync.pop(member_id, None)
+        self._syncs.drop(member_id)
         self._answer_join(member, UnknownMember(member_id))
         self._answer_sync(member, UnknownMember(member_id))
         return True
@@ -403,9 +382,7 @@ class GroupMachine:
             self._complete_if_joined(now)
 
     def _expire_members(self, now: Now) -> None:
-        lost = [member_id for member_id, at in self._pending.items() if at <= now.s]
-        for member_id in lost:
-            del self._pending[member_id]
+        lost = self._promised.expire(now.s)
         removed = False
         for member in list(self.members):
             if member.expires_s is None or member.expires_s > now.s:
@@ -421,7 +398,7 @@ class GroupMachine:
             self._complete_if_joined(now)
 
     def _expire_sync(self, now: Now) -> None:
-        late = list(self._pending_sync)
+        late = list(self._syncs)
         for member_id in late:
             self._remove(member_id)
         self._prepare(f"no sync in time from {', '.join(late)}", now)
@@ -439,10 +416,6 @@ class GroupMachine:
     def _touch(self, member: Member, now: Now) -> None:
         member.expires_s = now.s + member.session_timeout_ms / 1000
         self._wake_by(member.expires_s)
-
-    def _set_join_deadline(self, at_s: float) -> None:
-        self._join_deadline_s = at_s
-        self._wake_by(at_s)
 
     def _wake_by(self, at_s: float) -> None:
         if self._wake_s is None or at_s < self._wake_s:

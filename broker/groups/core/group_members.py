@@ -14,7 +14,7 @@ Source: Kafka's ClassicGroup and ClassicGroupMember; KIP-345 for static members.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from broker.coordinator.core.coordinator_types import Token
 from broker.groups.core.consumer_protocol import subscribed_topics
@@ -226,6 +226,50 @@ class Membership:
             self._support[name] = self._support.get(name, 0) + step
             if not self._support[name]:
                 del self._support[name]
+
+
+class PromisedIds:
+    """Member ids that were handed out to clients which have not joined with them yet (KIP-394)."""
+
+    __slots__ = ("_expires_s", "_make")
+
+    def __init__(self, make: Callable[[str], str]) -> None:
+        """`make` returns a unique id that begins with what it is given."""
+        self._make = make
+        self._expires_s: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._expires_s)
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._expires_s
+
+    def make(self, prefix: str) -> str:
+        """Return a new id."""
+        return self._make(prefix)
+
+    def promise(self, member_id: str, expires_s: float) -> None:
+        """The id may be used for joining until then."""
+        self._expires_s[member_id] = expires_s
+
+    def drop(self, member_id: str) -> bool:
+        """Forget an id; return whether it was promised."""
+        return self._expires_s.pop(member_id, None) is not None
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._expires_s.clear()
+
+    def expire(self, now_s: float) -> list[str]:
+        """Forget those whose time is over, and return them."""
+        lost = [member_id for member_id, at_s in self._expires_s.items() if at_s <= now_s]
+        for member_id in lost:
+            del self._expires_s[member_id]
+        return lost
+
+    def deadlines(self) -> Iterable[float]:
+        """Return when each one expires."""
+        return self._expires_s.values()
 
 
 def joined_members(members: Iterable[Member], protocol: str | None) -> tuple[JoinedMember, ...]:

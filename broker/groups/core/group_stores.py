@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.coordinator.core.coordinator_types import Token
+from broker.coordinator.core.coordinator_types import Ticket, Token
 
 
 class AssignmentStore(NamedTuple):
@@ -32,3 +33,38 @@ class EmptyStore(NamedTuple):
 
 
 PendingStore = AssignmentStore | StaticStore | EmptyStore
+
+
+class PendingStores:
+    """What one group has on its way into the log."""
+
+    __slots__ = ("_new_ticket", "_stores")
+
+    def __init__(self, new_ticket: Callable[[], Ticket]) -> None:
+        self._new_ticket = new_ticket
+        self._stores: dict[Ticket, PendingStore] = {}
+
+    def __len__(self) -> int:
+        return len(self._stores)
+
+    def add(self, store: PendingStore) -> Ticket:
+        """Remember a store that begins; return its ticket."""
+        ticket = self._new_ticket()
+        self._stores[ticket] = store
+        return ticket
+
+    def pop(self, ticket: Ticket) -> PendingStore:
+        """Forget a store that is over, and return it."""
+        return self._stores.pop(ticket)
+
+    def has_assignment(self, generation: int) -> bool:
+        """Whether the assignment of a generation is among them."""
+        return any(
+            isinstance(one, AssignmentStore) and one.generation == generation
+            for one in self._stores.values()
+        )
+
+    @property
+    def has_static(self) -> bool:
+        """Whether a static member's new id is among them."""
+        return any(isinstance(one, StaticStore) for one in self._stores.values())

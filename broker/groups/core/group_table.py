@@ -73,7 +73,8 @@ class GroupTable:
             group = self._groups.get(group_id)
             if group is None:
                 continue
-            if group.forgettable() and not self.offsets.of(group_id):
+            is_bare = group.is_unused() and group.stored is None
+            if is_bare and not self.offsets.of(group_id):
                 self.forget(group_id)
             else:
                 self.wakes.note(group_id, group.next_deadline())

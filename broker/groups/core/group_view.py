@@ -59,7 +59,7 @@ class GroupView:
         if group is not None and group.state is GroupState.DEAD:
             return []
         records = []
-        if group is not None and group.stored is not None and not group.is_storing():
+        if group is not None and group.stored is not None and not group.stores:
             records.append(group_record(group_id, group.stored))
         offsets = self.committed(group_id)
         records += (

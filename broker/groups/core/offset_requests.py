@@ -123,7 +123,7 @@ class OffsetRequests:
             gone = offsets.expired(usage, now.ms, self._config.offsets_retention_ms)
             if gone:
                 keys[group_id] = gone
-            unused = group.state is GroupState.EMPTY and not group.is_busy()
+            unused = group.is_unused()
             if unused and len(gone) == len(offsets.keys()):
                 group.mark_dead(now)
                 dead.append(group_id)

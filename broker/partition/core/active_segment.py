@@ -6,6 +6,7 @@ are final once everything accepted was confirmed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.partition.core.log_limits import UNLIMITED, LogLimits, SegmentLimits
@@ -21,18 +22,75 @@ _POINT_COUNT_MAX: Final = 4096
 """Places listed in a snapshot; beyond, every other one is left out."""
 
 
+class SnapshotPoints:
+    """The snapshots in the segment: where they stand, and when the next one is due.
+
+    Each is measured by what the segment holds by then, in bytes and entries, so that a batch costs
+    nothing here.
+    """
+
+    __slots__ = (
+        "_bytes_before",
+        "_entries_before",
+        "_last_bytes",
+        "_limits",
+        "_listed_bytes",
+        "points",
+    )
+
+    def __init__(self, limits: LogLimits) -> None:
+        self.points: list[IndexPoint] = []
+        """Places that the next snapshot lists."""
+        self._limits = limits
+        self._bytes_before = 0
+        """Size of the segment behind the last snapshot."""
+        self._entries_before = 0
+        """Its entries up to the last snapshot."""
+        self._last_bytes = 0
+        """Size of the last snapshot."""
+        self._listed_bytes = 0
+        """Size of the segment before the last snapshot that is listed."""
+
+    def is_due(self, segment_bytes: int, entry_count: int) -> bool:
+        """Whether enough was written since the last snapshot; the segment is so large now."""
+        written = segment_bytes - self._bytes_before
+        limits = self._limits
+        return written >= _SNAPSHOT_SHARE * self._last_bytes and (
+            entry_count - self._entries_before >= limits.snapshot_interval_entries
+            or written >= limits.snapshot_interval_bytes
+        )
+
+    def has_news(self, segment_bytes: int) -> bool:
+        """Whether batches follow the last snapshot."""
+        return segment_bytes > self._bytes_before
+
+    def add(self, point: IndexPoint, segment_bytes: int, size: int) -> None:
+        """The next entry is a snapshot of `size` bytes, in a segment with so many before it."""
+        self._list(point, segment_bytes)
+        self._bytes_before = segment_bytes + size
+        self._entries_before = point.entry_id + 1
+        self._last_bytes = size
+
+    def _list(self, point: IndexPoint, segment_bytes: int) -> None:
+        """List it, unless the last one listed is near: all are carried by every later snapshot, and
+        would make it large."""
+        points = self.points
+        if points and segment_bytes - self._listed_bytes < self._limits.snapshot_interval_bytes:
+            return
+        self._listed_bytes = segment_bytes
+        points.append(point)
+        if len(points) > _POINT_COUNT_MAX:
+            del points[1::2]
+
+
 class ActiveSegment:
     """Counts and sparse indexes of one segment."""
 
     __slots__ = (
         "_in_entry",
         "_index_interval_bytes",
-        "_last_point_bytes",
-        "_last_snapshot_bytes",
-        "_limits",
-        "_since_index_bytes",
-        "_since_snapshot_bytes",
-        "_since_snapshot_entries",
+        "_next_index_bytes",
+        "_snapshots",
         "base_offset",
         "created_ms",
         "end_offset",
@@ -40,7 +98,6 @@ class ActiveSegment:
         "ledger_id",
         "max_timestamp_ms",
         "offsets",
-        "points",
         "size_bytes",
         "timestamps",
     )
@@ -57,16 +114,12 @@ class ActiveSegment:
         self.max_timestamp_ms = -1
         self.offsets = SparseIndex()
         self.timestamps = SparseIndex()
-        self.points: list[IndexPoint] = []
-        self._limits = limits
+        self._snapshots = SnapshotPoints(limits)
         self._in_entry = False
         """Whether batches were counted that belong to the next entry."""
         self._index_interval_bytes = limits.index_interval_bytes
-        self._since_index_bytes = limits.index_interval_bytes
-        self._since_snapshot_bytes = 0
-        self._since_snapshot_entries = 0
-        self._last_snapshot_bytes = 0
-        self._last_point_bytes = 0
+        self._next_index_bytes = 0
+        """The next entry is indexed when the segment has so many bytes."""
 
     def on_batch(self, offset: Offset, end: Offset, size: int, max_timestamp_ms: int) -> None:
         """The next entry holds a batch of `size` bytes for the offsets [offset, end).
@@ -75,15 +128,13 @@ class ActiveSegment:
         """
         if not self._in_entry:
             self._in_entry = True
-            if self._since_index_bytes >= self._index_interval_bytes:
-                self._since_index_bytes = 0
+            if self.size_bytes >= self._next_index_bytes:
+                self._next_index_bytes = self.size_bytes + self._index_interval_bytes
                 entry_id = EntryId(self.entry_count)
                 self.offsets.add(offset, entry_id)
                 self.timestamps.add(self.max_timestamp_ms, entry_id)
         self.end_offset = end
         self.size_bytes += size
-        self._since_index_bytes += size
-        self._since_snapshot_bytes += size
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
 
@@ -92,44 +143,29 @@ class ActiveSegment:
         assert self._in_entry, "an entry holds batches"
         self._in_entry = False
         self.entry_count += 1
-        self._since_snapshot_entries += 1
 
     def on_snapshot(self, size: int) -> None:
         """The next entry is a snapshot of `size` bytes, at the segment's present end."""
         assert not self._in_entry, "batches accepted before a snapshot stand before it"
-        self._list_point()
+        point = IndexPoint(self.end_offset, EntryId(self.entry_count), self.max_timestamp_ms)
+        self._snapshots.add(point, self.size_bytes, size)
         self.entry_count += 1
         self.size_bytes += size
-        self._since_snapshot_bytes = 0
-        self._since_snapshot_entries = 0
-        self._last_snapshot_bytes = size
 
     @property
     def snapshot_due(self) -> bool:
         """Whether enough was written since the last snapshot."""
-        written = self._since_snapshot_bytes
-        limits = self._limits
-        return written >= _SNAPSHOT_SHARE * self._last_snapshot_bytes and (
-            self._since_snapshot_entries >= limits.snapshot_interval_entries
-            or written >= limits.snapshot_interval_bytes
-        )
+        return self._snapshots.is_due(self.size_bytes, self.entry_count)
 
     @property
     def has_news(self) -> bool:
         """Whether batches follow the last snapshot."""
-        return self._since_snapshot_bytes > 0
+        return self._snapshots.has_news(self.size_bytes)
 
-    def _list_point(self) -> None:
-        """List the snapshot that comes next, unless the last one listed is near: all are carried
-        by every later snapshot, and would make it large."""
-        distance = self.size_bytes - self._last_point_bytes
-        if self.points and distance < self._limits.snapshot_interval_bytes:
-            return
-        self._last_point_bytes = self.size_bytes
-        entry_id = EntryId(self.entry_count)
-        self.points.append(IndexPoint(self.end_offset, entry_id, self.max_timestamp_ms))
-        if len(self.points) > _POINT_COUNT_MAX:
-            del self.points[1::2]
+    @property
+    def points(self) -> Sequence[IndexPoint]:
+        """The places that the next snapshot lists."""
+        return self._snapshots.points
 
     def roll_due(self, limits: SegmentLimits, now_ms: int) -> bool:
         """Whether the segment is full, or old, or would be deleted if it were sealed.

@@ -67,7 +67,6 @@ from broker.partition.core.leader_effects import (
     Effect,
     Effects,
     Ended,
-    EntryConfirmed,
     LedgerClosed,
     LedgerCreated,
     LedgerNotClosed,
@@ -193,32 +192,36 @@ class PartitionLeader:
         return self.log.outgoing()
 
     def append(
-        self, batch: Buffer, now_ms: int, now_s: float, *, from_client: bool = True
+        self,
+        batch: Buffer,
+        now_ms: int,
+        now_s: float,
+        *,
+        from_client: bool = True,
+        are_keys_checked: bool = False,
     ) -> tuple[Append, Effects]:
         """Accept a batch; its bytes must not change afterwards. Raises as `LogState.append`."""
         if self.state is not State.OPEN:
             self.check_open()
         log = self.log
-        append = log.append(batch, now_ms, now_s, from_client=from_client)
+        append = log.append(
+            batch, now_ms, now_s, from_client=from_client, are_keys_checked=are_keys_checked
+        )
         effects = log.outgoing()
         if log.active.size_bytes >= self._limits.segment_bytes:
             effects = [*effects, *self.roll_soon(Now(now_ms, now_s))]
         return append, effects
-
-    def on_turn_over(self) -> Effects:
-        """The turn of the loop is over in which `PlanSend` was returned."""
-        return NOTHING if self.state is State.ENDED else self.log.on_turn_over()
 
     def on_confirmed(self) -> Effects:
         """The ledger confirmed its oldest entry."""
         if self.state is State.ENDED:
             return NOTHING
         log = self.log
-        confirmed = EntryConfirmed(log.on_confirmed())
+        entry = log.on_confirmed()
         outgoing = log.outgoing()
         if self._change is not None:
-            return [confirmed, *outgoing, *self._on_drained()]
-        return (confirmed, *outgoing) if outgoing else (confirmed,)
+            return [entry, *outgoing, *self._on_drained()]
+        return (entry, *outgoing) if outgoing else (entry,)
 
     # --- changes ------------------------------------------------------------------------
 

@@ -161,13 +161,7 @@ class SendEntries(NamedTuple):
 
 
 class PlanSend(NamedTuple):
-    """Call `on_turn_over` when this turn of the loop is over."""
-
-
-class EntryConfirmed(NamedTuple):
-    """An entry is on its ack quorum: complete its appends, wake who waits for its end."""
-
-    entry: LogEntry
+    """Call `LogState.on_turn_over` when this turn of the loop is over."""
 
 
 class BeginSegment(NamedTuple):
@@ -235,12 +229,8 @@ class Ended(NamedTuple):
     """Whether nobody wanted it to end."""
 
 
-Effect = (
-    LeaderStep
-    | SendEntries
-    | PlanSend
-    | EntryConfirmed
-    | BeginSegment
+ChangeEffect = (
+    BeginSegment
     | SwitchLedger
     | AdoptList
     | RollListed
@@ -248,8 +238,12 @@ Effect = (
     | RollSealed
     | Trimmed
     | ChangeDone
-    | Ended
 )
+"""What changes of the log bring with them."""
+
+Effect = LogEntry | SendEntries | PlanSend | LeaderStep | ChangeEffect | Ended
+"""An entry: it is on its ack quorum; complete its appends, wake who waits for its end."""
+
 Effects = Sequence[Effect]
 
 # Those of the hot path, made once.

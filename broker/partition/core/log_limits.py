@@ -51,7 +51,7 @@ class LogLimits:
     """And up to so many batches: a takeover looks at the header of each."""
 
     entries_before_sharing: int = 2
-    """With so many entries under way, batches gather for the next one (`gathering.py`)."""
+    """With so many entries under way, batches wait for the next one (`batch_accumulator.py`)."""
 
     in_flight_bytes_max: int = 64 * 1024 * 1024
     """Appends wait for bookies up to this much in one partition; then their clients wait."""
@@ -74,6 +74,10 @@ class LogLimits:
     settling_ms: int = 5_000
     """After a leadership began, gaps in producers' sequences may be of our own making for so long
     (`sequence_gaps.py`). Lower: clients slower than that raise their epoch for nothing."""
+
+    opened_records_max: int = 1_000_000
+    """Records that one request may have opened, in batches whose topic wants keys or in searches by
+    time. Higher: a request may take longer, on the loop's idle time."""
 
     copy_below_bytes: int = 4096
     """Copy batches smaller than this, so that a few bytes do not keep a large frame in memory."""

@@ -90,14 +90,28 @@ class LogState:
 
     # --- append -------------------------------------------------------------------------
 
-    def append(self, batch: Buffer, now_ms: int, now_s: float, *, from_client: bool) -> Append:
+    def append(
+        self,
+        batch: Buffer,
+        now_ms: int,
+        now_s: float,
+        *,
+        from_client: bool,
+        are_keys_checked: bool = False,
+    ) -> Append:
         """Check a batch, give it offsets and let it wait for its entry.
 
         A duplicate returns the append that it repeats, or a completed one. Raises NotLeader,
         Overloaded, the InvalidRecord and SequenceError families; nothing was applied then.
         """
         view = memoryview(batch)
-        header = check_batch(view, self.batch_limits, now_ms, from_client=from_client)
+        header = check_batch(
+            view,
+            self.batch_limits,
+            now_ms,
+            from_client=from_client,
+            are_keys_checked=are_keys_checked,
+        )
         if header.producer_id >= 0:
             if from_client and header.is_transactional:
                 raise InvalidTransactionState(header.producer_id, "no transaction is open")
@@ -141,8 +155,12 @@ class LogState:
         return not in_flight_bytes or in_flight_bytes + size <= self.limits.in_flight_bytes_max
 
     def refuse(self, batch: Buffer, now_ms: int) -> Overloaded:
-        """Return the refusal of a batch that has waited for room in vain. Raises as `append`."""
-        return self._no_room(check_batch(memoryview(batch), self.batch_limits, now_ms))
+        """Return the refusal of a batch that has waited for room in vain.
+
+        Raises as `append`, but does not look for keys: nothing is stored.
+        """
+        view = memoryview(batch)
+        return self._no_room(check_batch(view, self.batch_limits, now_ms, are_keys_checked=True))
 
     def _no_room(self, header: BatchHeader) -> Overloaded:
         if header.producer_id >= 0:
@@ -204,7 +222,8 @@ class LogState:
         return SEND if queue.is_waiting else NOTHING
 
     def on_turn_over(self) -> Effects:
-        """The turn of the loop is over in which `PlanSend` was returned."""
+        """The turn of the loop is over in which `PlanSend` was returned. Nothing comes of it if
+        leadership has ended meanwhile: then nothing waits."""
         self._is_send_planned = False
         if self._accumulator.may_leave(self.queue.entries_under_way):
             self._gather()

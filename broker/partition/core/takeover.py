@@ -11,10 +11,10 @@ what came of it. TAKEOVER.md numbers the steps and argues for them.
     REPLAYING    on_replayed                  REPLAYING   Replay(the ledger before)
                                               CREATING    CreateLedger
     CREATING     on_created                   COMMITTING  Commit
-    COMMITTING   on_committed                 LEADING     Serve
-                 on_commit_lost               SETTLING    ReadBack, if an attempt's end is unknown
+    COMMITTING   on_commit(Committed)         LEADING     Serve
+                 on_commit(CommitLost)        SETTLING    ReadBack, if an attempt's end is unknown
                                               DISCARDING  DeleteLedger
-                 on_commit_unknown            SETTLING    ReadBack
+                 on_commit(CommitUnknown)     SETTLING    ReadBack
     SETTLING     on_read_back                 LEADING     Serve: our ledger is last, by our version
                                               COMMITTING  Commit again: nothing has changed
                                               DISCARDING  DeleteLedger: it is not listed
@@ -86,6 +86,23 @@ class Commit(NamedTuple):
 
     segments: SegmentList
     expected_version: int
+
+
+class Committed(NamedTuple):
+    """The list is ours, with this version."""
+
+    version: int
+
+
+class CommitLost(NamedTuple):
+    """The list has another version by now: somebody else changed it, or we did, unheard."""
+
+
+class CommitUnknown(NamedTuple):
+    """The answer got lost: the set may have happened, or may happen yet."""
+
+
+CommitOutcome = Committed | CommitLost | CommitUnknown
 
 
 class ReadBack(NamedTuple):
@@ -194,23 +211,16 @@ class Takeover:
         )
         return self._commit()
 
-    def on_committed(self, version: int) -> Step:
-        """The compare-and-set succeeded: this is the moment of leadership."""
+    def on_commit(self, outcome: CommitOutcome) -> Step:
+        """What came of the compare-and-set; its success is the moment of leadership."""
         self._expect(State.COMMITTING)
-        return self._serve(version)
-
-    def on_commit_lost(self) -> Step:
-        """The list has another version by now: somebody else changed it, or we did, unheard."""
-        self._expect(State.COMMITTING)
-        if self._outcome_unknown:
-            self.state = State.SETTLING
-            return ReadBack()
-        return self._discard("lost the compare-and-set")
-
-    def on_commit_unknown(self) -> Step:
-        """The answer got lost: the set may have happened, or may happen yet."""
-        self._expect(State.COMMITTING)
-        self._outcome_unknown = True
+        match outcome:
+            case Committed(version):
+                return self._serve(version)
+            case CommitLost() if not self._outcome_unknown:
+                return self._discard("lost the compare-and-set")
+            case CommitUnknown():
+                self._outcome_unknown = True
         self.state = State.SETTLING
         return ReadBack()
 

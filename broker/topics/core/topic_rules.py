@@ -6,17 +6,20 @@ Sources: Kafka's topic name rules and its handling of -1 as "the broker decides"
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from broker.cluster.core.topic_config import TopicConfig
 from broker.errors import (
     InvalidPartitions,
+    InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidTopicConfig,
     InvalidTopicName,
     TopicExists,
 )
+from client.ids import BrokerId
 
 BROKER_DECIDES: Final = -1
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
@@ -26,6 +29,11 @@ _NAME_CHARS_MAX: Final = 249
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _MIN_INSYNC: Final = "min.insync.replicas"
 _ENSEMBLE: Final = "quire.ensemble.size"
+
+
+Assignments = Mapping[int, tuple[BrokerId, ...]]
+"""Partition index -> its replica list."""
+NO_ASSIGNMENTS: Final[Assignments] = MappingProxyType({})
 
 
 class TopicDefaults(NamedTuple):
@@ -89,6 +97,17 @@ def check_partition_count(count: int, count_max: int) -> None:
         raise InvalidPartitions(f"a topic needs at least one partition, not {count}")
     if count > count_max:
         raise InvalidPartitions(f"a topic can have at most {count_max} partitions, not {count}")
+
+
+def check_replicas(replicas: Sequence[BrokerId], live: Collection[BrokerId]) -> None:
+    """Raise InvalidReplicaAssignment unless a replica list names live brokers, each once."""
+    if not replicas:
+        raise InvalidReplicaAssignment("a replica list needs at least one broker")
+    if len(dict.fromkeys(replicas)) != len(replicas):
+        raise InvalidReplicaAssignment(f"the replica list {list(replicas)} names a broker twice")
+    for broker in replicas:
+        if broker not in live:
+            raise InvalidReplicaAssignment(f"there is no broker {broker}")
 
 
 def decide_shape(

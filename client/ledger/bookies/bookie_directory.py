@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from client import callbacks
 from client.errors import BookieUnavailable, MetadataError, NoNode
 from client.ids import BookieId
 from client.metadata import paths
@@ -167,8 +168,7 @@ class BookieDirectory:
                 self._stale = True
                 await asyncio.sleep(_RELIST_DELAY_S)
                 continue
-            for listener in list(self._listeners):
-                listener()
+            callbacks.each(callbacks.Kind.BOOKIES, list(self._listeners))
 
 
 def parse_service_info(bookie: BookieId, data: bytes) -> ServiceInfo:

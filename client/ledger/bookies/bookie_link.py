@@ -2,20 +2,17 @@
 
 Rules, by the names that PROTOCOL.md and the tests use:
 
-- LINK-ROOM   an add for which the connection has no room waits here, in order, and is sent when
-              answers have made room. It does not fail, and its clock does not run: whoever adds
-              has a limit of its own, so what waits is bounded by the number of writers.
-- LINK-CLOCK  a request fails when for the request timeout the bookie has answered neither it nor
-              any request sent before it, nor taken any of the bytes that could not leave at once.
-              A bookie works through what it was sent in about that order, so what was queued in
-              front of a request does not count against the bookie. One that answers nothing is
-              soon sent nothing more: then its time begins.
-- LINK-SILENT a connection on which nothing at all arrived for the request timeout, although
-              something is under way, is cut: everything on it fails now instead of one by one.
+- LINK-ROOM   an add for which the connection has no room waits here and is sent when answers have
+              made room: the adds of a ledger in order, and the ledgers that wait in turns. It does
+              not fail, and its clock does not run: whoever adds has a limit of its own, so what
+              waits is bounded by the number of writers.
+- LINK-CLOCK, LINK-SILENT  when a request, or all of them, have waited too long for an answer is
+              decided by `bookies/core/answer_clock.py`.
+- LINK-OTHERS what one request's callback raises is reported (`client/callbacks.py`); the others
+              get their answers, and the connection stays.
 
-Time is kept by one coarse timer per connection: requests are stamped with a tick, and eight ticks
-make a timeout. When the connection goes, everything under way fails, oldest first, and what
-waited behind it.
+One timer per connection drives that clock. When the connection goes, everything under way fails,
+oldest first, and what waited behind it.
 
 Sources: Apache BookKeeper `PerChannelBookieClient`; status mapping of `BKException`.
 """
@@ -24,10 +21,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, cast
 
+from client import callbacks
 from client.errors import (
     BookieReadOnly,
     BookieTimeout,
@@ -43,6 +40,8 @@ from client.errors import (
     UnauthorizedAccess,
     WriteFailed,
 )
+from client.ledger.bookies.core.answer_clock import TICKS_PER_TIMEOUT, AnswerClock
+from client.ledger.bookies.core.waiting_adds import WaitingAdds
 from client.ledger.config import LedgerClientConfig
 from client.ledger.stats import BookieStats
 from client.wire.bookkeeper.connection import ClientConnection, Key
@@ -51,10 +50,8 @@ from client.wire.bookkeeper.messages import AddRequest, Buffer, Request, Respons
 log = logging.getLogger(__name__)
 
 OnAnswer = Callable[[Request, Response | LedgerError], None]
-"""Called once per request with the request itself and its answer."""
-
-_TICKS_PER_TIMEOUT: Final = 8
-_NOT_ANSWERED: Final = 1 << 62
+"""Called once per request with the request itself and its answer. What it raises is reported and
+goes no further: an owner that waits catches it itself (`client/callbacks.py`)."""
 
 
 class InFlight:
@@ -75,6 +72,13 @@ class InFlight:
 
     def __call__(self, response: Response) -> None:
         self.link.on_response(self, response)
+
+    def complete(self, answer: Response | LedgerError) -> None:
+        """Tell the owner, whose own matter it is what becomes of that."""
+        try:
+            self.on_answer(self.request, answer)
+        except callbacks.RAISED as error:
+            callbacks.failed(callbacks.Kind.REQUEST, error)
 
 
 class Frames(Protocol):
@@ -107,32 +111,18 @@ class Link(asyncio.BufferedProtocol):
         self._frames = frames
         self._stats = stats
         self.matcher = ClientConnection(version)
-        self._tick_s = config.request_timeout_ms / 1000 / _TICKS_PER_TIMEOUT
+        self._config = config
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._bytes_max = config.bookie_in_flight_bytes_max
-        self._requests_max = config.bookie_in_flight_requests_max
         self._records: dict[InFlight, None] = {}
         """Under way, oldest first."""
         self.in_flight_bytes = 0
-        self._waiting: deque[InFlight] = deque()
-        """Adds that there is no room for yet, oldest first."""
+        self._waiting: WaitingAdds[InFlight] = WaitingAdds()
+        """Adds that there is no room for yet."""
         self._unsent: list[Buffer] = []
         """What leaves at the end of this turn of the loop, with one system call."""
-        self._sent_count = 0
-        self._sent_bytes = 0
-        self._written_bytes = 0
-        """Of those sent, what was written to the transport."""
-        self._backlog = (0, 0)
-        """At the last tick: bytes that the transport held, and bytes written until then."""
-        self._tick = 0
-        """Coarse clock: counts while something is under way."""
-        self._heard_tick = 0
-        self._answered = _NOT_ANSWERED
-        """Lowest number of a request that was answered in this tick."""
-        self._answered_before: deque[int] = deque(maxlen=_TICKS_PER_TIMEOUT)
-        """The same of the ticks before, as many as make a timeout."""
+        self._clock = AnswerClock()
         self._timer: asyncio.TimerHandle | None = None
         self._lost = False
 
@@ -154,11 +144,14 @@ class Link(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio.Transport.
         self._transport = cast(asyncio.Transport, transport)
+        self._stats.links[self] = lambda: self.in_flight_bytes
 
     def add(self, record: InFlight) -> None:
-        """Send an add, or let it wait for room behind those that wait (rule LINK-ROOM)."""
+        """Send an add, or let it wait for room and its turn (rule LINK-ROOM)."""
         if self._waiting or not self._has_room(record):
-            self._waiting.append(record)
+            request = record.request
+            assert isinstance(request, AddRequest)
+            self._waiting.push(request.ledger_id, record)
         else:
             self.send(record)
 
@@ -168,15 +161,16 @@ class Link(asyncio.BufferedProtocol):
         It leaves with all others of this turn of the loop: a system call costs as much as all the
         rest that is done for a small add.
         """
+        clock = self._clock
         record.link = self
-        record.number = self._sent_count = self._sent_count + 1
-        record.tick = self._tick
+        record.number = clock.sent_count = clock.sent_count + 1
+        record.tick = clock.tick
         record.sent_s = self._stats.now_s()
         sent = self.matcher.request(record.request, record)
         record.key = sent.key
         self._records[record] = None
         self.in_flight_bytes += record.size
-        self._sent_bytes += record.size
+        clock.sent_bytes += record.size
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent += sent.buffers
@@ -187,26 +181,27 @@ class Link(asyncio.BufferedProtocol):
         """Whether an add may be sent now; one that is larger than the limit goes alone."""
         if not self._records:
             return True
-        in_flight_bytes = self.in_flight_bytes
-        fits = not in_flight_bytes or in_flight_bytes + record.size <= self._bytes_max
-        return fits and len(self._records) < self._requests_max
+        in_flight_bytes, config = self.in_flight_bytes, self._config
+        bytes_max = config.bookie_in_flight_bytes_max
+        fits = not in_flight_bytes or in_flight_bytes + record.size <= bytes_max
+        return fits and len(self._records) < config.bookie_in_flight_requests_max
 
     def _send_waiting(self) -> None:
         waiting = self._waiting
-        while waiting and not self._lost and self._has_room(waiting[0]):
-            self.send(waiting.popleft())
+        while waiting and not self._lost and self._has_room(waiting.first):
+            self.send(waiting.pop())
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if not self._lost:
             self._transport.writelines(unsent)
-            self._written_bytes = self._sent_bytes
+            self._clock.written_bytes = self._clock.sent_bytes
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard_tick = self._tick
+        self._clock.heard_tick = self._clock.tick
         try:
             answers = self.matcher.receive_frames(self._frames.received(nbytes))
         except RemoteProtocolError as error:
@@ -224,14 +219,16 @@ class Link(asyncio.BufferedProtocol):
             return
         del self._records[record]
         self.in_flight_bytes -= record.size
-        if record.number < self._answered:
-            self._answered = record.number
+        clock = self._clock
+        if record.number < clock.answered:
+            clock.answered = record.number
         self._stats.on_answer(record.request, self._stats.now_s() - record.sent_s)
         status = _status_of(response)
-        record.on_answer(
-            record.request,
-            response if status is Status.OK else error_of(status, record.request),
-        )
+        answer = response if status is Status.OK else error_of(status, record.request)
+        try:  # as in `InFlight.complete`, without the call: a record's path
+            record.on_answer(record.request, answer)
+        except callbacks.RAISED as error:
+            callbacks.failed(callbacks.Kind.REQUEST, error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail_all("connection lost")
@@ -245,6 +242,7 @@ class Link(asyncio.BufferedProtocol):
         if self._lost:
             return
         self._lost = True
+        self._stats.links.pop(self, None)
         self._on_lost(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -254,24 +252,22 @@ class Link(asyncio.BufferedProtocol):
         self._waiting.clear()
         self._stats.errors += len(records)
         for record in records:
-            record.on_answer(record.request, BookieUnavailable(reason))
+            record.complete(BookieUnavailable(reason))
 
     def _arm(self) -> None:
-        self._timer = self._loop.call_later(self._tick_s, self._on_tick)
+        tick_s = self._config.request_timeout_ms / 1000 / TICKS_PER_TIMEOUT
+        self._timer = self._loop.call_later(tick_s, self._on_tick)
 
     def _on_tick(self) -> None:
         self._timer = None
-        self._tick += 1
-        self._answered_before.append(0 if self._is_draining() else self._answered)
-        self._answered = _NOT_ANSWERED
-        expired_tick = self._tick - _TICKS_PER_TIMEOUT
-        served = min(self._answered_before)
+        clock = self._clock
+        clock.on_tick(self._transport.get_write_buffer_size())
         expired: list[InFlight] = []
         for record in self._records:
-            if record.tick >= expired_tick or record.number > served:
-                break  # rule LINK-CLOCK; those behind it have not waited any longer
+            if not clock.is_overdue(record.number, record.tick):
+                break  # those behind it have not waited any longer
             expired.append(record)
-        if expired and self._heard_tick < expired_tick:
+        if expired and clock.is_silent:
             self.abort("no answer in time")
             return
         for record in expired:
@@ -281,23 +277,13 @@ class Link(asyncio.BufferedProtocol):
             self.in_flight_bytes -= record.size
             self.matcher.forget(record.key, record)
             self._stats.errors += 1
-            record.on_answer(record.request, BookieTimeout("no answer in time"))
+            record.complete(BookieTimeout("no answer in time"))
         if self._waiting:
             self._send_waiting()
         if not self._records:
-            self._answered_before.clear()  # the clock stands still until something is sent
+            clock.stop()  # it stands still until something is sent
         elif not self._lost and self._timer is None:
             self._arm()
-
-    def _is_draining(self) -> bool:
-        """Whether the bookie has taken bytes since the last tick that were held back before.
-
-        Headers are not counted as written, so this errs on the side of "no".
-        """
-        held, written = self._backlog
-        holds = self._transport.get_write_buffer_size()
-        self._backlog = holds, self._written_bytes
-        return held > 0 and held + self._written_bytes - written > holds
 
 
 _ERRORS: Final[dict[Status, type[LedgerError]]] = {

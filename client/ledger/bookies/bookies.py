@@ -38,8 +38,8 @@ from client.errors import BookieUnavailable, LedgerError, MetadataError, TooMany
 from client.ids import BookieId
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookie_link import InFlight, Link, MakeFrames, OnAnswer
+from client.ledger.bookies.core.racks import DEFAULT_RACK
 from client.ledger.config import LedgerClientConfig, parse_rack
-from client.ledger.core.racks import DEFAULT_RACK
 from client.ledger.stats import BookieStats, LedgerStats
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
@@ -269,7 +269,7 @@ class _Connection:
 
     def _refuse(self, record: InFlight, error: LedgerError) -> None:
         self._stats.errors += 1
-        asyncio.get_running_loop().call_soon(record.on_answer, record.request, error)
+        asyncio.get_running_loop().call_soon(record.complete, error)
 
     def _connect_and_send(self, record: InFlight) -> None:
         loop = asyncio.get_running_loop()
@@ -315,7 +315,7 @@ class _Connection:
         log.info("bookie.unreachable bookie=%s error=%r", self._bookie, error)
         for record in self._take_waiting():
             self._stats.errors += 1
-            record.on_answer(record.request, BookieUnavailable(f"bookie {self._bookie}: {error!r}"))
+            record.complete(BookieUnavailable(f"bookie {self._bookie}: {error!r}"))
 
     def _take_waiting(self) -> list[InFlight]:
         waiting, self._waiting = self._waiting, []

@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from client.errors import MetadataError
-from client.ledger.core.bookie_health import BookieHealth
+from client.ledger.bookies.core.bookie_health import BookieHealth
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.node import background

@@ -9,6 +9,7 @@ recovery of a ledger both use it.
     OPEN       add after a late failure       CHANGING  + ChangeEnsemble
     CHANGING   ensemble settled               OPEN      + re-sends, then Confirmed
     CHANGING   ensemble settled, more failed  CHANGING  + ChangeEnsemble
+    OPEN       look() finds a slow member     CHANGING  + ChangeEnsemble, planned
     any        fenced, unauthorized, change failed, too late, fail()   FAILED + Failed
     FAILED     last answer to a confirmed add FAILED    + UnderReplicated, if anybody lacks entries
 
@@ -38,6 +39,8 @@ Rules, by the names that PROTOCOL.md and the tests use:
               failed bookies, they are suspended instead of failing the ledger: nothing is sent to
               them but a probe every `PROBE_INTERVAL_S`; the first stored probe brings them back.
               What is confirmed meanwhile has Qa copies, as promised, but not Qw. (Beyond Java.)
+- CHANGE-SLOW a member that stays behind the others is replaced by a planned change, if nobody has
+              failed; without a replacement it stays (`slow_members.py`). (Beyond Java.)
 - HOLES       a member that will not store a confirmed entry of its own is remembered, whatever the
               reason, and told of as `UnderReplicated`: when it takes part again, when others took
               its place, and once at the end. (Beyond Java, which finds some of them by chance.)
@@ -48,7 +51,7 @@ Sources: BookKeeper protocol text ("Writing to ledgers"), `PendingAddOp`, `Ledge
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from client.errors import (
@@ -64,13 +67,12 @@ from client.errors import (
 )
 from client.ids import NO_ENTRY, BookieId, EntryId
 from client.ledger.core.holes import Holes
+from client.ledger.core.members import Members, mask_of
 from client.ledger.core.pending_add import AddEntry, PendingAdd
 from client.ledger.core.schedule import Schedule
 from client.ledger.core.shed_adds import ShedAdds
+from client.ledger.core.slow_members import SlowLimits, SlowMembers
 from client.wire.bookkeeper.messages import Buffer
-
-PROBE_INTERVAL_S: Final = 1.0
-"""How often one add is also sent to a suspended bookie, to see whether it is back."""
 
 
 class AddsState(enum.Enum):
@@ -79,6 +81,28 @@ class AddsState(enum.Enum):
     OPEN = "open"
     CHANGING = "changing"
     FAILED = "failed"
+
+
+class AddRules(NamedTuple):
+    """What one may choose. Times in seconds."""
+
+    delay_change: bool = False
+    """Rule CHANGE-DELAY."""
+    quorum_timeout_s: float | None = None
+    """Rule ADD-TIMEOUT."""
+    busy_timeout_s: float = 0.0
+    """Rule ADD-BUSY; 0: who sheds an add has failed."""
+    slow: SlowLimits = SlowLimits(lag_s=0.0, patience_s=0.0)
+    """Rule CHANGE-SLOW. Off with `delay_change`, which keeps even those who fail."""
+
+    @property
+    def replaces_slow(self) -> bool:
+        """Whether rule CHANGE-SLOW is in force."""
+        return self.slow.patience_s > 0 and not self.delay_change
+
+
+RECOVERYS: Final = AddRules()
+"""The rules of a recovery's adds: what the writer had chosen is over."""
 
 
 class SendAdd(NamedTuple):
@@ -99,6 +123,8 @@ class ChangeEnsemble(NamedTuple):
     """Replace these members of the ensemble from LAC + 1 on, then call `on_ensemble`."""
 
     failed: Mapping[int, BookieId]
+    is_planned: bool = False
+    """They have not failed (rule CHANGE-SLOW): rather no change than one that does harm."""
 
 
 class Failed(NamedTuple):
@@ -136,15 +162,10 @@ class Adds:
         lac: EntryId = NO_ENTRY,
         length: int = 0,
         frozen_lac: EntryId | None = None,
-        delay_change: bool = False,
-        quorum_timeout_s: float | None = None,
-        busy_timeout_s: float = 0.0,
+        rules: AddRules = RECOVERYS,
     ) -> None:
-        """`lac`, `length`: where adding starts. `frozen_lac`: entries carry this LAC instead.
-
-        The last three: rules CHANGE-DELAY, ADD-TIMEOUT and ADD-BUSY.
-        """
-        self.ensemble = tuple(ensemble)
+        """`lac`, `length`: where adding starts. `frozen_lac`: entries carry this LAC instead."""
+        self.members = Members(ensemble)
         self.state = AddsState.OPEN
         self.lac = lac
         self.last_add_pushed = lac
@@ -160,19 +181,11 @@ class Adds:
         self.holes = Holes()
         self._schedule = schedule
         self._frozen_lac = frozen_lac
-        self._delay_change = delay_change
-        self._quorum_timeout_s = quorum_timeout_s
-        self._shed = ShedAdds(busy_timeout_s)
+        self._rules = rules
+        self._shed = ShedAdds(rules.busy_timeout_s)
+        self._slow = SlowMembers(rules.slow)
         self._pending: dict[int, PendingAdd] = {}
         """By entry id, in the order they came; after a failure the confirmed ones only."""
-        self._failures: dict[int, BookieId] = {}
-        """Failed members of the ensemble that no change has dealt with yet."""
-        self._changing: dict[int, BookieId] = {}
-        """Failed members that the running change replaces."""
-        self._suspended: dict[int, float] = {}
-        """Failed members nobody could replace: index -> when it is probed next."""
-        self._unsent = 0
-        """Mask of indices that get no adds now: under change or suspended."""
 
     def add(
         self,
@@ -194,7 +207,8 @@ class Adds:
         if entry_id <= self.last_add_pushed:
             self._check_free(entry_id)
         effects: list[AddEffect] = []
-        if self._failures and self.state is AddsState.OPEN:
+        members = self.members
+        if members.failed and self.state is AddsState.OPEN:
             effects.append(self._begin_change())
         self.last_add_pushed = max(self.last_add_pushed, entry_id)
         growth = size if length is None else length - self.length
@@ -204,8 +218,8 @@ class Adds:
         indices: Sequence[int] = self._schedule.write_set(entry_id)
         awaited = self._schedule.write_mask(entry_id)
         missed = 0
-        if self._unsent:
-            missed = awaited & self._unsent & ~self._take_due_probes(awaited, now_s)
+        if members.unsent:
+            missed = awaited & members.unsent & ~members.take_due_probes(awaited, now_s)
             awaited &= ~missed
             indices = [index for index in indices if awaited >> index & 1]
         self._pending[entry_id] = PendingAdd(entry, growth, now_s, awaited, missed)
@@ -216,7 +230,8 @@ class Adds:
     def on_stored(self, entry_id: EntryId, index: int, bookie: BookieId) -> AddEffects:
         """A bookie that was asked as member `index` stored an entry durably."""
         add = self._pending.get(entry_id)
-        if add is None or self.ensemble[index] != bookie:
+        members = self.members
+        if add is None or members.ensemble[index] != bookie:
             return _NOTHING
         if self._shed.since_s:
             self._shed.on_stored(bookie)
@@ -227,8 +242,8 @@ class Adds:
             self._forget_if_answered(entry_id, add)
         if self.state is AddsState.FAILED:
             return self._tell_holes_at_last()
-        if self._suspended and index in self._suspended:
-            return self._resume_sending(index)
+        if members.unsent and members.resume(index):
+            return self._resume_sending()
         if entry_id == self.lac + 1 and self.state is AddsState.OPEN:
             return self._drain()
         return _NOTHING
@@ -237,7 +252,8 @@ class Adds:
         self, entry_id: EntryId, index: int, bookie: BookieId, error: LedgerError
     ) -> AddEffects:
         """A bookie that was asked as member `index` did not store an entry, or cannot say."""
-        if self.ensemble[index] != bookie:
+        members = self.members
+        if members.ensemble[index] != bookie:
             return _NOTHING
         add = self._pending.get(entry_id)
         if add is not None:
@@ -246,15 +262,15 @@ class Adds:
             return _NOTHING if add is None else self._tell_holes_at_last()
         if isinstance(error, (LedgerFenced, UnauthorizedAccess)):
             return self.fail(error)
-        is_out = index in self._changing or index in self._suspended
-        if not is_out and (not self._delay_change or isinstance(error, BookieReadOnly)):
-            self._failures[index] = bookie
-        elif not self._delay_change or add is None or self._can_reach_quorum(add):
+        is_delayed = self._rules.delay_change
+        if not members.is_out(index) and (not is_delayed or isinstance(error, BookieReadOnly)):
+            members.failed[index] = bookie
+        elif not is_delayed or add is None or self._can_reach_quorum(add):
             return _NOTHING
         else:
             # Also when this member is out already: a failure before was let pass because the
             # add could still reach its quorum with the answer that did not come.
-            self._failures.update(self._members(add.missed & ~self._unsent))
+            members.failed.update(members.named(add.missed & ~members.unsent))
         if self.state is AddsState.CHANGING or add is None or self._has_quorum(add):
             return _NOTHING
         return (self._begin_change(),)
@@ -263,7 +279,7 @@ class Adds:
         self, entry_id: EntryId, index: int, bookie: BookieId, error: TooManyRequests, now_s: float
     ) -> AddEffects:
         """A bookie that was asked as member `index` has no room for an entry (rule ADD-BUSY)."""
-        if self.ensemble[index] != bookie:
+        if self.members.ensemble[index] != bookie:
             return _NOTHING
         if self._takes_none(index) or self._shed.is_over(bookie, now_s):
             return self.on_failed(entry_id, index, bookie, error)
@@ -274,7 +290,7 @@ class Adds:
         effects: list[AddEffect] = []
         for entry_id, index, bookie in self._shed.take():
             add = self._pending.get(entry_id)
-            if add is None or self.ensemble[index] != bookie:
+            if add is None or self.members.ensemble[index] != bookie:
                 continue
             if self._takes_none(index):
                 error = TooManyRequests(f"{bookie} has no room")
@@ -290,40 +306,49 @@ class Adds:
         """
         if self.state is not AddsState.CHANGING:
             return _NOTHING
-        left = [i for i, bookie in self._changing.items() if ensemble[i] == bookie]
-        has_changed = self.ensemble != tuple(ensemble)
-        self._strike_replaced(ensemble)
-        self._changing = {}
-        self._suspended.update((index, now_s + PROBE_INTERVAL_S) for index in left)
-        self._failures = {
-            index: bookie
-            for index, bookie in self._failures.items()
-            if self.ensemble[index] == bookie and index not in self._suspended
-        }
-        if self._failures:
+        members = self.members
+        replaced = members.replaced_by(ensemble)
+        self._strike_replaced(replaced)
+        members.end_change(ensemble, now_s)
+        self._shed.keep(members.ensemble)
+        if members.failed:
             return (self._begin_change(),)
-        self._unsent = _mask(self._suspended)
-        if not self._schedule.confirmable_without(self._unsent):
-            names = ", ".join(self.ensemble[index] for index in self._suspended)
+        if not self._schedule.confirmable_without(members.unsent):
+            names = ", ".join(members.suspended)
             return self.fail(NotEnoughBookies(f"no replacement for {names}"))
         self.state = AddsState.OPEN
-        told = self._tell_holes() if has_changed else _NOTHING
+        told = self._tell_holes() if replaced else _NOTHING
         return [*self._send_missing(), *told, *self._drain()]
 
     def replace_suspended(self) -> AddEffects:
         """Try again to replace suspended members: other bookies may have become writable."""
-        if not self._suspended or self.state is not AddsState.OPEN:
+        if not self.members.probe_at_s or self.state is not AddsState.OPEN:
             return _NOTHING
         return (self._begin_change(),)
 
-    def expire(self, now_s: float) -> AddEffects:
-        """Fail if the next entry to confirm has waited too long (rule ADD-TIMEOUT)."""
-        head = self._pending.get(self.lac + 1)
-        if self._quorum_timeout_s is None or head is None:
+    def look(self, now_s: float, may_replace: Callable[[BookieId], bool]) -> AddEffects:
+        """Look for what takes too long (rules ADD-TIMEOUT and CHANGE-SLOW), every now and then.
+
+        `may_replace`: whether a slow bookie may go, as far as others are concerned.
+        """
+        head, timeout_s = self._pending.get(self.lac + 1), self._rules.quorum_timeout_s
+        if timeout_s is not None and head is not None and now_s - head.sent_s >= timeout_s:
+            error = QuorumTimeout(f"entry {self.lac + 1} did not reach its quorum in time")
+            return self.fail(error)
+        if not self._rules.replaces_slow:
             return _NOTHING
-        if now_s - head.sent_s < self._quorum_timeout_s:
+        if self.state is not AddsState.OPEN or not self._pending:
+            self._slow.forget()
             return _NOTHING
-        return self.fail(QuorumTimeout(f"entry {self.lac + 1} did not reach its quorum in time"))
+        oldest = next(iter(self._pending))
+        awaited = tuple(self.members.named(self._pending[oldest].awaited).values())
+        slow = self._slow.look(EntryId(oldest), self.lac, awaited, now_s)
+        members = self.members
+        if slow is None or members.failed or members.unsent or not may_replace(slow):
+            return _NOTHING
+        self.state = AddsState.CHANGING
+        index = members.ensemble.index(slow)
+        return (ChangeEnsemble(members.begin_planned_change(index), is_planned=True),)
 
     def fail(self, error: LedgerError) -> AddEffects:
         """Fail every unconfirmed add, for good. Their outcome is as unknown as the error says.
@@ -334,17 +359,12 @@ class Adds:
             return _NOTHING
         self.state = AddsState.FAILED
         self.error = error
-        self._pending = {i: add for i, add in self._pending.items() if i <= self.lac}
+        for entry_id in [entry_id for entry_id in self._pending if entry_id > self.lac]:
+            self._pending.pop(entry_id).entry.is_pending = False
         self.pending_bytes = sum(add.size for add in self._pending.values())
-        self._changing = {}
-        self._unsent = _mask(self._suspended)
+        self.members.give_up_change()
         failed = Failed(EntryId(self.lac + 1), self.last_add_pushed, error)
         return [failed, *self._tell_holes_at_last()]
-
-    @property
-    def suspended(self) -> list[BookieId]:
-        """Members of the ensemble that get no adds because nobody could replace them."""
-        return [self.ensemble[index] for index in self._suspended]
 
     @property
     def is_waiting(self) -> bool:
@@ -360,9 +380,9 @@ class Adds:
         """Assert the invariants; tests and the simulator call this after every input."""
         assert self.lac <= self.last_add_pushed
         assert self.pending_bytes == sum(add.size for add in self._pending.values())
-        assert self._unsent == _mask(self._suspended) | _mask(self._changing)
-        assert bool(self._changing) == (self.state is AddsState.CHANGING)
-        failed = _mask(self._failures) | self._unsent
+        self.members.check()
+        assert bool(self.members.changing) == (self.state is AddsState.CHANGING)
+        failed = mask_of(self.members.failed) | self.members.unsent
         for entry_id, add in self._pending.items():
             mask = self._schedule.write_mask(EntryId(entry_id))
             assert add.acked | add.awaited | add.missed == mask
@@ -371,7 +391,8 @@ class Adds:
                 assert add.awaited, "an add that is confirmed and answered is forgotten"
             elif self.state is AddsState.OPEN:
                 given_up = add.missed & ~failed
-                assert not given_up or self._delay_change, "an add that a live member will lack"
+                is_delayed = self._rules.delay_change
+                assert not given_up or is_delayed, "an add that a live member will lack"
                 assert not given_up or self._can_reach_quorum(add), "an add nobody will store"
         if self.state is AddsState.OPEN and (head := self._pending.get(self.lac + 1)):
             assert not self._has_quorum(head), "an add that could be confirmed waits"
@@ -389,10 +410,7 @@ class Adds:
         return (add.acked | add.awaited).bit_count() >= self._schedule.ack_quorum
 
     def _takes_none(self, index: int) -> bool:
-        return self.state is AddsState.FAILED or bool(self._unsent >> index & 1)
-
-    def _members(self, mask: int) -> dict[int, BookieId]:
-        return {i: bookie for i, bookie in enumerate(self.ensemble) if mask >> i & 1}
+        return self.state is AddsState.FAILED or self.members.is_out(index)
 
     def _drain(self) -> AddEffects:
         """Confirm the run of adds after LAC that have their quorum."""
@@ -401,7 +419,7 @@ class Adds:
         while (add := pending.get(entry_id)) is not None and self._has_quorum(add):
             self.confirmed_length += add.growth
             if add.missed:
-                self.holes.add(self._members(add.missed).values())
+                self.holes.add(self.members.named(add.missed).values())
             self._forget_if_answered(entry_id, add)
             entry_id += 1
         if entry_id == first:
@@ -415,12 +433,13 @@ class Adds:
         add.awaited &= ~missed
         add.missed |= missed
         if entry_id <= self.lac:
-            self.holes.add(self._members(missed).values())
+            self.holes.add(self.members.named(missed).values())
             self._forget_if_answered(entry_id, add)
 
     def _forget_if_answered(self, entry_id: int, add: PendingAdd) -> None:
         if not add.awaited:
             del self._pending[entry_id]
+            add.entry.is_pending = False
             self.pending_bytes -= add.size
 
     def _tell_holes(self) -> AddEffects:
@@ -435,17 +454,11 @@ class Adds:
         return (UnderReplicated(tuple(self.holes.counts)),)
 
     def _begin_change(self) -> ChangeEnsemble:
-        suspended = {index: self.ensemble[index] for index in self._suspended}
-        self._changing = {**suspended, **self._failures}
-        self._failures = {}
-        self._suspended = {}
-        self._unsent = _mask(self._changing)
         self.state = AddsState.CHANGING
-        return ChangeEnsemble(dict(self._changing))
+        return ChangeEnsemble(self.members.begin_change())
 
-    def _strike_replaced(self, ensemble: Sequence[BookieId]) -> None:
-        """Adopt the new ensemble: what replaced members stored or were asked counts no more."""
-        replaced = _mask(i for i, bookie in enumerate(ensemble) if bookie != self.ensemble[i])
+    def _strike_replaced(self, replaced: int) -> None:
+        """What the members in a mask stored, or were asked to, counts no more."""
         for entry_id, add in list(self._pending.items()):
             if entry_id <= self.lac:
                 self._miss(entry_id, add, replaced)
@@ -453,37 +466,19 @@ class Adds:
                 add.missed |= (add.acked | add.awaited) & replaced
                 add.acked &= ~replaced
                 add.awaited &= ~replaced
-        self.ensemble = tuple(ensemble)
-        self._shed.keep(self.ensemble)
 
     def _send_missing(self) -> list[AddEffect]:
         """Send every unconfirmed add to the members that neither stored it nor were asked."""
         effects: list[AddEffect] = []
         for entry_id, add in self._pending.items():
-            missing = add.missed & ~self._unsent
+            missing = add.missed & ~self.members.unsent
             if entry_id > self.lac and missing:
                 add.missed &= ~missing
                 add.awaited |= missing
-                indices = [i for i in range(len(self.ensemble)) if missing >> i & 1]
-                effects.append(SendAdd(add.entry, indices))
+                effects.append(SendAdd(add.entry, tuple(self.members.named(missing))))
         return effects
 
-    def _resume_sending(self, index: int) -> AddEffects:
+    def _resume_sending(self) -> AddEffects:
         """A suspended member stored a probe: it takes part again."""
         assert self.state is AddsState.OPEN, "a change takes over all suspended members"
-        del self._suspended[index]
-        self._unsent &= ~(1 << index)
         return [*self._send_missing(), *self._drain(), *self._tell_holes()]
-
-    def _take_due_probes(self, mask: int, now_s: float) -> int:
-        """Return the suspended indices in `mask` that are due for a probe, and re-arm them."""
-        due = 0
-        for index, probe_s in self._suspended.items():
-            if mask >> index & 1 and now_s >= probe_s:
-                self._suspended[index] = now_s + PROBE_INTERVAL_S
-                due |= 1 << index
-        return due
-
-
-def _mask(indices: Iterable[int]) -> int:
-    return sum(1 << index for index in indices)

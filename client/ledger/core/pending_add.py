@@ -14,7 +14,16 @@ from client.wire.bookkeeper.messages import AddRequest, Buffer
 class AddEntry:
     """What bookies are to store as one entry. The shell seals it when it is sent first."""
 
-    __slots__ = ("entry_id", "lac", "length", "payload", "request", "size")
+    __slots__ = (
+        "entry_id",
+        "is_pending",
+        "lac",
+        "length",
+        "payload",
+        "request",
+        "size",
+        "unanswered",
+    )
 
     def __init__(
         self, entry_id: EntryId, lac: EntryId, length: int, payload: Sequence[Buffer], size: int
@@ -29,6 +38,10 @@ class AddEntry:
         """Bytes of the payload."""
         self.request: AddRequest | None = None
         """Sent to every bookie, however often."""
+        self.is_pending = True
+        """Whether the pipeline may still send it."""
+        self.unanswered = 0
+        """Copies sent that are neither answered nor given up. The shell's business."""
 
     def on_sealed(self, request: AddRequest) -> None:
         """The shell made the request."""

@@ -165,7 +165,7 @@ class Recovery:
     @property
     def ensemble(self) -> tuple[BookieId, ...]:
         """The ensemble that recovery adds go to."""
-        return self._adds.ensemble
+        return self._adds.members.ensemble
 
     def start(self) -> RecoveryEffects:
         """Begin: fence everybody in the last ensemble."""

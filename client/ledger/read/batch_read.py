@@ -28,6 +28,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from client import callbacks
 from client.errors import BookieUnavailable, LedgerError, ReadFailed
 from client.ids import BookieId, EntryId
 from client.ledger.context import LedgerContext
@@ -163,9 +164,12 @@ class BatchReads:
         self, answers: Answers, bookie: BookieId, _request: Request, answer: Response | LedgerError
     ) -> None:
         """Also hears those whose answer nobody waits for any more."""
-        if isinstance(answer, LedgerError) and self._tells_of_lack(bookie, answer):
-            log.info("bookie.without_batch_reads bookie=%s error=%r", bookie, answer)
-            self._context.batches.lacking.add(bookie)
+        try:
+            if isinstance(answer, LedgerError) and self._tells_of_lack(bookie, answer):
+                log.info("bookie.without_batch_reads bookie=%s error=%r", bookie, answer)
+                self._context.batches.lacking.add(bookie)
+        except callbacks.RAISED as error:
+            callbacks.failed(callbacks.Kind.REQUEST, error)
         answers.put_nowait((bookie, answer))
 
     def _tells_of_lack(self, bookie: BookieId, error: LedgerError) -> bool:

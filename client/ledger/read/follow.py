@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from client.errors import LedgerError
+from client import callbacks
+from client.errors import LedgerError, ReadFailed
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookies import BookieSet
 from client.ledger.core.long_polls import LongPolls
@@ -84,9 +85,14 @@ class Follower:
     ) -> None:
         now_s = self._loop.time()
         found = answer.max_lac if isinstance(answer, ReadResponse) else None
-        if found is not None and found > lac:
-            self._on_lac(found)
-        waited = found is not None and now_s - asked_s >= self._poll_s / 2
-        is_news = waited or (found is not None and found > lac)
-        self._polls.on_answer(bookie, now_s, is_news=is_news)
-        self.wake()
+        try:
+            if found is not None and found > lac:
+                self._on_lac(found)
+            waited = found is not None and now_s - asked_s >= self._poll_s / 2
+            is_news = waited or (found is not None and found > lac)
+            self._polls.on_answer(bookie, now_s, is_news=is_news)
+            self.wake()
+        except callbacks.RAISED as error:
+            failure = ReadFailed(f"following could not go on: {error!r}")
+            assert self._news is not None, "whoever asked has waited"
+            callbacks.fail(callbacks.Kind.REQUEST, error, self._news, failure)

@@ -11,10 +11,11 @@ import logging
 from functools import partial
 from typing import Final
 
-from client.errors import DigestMismatch, LedgerError
+from client import callbacks
+from client.errors import DigestMismatch, LedgerError, ReadFailed
 from client.ids import BookieId, EntryId
+from client.ledger.bookies.core.bookie_health import is_bad_read
 from client.ledger.context import LedgerContext
-from client.ledger.core.bookie_health import is_bad_read
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.core.reads import EntryRead, Rank, read_order
 from client.wire.bookkeeper.entry import Entry, EntryCodec
@@ -41,7 +42,7 @@ class RangeRead:
         """`window`: how many of them to ask for at once; 0: as many as is configured."""
         self._window = window or context.config.read_window_entries
         self._first = first
-        self._last = last
+        self._unasked = iter(range(first, last + 1))
         self._metadata = metadata
         self._schedule = metadata.schedule
         self._codec = codec
@@ -49,7 +50,6 @@ class RangeRead:
         self._speculation = context.config.speculation()
         self._loop = asyncio.get_running_loop()
         self._ranks: dict[BookieId, Rank] = {}
-        self._next = first
         self._missing = last - first + 1
         self._entries: list[Entry | None] = [None] * self._missing
         self._active: dict[EntryId, EntryRead] = {}
@@ -74,8 +74,11 @@ class RangeRead:
         return [entry for entry in self._entries if entry is not None]
 
     def _read_next(self) -> None:
-        entry_id = self._next
-        self._next = EntryId(entry_id + 1)
+        """Ask for the next entry, if there is one."""
+        following = next(self._unasked, None)
+        if following is None:
+            return
+        entry_id = EntryId(following)
         ensemble = self._metadata.fragment_of(entry_id).ensemble
         order = read_order(ensemble, self._schedule.write_set(entry_id), self._rank)
         read = EntryRead(entry_id, order, self._speculation, self._loop.time())
@@ -93,10 +96,16 @@ class RangeRead:
         entry_id = read.entry_id
         if self._done.done() or entry_id not in self._active:
             return  # it failed, the caller went away, or another replica was faster
-        outcome = open_entry(self._codec, entry_id, answer)
-        if isinstance(outcome, Entry):
-            self._on_entry(outcome)
-            return
+        try:
+            outcome = open_entry(self._codec, entry_id, answer)
+            if isinstance(outcome, Entry):
+                self._on_entry(outcome)
+            else:
+                self._on_failed(read, bookie, outcome)
+        except callbacks.RAISED as error:
+            self._on_bug(error)
+
+    def _on_failed(self, read: EntryRead, bookie: BookieId, outcome: LedgerError) -> None:
         now_s = self._loop.time()
         self._note_failure(bookie, outcome, now_s)
         following = read.on_failed(bookie, outcome, now_s)
@@ -111,13 +120,20 @@ class RangeRead:
         del self._active[entry.entry_id]
         self._entries[entry.entry_id - self._first] = entry
         self._missing -= 1
-        if self._next <= self._last:
-            self._read_next()
-        elif self._missing == 0:
+        if self._missing == 0:
             self._done.set_result(None)
+        else:
+            self._read_next()
 
     def _look(self) -> None:
         """Ask a further replica where the ones asked take long."""
+        try:
+            self._ask_beside()
+        except callbacks.RAISED as error:
+            self._on_bug(error)
+        self._timer = self._loop.call_later(self._speculation.wait_s / _LOOKS, self._look)
+
+    def _ask_beside(self) -> None:
         now_s = self._loop.time()
         for read in list(self._active.values()):
             if read.due_s <= now_s:
@@ -127,7 +143,11 @@ class RangeRead:
                 if following is not None:
                     self._context.stats.speculative_reads += 1
                     self._ask(read, following)
-        self._timer = self._loop.call_later(self._speculation.wait_s / _LOOKS, self._look)
+
+    def _on_bug(self, error: BaseException) -> None:
+        """Carrying the read on raised: it fails, and nobody else's does."""
+        failure = ReadFailed(f"the read could not go on: {error!r}")
+        callbacks.fail(callbacks.Kind.REQUEST, error, self._done, failure)
 
     def _note_failure(self, bookie: BookieId, error: LedgerError, now_s: float) -> None:
         note_failure(self._context, bookie, error, now_s)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from client import callbacks
 from client.errors import (
     DigestMismatch,
     LedgerError,
@@ -113,17 +114,21 @@ async def read_lac(metadata: LedgerMetadata, codec: EntryCodec, bookies: BookieS
     def on_answer(index: int, _request: Request, answer: Response | LedgerError) -> None:
         if done.done():
             return
-        match answer:
-            case ReadLacResponse():
-                quorum.on_known(index, _lac_in(answer, codec))
-            case NoSuchEntry() | NoSuchLedger():
-                quorum.on_known(index)
-            case LedgerError():
-                quorum.on_unknown(index, answer)
-        if quorum.covered:
-            done.set_result(None)
-        elif quorum.failure is not None:
-            done.set_exception(ReadFailed(f"too few bookies know the LAC: {quorum.failure}"))
+        try:
+            match answer:
+                case ReadLacResponse():
+                    quorum.on_known(index, _lac_in(answer, codec))
+                case NoSuchEntry() | NoSuchLedger():
+                    quorum.on_known(index)
+                case LedgerError():
+                    quorum.on_unknown(index, answer)
+            if quorum.covered:
+                done.set_result(None)
+            elif quorum.failure is not None:
+                done.set_exception(ReadFailed(f"too few bookies know the LAC: {quorum.failure}"))
+        except callbacks.RAISED as error:
+            failure = ReadFailed(f"the LAC could not be determined: {error!r}")
+            callbacks.fail(callbacks.Kind.REQUEST, error, done, failure)
 
     for index, bookie in enumerate(metadata.last_fragment.ensemble):
         request = ReadLacRequest(codec.ledger_id)

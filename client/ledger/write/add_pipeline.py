@@ -1,31 +1,31 @@
 """Carries the add pipeline's effects out: requests, reports, ensemble changes, timers.
 
-Covers running `core/adds.py` for a writer: who sits at which place of the ensemble, what becomes
-of each answer, and how a change of the ensemble gets into the metadata (decided by
-`core/ensemble_change.py`, written by `ledger_nodes.py`). `add` is synchronous and on the hot path:
-no task, no future, no copy of the payload.
+Covers running `core/adds.py` for a writer: who sits at which place of the ensemble and what becomes
+of each answer. How changes get into the metadata is `ensemble_changes.py`'s business. `add` is
+synchronous and on the hot path: no task, no future, no copy of the payload.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from client import callbacks
 from client.errors import (
     LedgerClosed,
     LedgerError,
-    MetadataError,
     TooManyRequests,
     WriteFailed,
 )
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookies import Bookie
+from client.ledger.config import LedgerClientConfig
 from client.ledger.context import LedgerContext
 from client.ledger.core.adds import (
     AddEffects,
+    AddRules,
     Adds,
     ChangeEnsemble,
     Confirmed,
@@ -34,12 +34,15 @@ from client.ledger.core.adds import (
     SendAdd,
     UnderReplicated,
 )
-from client.ledger.core.ensemble_change import change_ensemble
-from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata
+from client.ledger.core.ledger_metadata import VersionedMetadata
 from client.ledger.core.pending_add import AddEntry
 from client.ledger.core.shed_adds import BUSY_PAUSE_S
+from client.ledger.core.slow_members import SlowLimits
 from client.ledger.write.add_reports import AddReports, OnDone
+from client.ledger.write.ensemble_changes import EnsembleChanges
 from client.ledger.write.explicit_lac import ExplicitLac
+from client.ledger.write.writer_memory import WriterMemory
+from client.ledger.write.writer_room import WriterRoom
 from client.wire.bookkeeper.entry import EntryCodec
 from client.wire.bookkeeper.messages import (
     AddRequest,
@@ -51,8 +54,8 @@ from client.wire.bookkeeper.messages import (
 
 log = logging.getLogger(__name__)
 
-_QUORUM_CHECKS: Final = 4
-"""How often the quorum timeout is looked at while it lasts."""
+_LOOKS: Final = 4
+"""How often one looks at what may last, during the shortest time that is too long."""
 
 
 class AddPipeline:
@@ -66,36 +69,30 @@ class AddPipeline:
         context: LedgerContext,
     ) -> None:
         self.ledger_id: LedgerId = codec.ledger_id
-        self.current = current
-        """Metadata as last written or read."""
         self._codec = codec
         self._master_key = master_key
         self._context = context
         self._loop = asyncio.get_running_loop()
         config = context.config
-        self._quorum_timeout_s = config.add_quorum_timeout_ms / 1000 or None
-        metadata = current.metadata
-        self.adds = Adds(
-            metadata.last_fragment.ensemble,
-            metadata.schedule,
-            delay_change=config.delay_ensemble_change,
-            quorum_timeout_s=self._quorum_timeout_s,
-            busy_timeout_s=config.request_timeout_ms / 1000,
+        metadata, rules = current.metadata, _rules(config)
+        self._look_s = _look_s(rules)
+        """How often to look whether something takes too long; 0: never."""
+        self.adds = Adds(metadata.last_fragment.ensemble, metadata.schedule, rules=rules)
+        self.room = WriterRoom(self.adds, config, context.company, self.fail)
+        self.changes = EnsembleChanges(
+            self.ledger_id, current, self.adds, context, self._on_changed, self.fail
         )
-        self._confirmable_bytes_max = config.writer_in_flight_bytes_max
-        self._unanswered_bytes_max = config.writer_unanswered_bytes_max
+        self._memory = WriterMemory(context.memory)
         self._members: list[_Member] = []
         self._seat(metadata.last_fragment.ensemble)
-        self._reports = AddReports(self._loop, context.stats)
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self._change_task: asyncio.Task[None] | None = None
-        self._change_count = 0
-        self._quorum_timer: asyncio.TimerHandle | None = None
+        self._reports = AddReports(context.stats, self.fail)
+        self._timer: asyncio.TimerHandle | None = None
         self._explicit_lac: ExplicitLac | None = None
         if config.explicit_lac_interval_ms:
             interval_s = config.explicit_lac_interval_ms / 1000
             self._explicit_lac = ExplicitLac(interval_s, lambda: self.adds.lac, self._write_lac)
         context.stats.writers += 1
+        context.stats.unanswered[self] = lambda: self.adds.pending_bytes
         context.bookies.add_listener(self._on_bookies_changed)
         self._is_listening = True
 
@@ -105,11 +102,18 @@ class AddPipeline:
         """Send an entry of `size` bytes and return its id. Raises as `Adds.add`."""
         if entry_id is None:
             entry_id = EntryId(self.adds.last_add_pushed + 1)
-        effects = self.adds.add(payload, size, self._loop.time(), entry_id=entry_id)
+        now_s = self._loop.time()
+        effects = self.adds.add(payload, size, now_s, entry_id=entry_id)
+        company = self._context.company
+        if company.current is not self:
+            company.change(self, now_s)
         self._reports.expect(entry_id, on_done)
-        self._perform(effects)
-        if self._quorum_timeout_s is not None and self._quorum_timer is None:
-            self._watch_quorum(self._quorum_timeout_s)
+        try:
+            self._perform(effects)
+        except callbacks.RAISED as error:  # it was taken: what becomes of it is told by `on_done`
+            self._loop.call_soon(self._on_bug, error)
+        if self._timer is None and self._look_s:
+            self._watch()
         return entry_id
 
     def fail(self, error: LedgerError) -> None:
@@ -119,42 +123,9 @@ class AddPipeline:
     def abandon(self, error: LedgerError) -> None:
         """Like `fail`, giving up a running ensemble change; nobody is told before we return."""
         self._stop_listening()
-        if self._change_task is not None:
-            self._change_task.cancel()
-        self._loop.call_soon(self._perform, self.adds.fail(error))
-
-    @property
-    def has_room(self) -> bool:
-        """Whether the next entry may be sent; one that is larger than the limits goes alone."""
-        adds = self.adds
-        return (
-            adds.length - adds.confirmed_length < self._confirmable_bytes_max
-            and adds.pending_bytes < self._unanswered_bytes_max
-        )
-
-    def on_room(self, call: Callable[[], None]) -> None:
-        """Call once, later on the loop, when there is room again or the pipeline has ended."""
-
-        def look(_waiter: asyncio.Future[None]) -> None:
-            if self.has_room or self.adds.error is not None:
-                call()
-            else:
-                self.on_room(call)
-
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        waiter.add_done_callback(look)
-        self._waiters.append(waiter)
-
-    async def changed(self) -> None:
-        """Return after something about the pending adds changed."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append(waiter)
-        await waiter
-
-    async def unchanging(self) -> None:
-        """Return when no ensemble change is running."""
-        while self._change_task is not None and not self._change_task.done():
-            await asyncio.wait([self._change_task])
+        self.changes.cancel()
+        effects = self.adds.fail(error)
+        self._loop.call_soon(self._feed, lambda: effects)
 
     def _seal(
         self, entry_id: EntryId, lac: EntryId, length: int, payload: Sequence[Buffer]
@@ -178,29 +149,46 @@ class AddPipeline:
             for index, name in enumerate(ensemble)
         ]
 
+    def _feed(self, decide: Callable[[], AddEffects]) -> None:
+        """Let a timer or a listener cause something: nobody above could take what is raised."""
+        try:
+            self._perform(decide())
+        except callbacks.RAISED as error:
+            self._on_bug(error)
+
+    def _on_bug(self, error: BaseException) -> None:
+        """Something raised that must not: this writer fails, what others do goes on."""
+        callbacks.failed(callbacks.Kind.ADD_ANSWER, error)
+        failure = WriteFailed(f"the writer cannot go on: {error!r}")
+        failure.__cause__ = error
+        self.fail(failure)
+
     def _perform(self, effects: AddEffects) -> None:
         for effect in effects:
             match effect:
                 case SendAdd(entry, indices):
                     request = entry.request or self._sealed(entry)
                     size = entry.size
+                    self._memory.on_sent(entry, len(indices))
                     for index in indices:
                         member = self._members[index]
                         member.bookie.request(request, member.on_answer, size)
                 case Confirmed():
+                    self._memory.on_confirmed(effect.first, effect.last)
+                    self.room.on_confirmed(self._loop.time())
                     if self._explicit_lac is not None:
                         self._explicit_lac.on_confirmed()
-                    self._wake()
+                    self.room.wake()
                     self._reports.tell(effect)
                 case PauseBusy():
                     self._context.stats.busy_pauses += 1
                     self._loop.call_later(BUSY_PAUSE_S, self._send_again)
-                case ChangeEnsemble(failed):
-                    self._change_task = self._loop.create_task(self._change_ensemble(failed))
-                    self._change_task.add_done_callback(_surface_bug)
+                case ChangeEnsemble():
+                    self.changes.begin(effect).add_done_callback(self._on_change_done)
                 case Failed():
                     self._on_failed(effect.error)
-                    self._wake()
+                    self._memory.look()
+                    self.room.wake()
                     self._reports.tell(effect)
                 case UnderReplicated(bookies):
                     self._context.stats.marks += 1
@@ -221,51 +209,17 @@ class AddPipeline:
         )
 
     def _send_again(self) -> None:
-        self._perform(self.adds.send_again())
+        self._feed(self.adds.send_again)
+        self._memory.look()
 
-    async def _change_ensemble(self, failed: Mapping[int, BookieId]) -> None:
-        """Replace failed members by compare-and-set; confirmations are held meanwhile.
-
-        Rule CHANGE-CAS-FIRST: the pipeline learns of the new ensemble, and so sends to it, only
-        after metadata names it (issue 1591).
-        """
-        first_entry = EntryId(self.adds.lac + 1)
-
-        def transform(metadata: LedgerMetadata) -> LedgerMetadata | None:
-            if self.adds.error is not None:
-                raise self.adds.error
-            return change_ensemble(metadata, failed, first_entry, choose)
-
-        def choose(ensemble: Sequence[BookieId], indices: Sequence[int]) -> Mapping[int, BookieId]:
-            limit = self._context.config.ensemble_changes_max
-            if limit and self._change_count >= limit:
-                raise WriteFailed(f"the ensemble has changed {limit} times already")
-            write_quorum = self.current.metadata.write_quorum
-            return self._context.choice.replacements(
-                ensemble, indices, write_quorum, failed.values()
-            )
-
-        nodes = self._context.nodes
-        try:
-            self.current = await nodes.update(self.ledger_id, self.current, transform)
-        except LedgerError as error:
-            self._perform(self.adds.fail(error))
-            return
-        except MetadataError as error:
-            self._perform(self.adds.fail(WriteFailed(f"no ensemble change: {error!r}")))
-            return
-        ensemble = self.current.metadata.last_fragment.ensemble
-        self._change_count += ensemble != self.adds.ensemble
-        self._context.stats.ensemble_changes += ensemble != self.adds.ensemble
-        log.info(
-            "ledger.ensemble_changed ledger=%d first_entry=%d failed=%s ensemble=%s",
-            self.ledger_id,
-            first_entry,
-            ",".join(failed.values()),
-            ",".join(ensemble),
-        )
+    def _on_changed(self, ensemble: Sequence[BookieId]) -> None:
         self._seat(ensemble)
         self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
+        self._memory.look()
+
+    def _on_change_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_bug(error)
 
     def note_error(self, bookie: BookieId, error: LedgerError) -> None:
         """A bookie did not store an entry; too many of these make a quarantine."""
@@ -274,36 +228,40 @@ class AddPipeline:
             log.warning("bookie.quarantined bookie=%s error=%r", bookie, error)
 
     def _on_bookies_changed(self) -> None:
-        if self.adds.suspended:
-            self._perform(self.adds.replace_suspended())
+        if self.adds.members.suspended:
+            self._feed(self.adds.replace_suspended)
 
-    def _watch_quorum(self, timeout_s: float) -> None:
-        """Look now and again, as long as adds are under way, whether one takes too long."""
-        self._quorum_timer = None
-        self._perform(self.adds.expire(self._loop.time()))
-        if self.adds.is_waiting:
-            self._quorum_timer = self._loop.call_later(
-                timeout_s / _QUORUM_CHECKS, self._watch_quorum, timeout_s
-            )
+    def _watch(self) -> None:
+        self._timer = self._loop.call_later(self._look_s, self._look)
+
+    def _look(self) -> None:
+        """Look now and again, as long as adds are under way, whether something takes too long."""
+        self._timer = None
+        self._feed(lambda: self.adds.look(self._loop.time(), self._may_replace))
+        if self.adds.error is None and (self.adds.is_waiting or self.adds.pending_bytes):
+            self._watch()
+
+    def _may_replace(self, bookie: BookieId) -> bool:
+        """Whether a member that has not failed may go for being slow (rule CHANGE-SLOW)."""
+        health, now_s = self._context.health, self._loop.time()
+        if self.changes.are_used_up or not health.may_lose_places(bookie, now_s):
+            return False
+        log.warning("bookie.slow bookie=%s ledger=%d", bookie, self.ledger_id)
+        return True
 
     def _write_lac(self, lac: EntryId) -> None:
         """Tell the write set of the last confirmed entry that it is (rule EXPLICIT-LAC)."""
         packet = self._codec.seal_lac(lac)
         self._context.stats.explicit_lacs += 1
         request = WriteLacRequest(self.ledger_id, lac, self._master_key, packet)
-        for index in self.current.metadata.schedule.write_set(lac):
+        for index in self.changes.current.metadata.schedule.write_set(lac):
             self._members[index].bookie.request(request, _ignore_answer, len(packet))
-
-    def _wake(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
 
     def _stop_listening(self) -> None:
         if self._is_listening:
             self._is_listening = False
             self._context.stats.writers -= 1
+            del self._context.stats.unanswered[self]
             self._context.bookies.remove_listener(self._on_bookies_changed)
             if self._explicit_lac is not None:
                 self._explicit_lac.close()
@@ -324,25 +282,40 @@ class _Member:
         assert isinstance(request, AddRequest)
         pipeline = self._pipeline
         adds = pipeline.adds
-        if isinstance(answer, TooManyRequests):
-            now_s = pipeline._loop.time()
-            effects = adds.on_busy(request.entry_id, self._index, self.name, answer, now_s)
-        elif isinstance(answer, LedgerError):
-            pipeline.note_error(self.name, answer)
-            effects = adds.on_failed(request.entry_id, self._index, self.name, answer)
-        else:
-            effects = adds.on_stored(request.entry_id, self._index, self.name)
-        if effects:
-            pipeline._perform(effects)
-        if pipeline._waiters:
-            pipeline._wake()
+        try:
+            if isinstance(answer, TooManyRequests):
+                now_s = pipeline._loop.time()
+                effects = adds.on_busy(request.entry_id, self._index, self.name, answer, now_s)
+            elif isinstance(answer, LedgerError):
+                pipeline.note_error(self.name, answer)
+                effects = adds.on_failed(request.entry_id, self._index, self.name, answer)
+            else:
+                effects = adds.on_stored(request.entry_id, self._index, self.name)
+            pipeline._memory.on_answer(request.entry_id)
+            if effects:
+                pipeline._perform(effects)
+        except callbacks.RAISED as error:
+            pipeline._on_bug(error)
+        if pipeline.room.waiters:
+            pipeline.room.wake()
 
 
 def _ignore_answer(request: Request, answer: Response | LedgerError) -> None:
     """An explicit LAC is a hint: nobody waits for it."""
 
 
-def _surface_bug(task: asyncio.Task[None]) -> None:
-    """Raise to the loop what a task should not have raised: else the writer just hangs."""
-    if not task.cancelled():
-        task.result()
+def _rules(config: LedgerClientConfig) -> AddRules:
+    return AddRules(
+        delay_change=config.delay_ensemble_change,
+        quorum_timeout_s=config.add_quorum_timeout_ms / 1000 or None,
+        busy_timeout_s=config.request_timeout_ms / 1000,
+        slow=SlowLimits(
+            lag_s=config.slow_bookie_lag_ms / 1000,
+            patience_s=config.slow_bookie_replace_ms / 1000,
+        ),
+    )
+
+
+def _look_s(rules: AddRules) -> float:
+    waits_s = [rules.quorum_timeout_s or 0.0, rules.slow.lag_s if rules.replaces_slow else 0.0]
+    return min((wait_s for wait_s in waits_s if wait_s), default=0.0) / _LOOKS

@@ -1,16 +1,16 @@
 """Telling the owners of adds what became of them: in entry order, one at a time, each exactly once.
 
 Covers calling `on_done`. A callback may add, close or abandon; what that makes due is told after
-what was due before. A callback that raises is its owner's bug and goes to the loop; nobody else's
-turn is lost.
+what was due before. A callback that raises is its owner's bug (`client/callbacks.py`): everybody
+else has his turn, and the writer fails, for its owner cannot take what becomes of its adds.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from client import callbacks
 from client.errors import LedgerError, Outcome, WriteFailed
 from client.ids import EntryId
 from client.ledger.core.adds import Confirmed, Failed
@@ -23,9 +23,10 @@ OnDone = Callable[[EntryId, LedgerError | None], None]
 class AddReports:
     """The callbacks of one writer's adds."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, stats: LedgerStats) -> None:
-        self._loop = loop
+    def __init__(self, stats: LedgerStats, on_raised: Callable[[LedgerError], None]) -> None:
+        """`on_raised`: ends the writer, with this error."""
         self._stats = stats
+        self._on_raised = on_raised
         self._callbacks: dict[int, OnDone] = {}
         """By entry id; one per add that was not told yet."""
         self._due: deque[tuple[Iterator[int], LedgerError | None]] = deque()
@@ -53,16 +54,25 @@ class AddReports:
 
     def _tell_due(self) -> None:
         self._is_telling = True
-        try:
-            while self._due:
-                ids, error = self._due[0]
-                for entry_id in ids:
+        failure: LedgerError | None = None
+        while self._due:
+            ids, error = self._due[0]
+            for entry_id in ids:
+                try:
                     self._callbacks.pop(entry_id)(EntryId(entry_id), error)
-                self._due.popleft()
-        finally:
-            self._is_telling = False
-            if self._due:
-                self._loop.call_soon(self._tell_due)
+                except callbacks.RAISED as raised:
+                    callbacks.failed(callbacks.Kind.ADD_DONE, raised)
+                    failure = failure or _untaken(entry_id, raised)
+            self._due.popleft()
+        self._is_telling = False
+        if failure is not None:
+            self._on_raised(failure)
+
+
+def _untaken(entry_id: int, raised: BaseException) -> LedgerError:
+    failure = WriteFailed(f"the owner of entry {entry_id} could not take its outcome: {raised!r}")
+    failure.__cause__ = raised
+    return failure
 
 
 def unknown_once_sent(error: LedgerError) -> LedgerError:

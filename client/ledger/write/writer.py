@@ -6,16 +6,17 @@ later; back-pressure; and the close (decided by `core/ensemble_change.py`, writt
 
 `on_done` runs later, on the loop, in entry order, never inside `add`; it may call `add` itself. A
 writer whose ledger is fenced fails all pending adds with LedgerFenced, whose outcome is unknown:
-some of them may survive recovery; every further `add` raises it.
+some of them may survive recovery; every further `add` raises it. An `on_done` that raises fails the
+writer with WriteFailed (`client/callbacks.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 from client.errors import IncorrectParameter, LedgerClosed, LedgerError, LedgerFenced
 from client.ids import BookieId, EntryId, LedgerId
@@ -32,6 +33,23 @@ log = logging.getLogger(__name__)
 
 _FRAME_OVERHEAD: Final = 8 + MASTER_KEY_BYTES
 """Bytes of an add's frame besides the entry: length, header word, master key."""
+
+
+class WriterProgress(NamedTuple):
+    """How far a writer is. Sizes are payload bytes."""
+
+    last_add_confirmed: EntryId
+    """Last entry that is confirmed, with all before it; -1 if none is."""
+    last_add_pushed: EntryId
+    """Last entry that `add` took; -1 if none."""
+    length: int
+    """Of all entries pushed."""
+    confirmed_length: int
+    """Of all entries confirmed."""
+    in_flight_bytes: int
+    """Of what some bookie has still to answer."""
+    is_settled: bool
+    """Whether it has ended, with every answer that tells whether anybody lacks entries."""
 
 
 class LedgerWriter:
@@ -53,6 +71,9 @@ class LedgerWriter:
         self._context = context
         self._pipeline = AddPipeline(codec, master_key, current, context)
         self._adds = self._pipeline.adds
+        self.room = self._pipeline.room
+        """Whether the next entry should be added now. `add` takes it anyhow; who ignores this holds
+        memory without a bound, and makes what others add at the same bookies wait."""
         config = context.config
         self._entry_bytes_max = config.frame_bytes_max - codec.overhead - _FRAME_OVERHEAD
         self._close_task: asyncio.Task[None] | None = None
@@ -73,44 +94,22 @@ class LedgerWriter:
             self.abandon()
 
     @property
-    def last_add_confirmed(self) -> EntryId:
-        """Last entry that is confirmed, with all before it; -1 if none is."""
-        return self._adds.lac
-
-    @property
-    def last_add_pushed(self) -> EntryId:
-        """Last entry that `add` took; -1 if none."""
-        return self._adds.last_add_pushed
-
-    @property
-    def length(self) -> int:
-        """Payload bytes of all entries pushed."""
-        return self._adds.length
-
-    @property
-    def confirmed_length(self) -> int:
-        """Payload bytes of all entries confirmed."""
-        return self._adds.confirmed_length
+    def progress(self) -> WriterProgress:
+        """How far it is, now."""
+        adds = self._adds
+        return WriterProgress(
+            adds.lac,
+            adds.last_add_pushed,
+            adds.length,
+            adds.confirmed_length,
+            adds.pending_bytes,
+            adds.is_settled,
+        )
 
     @property
     def metadata(self) -> LedgerMetadata:
         """The ledger's metadata as this writer last wrote or read it."""
-        return self._pipeline.current.metadata
-
-    @property
-    def in_flight_bytes(self) -> int:
-        """Payload bytes that some bookie has still to answer."""
-        return self._adds.pending_bytes
-
-    @property
-    def has_room(self) -> bool:
-        """Whether the next entry should be added now. `add` takes it anyhow; who ignores this
-        holds memory without a bound, and makes what others add at the same bookies wait."""
-        return self._pipeline.has_room
-
-    def on_room(self, call: Callable[[], None]) -> None:
-        """Call once, later on the loop, when there is room again or the writer has ended."""
-        self._pipeline.on_room(call)
+        return self._pipeline.changes.current.metadata
 
     @property
     def is_ended(self) -> bool:
@@ -120,7 +119,7 @@ class LedgerWriter:
     @property
     def suspended(self) -> list[BookieId]:
         """Members of the ensemble that get no adds now, because nobody could replace them."""
-        return self._adds.suspended
+        return self._adds.members.suspended
 
     @property
     def lost_members(self) -> list[BookieId]:
@@ -129,14 +128,9 @@ class LedgerWriter:
         bookies = self._context.bookies
         return [
             name
-            for name in self._adds.ensemble
+            for name in self._adds.members.ensemble
             if name not in bookies.writable and name not in bookies.readonly
         ]
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it has ended, with every answer that tells whether anybody lacks entries."""
-        return self._adds.is_settled
 
     def add(
         self, payload: Sequence[Buffer], on_done: OnDone, *, entry_id: int | None = None
@@ -186,14 +180,14 @@ class LedgerWriter:
     async def flush(self) -> EntryId:
         """Wait until every entry sent before is confirmed; return the last one of them.
 
-        Raises what ended the writer before that; entries above `last_add_confirmed` have an
+        Raises what ended the writer before that; entries above the last confirmed one have an
         unknown outcome then.
         """
         wanted = self._adds.last_add_pushed
         while self._adds.lac < wanted:
             if self._adds.error is not None:
                 raise unknown_once_sent(self._adds.error)
-            await self._pipeline.changed()
+            await self.room.changed()
         return wanted
 
     async def close(self) -> None:
@@ -219,31 +213,26 @@ class LedgerWriter:
         """Return a reader of this ledger, up to this writer's last confirmed entry."""
         return LedgerReader(self.ledger_id, _OwnView(self), self._codec, self._context)
 
-    async def settled(self) -> None:
-        """Wait until `is_settled`."""
-        while not self._adds.is_settled:
-            await self._pipeline.changed()
-
     async def _room(self, entry_id: int | None) -> None:
         """Wait for room; an entry that everything else waits for needs none."""
         adds = self._adds
-        while not self._pipeline.has_room and adds.error is None:
+        while not self.room.is_free and adds.error is None:
             if entry_id is not None and entry_id == adds.lac + 1:
                 return
-            await self._pipeline.changed()
+            await self.room.changed()
 
     async def _close(self) -> None:
         pipeline, adds = self._pipeline, self._adds
         while adds.is_waiting:
-            await pipeline.changed()
-        await pipeline.unchanging()
+            await pipeline.room.changed()
+        await pipeline.changes.settled()
         if isinstance(adds.error, LedgerFenced):
             raise LedgerFenced(str(adds.error))
         pipeline.fail(LedgerClosed(f"ledger {self.ledger_id} is closed"))
         last_entry, length = adds.lac, adds.confirmed_length
-        pipeline.current = await self._context.nodes.update(
+        pipeline.changes.current = await self._context.nodes.update(
             self.ledger_id,
-            pipeline.current,
+            pipeline.changes.current,
             lambda metadata: close_as_writer(metadata, last_entry, length),
         )
         log.info("ledger.closed ledger=%d last_entry=%d", self.ledger_id, last_entry)
@@ -261,11 +250,11 @@ class _OwnView:
 
     @property
     def last_entry(self) -> EntryId:
-        return self._writer.last_add_confirmed
+        return self._writer.progress.last_add_confirmed
 
     @property
     def length(self) -> int:
-        return self._writer.confirmed_length
+        return self._writer.progress.confirmed_length
 
     async def refresh(self) -> None:
         """Nothing to learn: what was confirmed, this writer confirmed."""
@@ -276,9 +265,9 @@ class _OwnView:
 
     async def wait(self, above: EntryId) -> None:
         """Wait for this writer to confirm an entry above, or to end."""
-        pipeline = self._writer._pipeline
-        while pipeline.adds.lac <= above and pipeline.adds.error is None:
-            await pipeline.changed()
+        writer = self._writer
+        while writer.progress.last_add_confirmed <= above and not writer.is_ended:
+            await writer.room.changed()
 
 
 def _leave_to_flush(entry_id: EntryId, error: LedgerError | None) -> None:

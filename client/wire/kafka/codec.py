@@ -24,9 +24,10 @@ from typing import Any, Final, NamedTuple
 from client.errors import RemoteProtocolError
 from client.wire.buffer import Reader
 from client.wire.kafka.apis import API_VERSIONS_KEY, is_flexible, request_type, response_type
-from client.wire.kafka.decoder import decode
-from client.wire.kafka.encoder import blank, encode
+from client.wire.kafka.decoder import decode, decode_steps
+from client.wire.kafka.encoder import blank, encode, encode_steps
 from client.wire.kafka.shapes import Fields, nested_in
+from client.wire.steps import ITEMS_UNLIMITED, Steps
 
 Buffer = bytes | bytearray | memoryview
 
@@ -68,9 +69,16 @@ def split_header(frame: memoryview, key: int, version: int) -> tuple[str | None,
     return client_id, frame[reader.position :]
 
 
-def decode_request(api_key: int, version: int, body: memoryview) -> Any:
+def decode_request(
+    api_key: int, version: int, body: memoryview, items_max: int = ITEMS_UNLIMITED
+) -> Any:
     """Decode a request body into kio's entity; see `decoder.decode`. Raises RemoteProtocolError."""
-    return decode(request_type(api_key, version), body)
+    return decode(request_type(api_key, version), body, items_max)
+
+
+def request_steps(api_key: int, version: int, body: memoryview, items_max: int) -> Steps[Any]:
+    """Do as `decode_request`, in steps."""
+    return decode_steps(request_type(api_key, version), body, items_max)
 
 
 def field(entity: Any, name: str, default: Any = None) -> Any:
@@ -99,6 +107,14 @@ def encode_response(
     Raises LocalProtocolError when a field without default is missing or a value does not fit.
     """
     body = encode_body(api_key, version, fields)
+    return [response_head(api_key, version, correlation_id, len(body)), body]
+
+
+def response_steps(
+    api_key: int, version: int, correlation_id: int, fields: Fields
+) -> Steps[list[Buffer]]:
+    """Do as `encode_response`, in steps."""
+    body = yield from encode_steps(response_type(api_key, version), fields)
     return [response_head(api_key, version, correlation_id, len(body)), body]
 
 

@@ -9,8 +9,9 @@ The shell decides how many slots may be open by not feeding more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from client.held_memory import HeldMemory
 from client.wire.intake import FrameIntake, make_window
 from client.wire.kafka.codec import Buffer
 
@@ -19,12 +20,23 @@ class Slot:
     """The place of one answer in the order of answers, and when its request got how far."""
 
     __slots__ = (
-        "answer", "answered_s", "api_key", "arrived_s", "done", "opened_s", "request_size",
-        "split_s",
+        "_held_bytes", "_memory", "answer", "answered_s", "api_key", "arrived_s", "done",
+        "on_gone", "opened_s", "request_size", "split_s",
     )  # fmt: skip
 
-    def __init__(self, request_size: int, api_key: int, arrived_s: float, opened_s: float) -> None:
+    def __init__(
+        self,
+        request_size: int,
+        api_key: int,
+        arrived_s: float,
+        opened_s: float,
+        memory: HeldMemory,
+    ) -> None:
         self.request_size = request_size
+        self._held_bytes = request_size
+        """Bytes of the request that nobody else has taken over."""
+        self._memory = memory
+        memory.take(request_size)
         self.api_key = api_key
         self.arrived_s = arrived_s
         """When the last of its bytes came."""
@@ -35,15 +47,37 @@ class Slot:
         self.answered_s = 0.0
         self.done = False
         self.answer: Sequence[Buffer] = ()
+        self.on_gone: Callable[[], None] | None = None
+        """Called once the answer is written or dropped."""
+
+    def pass_on(self, size: int) -> None:
+        """So many bytes of the request are held by somebody else from now on."""
+        self._held_bytes -= size
+        self._memory.give(size)
+
+    def let_go(self) -> None:
+        """The answer is written, or there will be none: nothing is held for it any longer."""
+        if self.on_gone is not None:
+            call, self.on_gone = self.on_gone, None
+            call()
+        size, self._held_bytes = self._held_bytes, 0
+        self._memory.give(size)
 
 
 class ServerConnection:
     """Frames of requests in, answers out in request order."""
 
-    __slots__ = ("_slots", "in_flight_bytes", "intake")
+    __slots__ = ("_memory", "_slots", "in_flight_bytes", "intake")
 
-    def __init__(self, frame_bytes_max: int, window: memoryview | None = None) -> None:
-        """`window`: where its bytes are received, shared with others."""
+    def __init__(
+        self,
+        frame_bytes_max: int,
+        window: memoryview | None = None,
+        memory: HeldMemory | None = None,
+    ) -> None:
+        """`window`: where its bytes are received, and `memory`: where those of requests are counted
+        until they are answered; both shared with others."""
+        self._memory = HeldMemory() if memory is None else memory
         self.intake = FrameIntake(frame_bytes_max, make_window() if window is None else window)
         """Where bytes go, and frames come from."""
         self._slots: deque[Slot] = deque()
@@ -55,9 +89,14 @@ class ServerConnection:
         """Number of requests whose answer has not been taken yet."""
         return len(self._slots)
 
+    @property
+    def newest(self) -> Slot | None:
+        """The slot that was opened last, unless its answer was taken."""
+        return self._slots[-1] if self._slots else None
+
     def open(self, request_size: int, api_key: int, arrived_s: float, opened_s: float) -> Slot:
         """Reserve the next place in the order of answers."""
-        slot = Slot(request_size, api_key, arrived_s, opened_s)
+        slot = Slot(request_size, api_key, arrived_s, opened_s, self._memory)
         self._slots.append(slot)
         self.in_flight_bytes += request_size
         return slot
@@ -69,6 +108,13 @@ class ServerConnection:
         slot.answered_s = now_s
         slot.done = True
         return self._slots[0].done
+
+    def close(self) -> list[Slot]:
+        """Forget all slots, and return those that were answered and not taken."""
+        answered = [slot for slot in self._slots if slot.done]
+        self._slots.clear()
+        self.in_flight_bytes = 0
+        return answered
 
     def take(self) -> list[Slot]:
         """Return the slots whose answers may be sent now: those before the first open one."""

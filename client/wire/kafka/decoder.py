@@ -3,7 +3,9 @@
 kio's native reader takes a peer's word for how long an array is and reserves that much at once,
 which can end the process; and it refuses tagged fields that its schema does not know, although
 whoever does not know them must pass over them (KIP-482). So a body is walked along the schema
-first, every length held against the bytes that are there, and copied without unknown tags. The
+first, every length held against the bytes that are there, and copied without unknown tags. Items
+of lists are counted, because each takes its time, and large bodies are decoded in steps: a struct
+without its lists of structs as before, and each struct of those lists by itself. The
 hot paths do not come here: `produce.py` and `fetch.py` read their requests themselves.
 
 Covers turning bytes into kio's entities.
@@ -11,6 +13,7 @@ Covers turning bytes into kio's entities.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import struct
 from collections.abc import Callable
@@ -22,26 +25,109 @@ from kio.serial.errors import SerialError
 from client.errors import RemoteProtocolError
 from client.wire.buffer import Reader, uvarint_bytes
 from client.wire.kafka.shapes import FORMATS, Shape, shapes_of
+from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _UUID_BYTES: Final = 16
-_Copy = Callable[[Reader, bytearray], None]
+AT_ONCE_BYTES: Final = 16 * 1024
+"""A body of so many bytes cannot have enough items to be worth steps."""
 
 
-def decode(entity: Any, body: memoryview) -> Any:
+class _Reader(Reader):
+    """Counts the items that lists announce."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, view: memoryview, items: ItemCount) -> None:
+        super().__init__(view)
+        self.items = items
+
+
+_Copy = Callable[[_Reader, bytearray], None]
+
+
+def decode(entity: Any, body: memoryview, items_max: int = ITEMS_UNLIMITED) -> Any:
     """Decode a body; `entity` is kio's class of that message and version.
 
-    Bytes after the last field are ignored, as Kafka ignores them. Raises RemoteProtocolError.
+    Bytes after the last field are ignored, as Kafka ignores them. `items_max`: of all its lists
+    together. Raises RemoteProtocolError.
     """
-    checked = bytearray()
     try:
-        _struct(entity)(Reader(body), checked)
-        return _reader(entity)(memoryview(bytes(checked)), 0)[0]
+        return _decode_one(entity, _Reader(body, ItemCount(items_max)))
     except (SerialError, ValueError, OverflowError) as error:
-        raise RemoteProtocolError(
-            f"{entity.__name__} version {entity.__version__}: {error}"
-        ) from error
+        raise _damage(entity, error) from error
+
+
+def decode_steps(entity: Any, body: memoryview, items_max: int = ITEMS_UNLIMITED) -> Steps[Any]:
+    """Do as `decode`, in steps if the body is large."""
+    try:
+        if len(body) <= AT_ONCE_BYTES:
+            return _decode_one(entity, _Reader(body, ItemCount(items_max)))
+        return (yield from _decode_lists(entity, _Reader(body, ItemCount(items_max))))
+    except (SerialError, ValueError, OverflowError) as error:
+        raise _damage(entity, error) from error
+
+
+def _damage(entity: Any, error: Exception) -> RemoteProtocolError:
+    return RemoteProtocolError(f"{entity.__name__} version {entity.__version__}: {error}")
+
+
+def _decode_one(entity: Any, reader: _Reader) -> Any:
+    checked = bytearray()
+    _struct(entity)(reader, checked)
+    return _reader(entity)(memoryview(bytes(checked)), 0)[0]
+
+
+def _decode_lists(entity: Any, reader: _Reader) -> Steps[Any]:
+    """Decode a struct as if its lists of structs were empty, and put into it what is in them."""
+    flexible = bool(entity.__flexible__)
+    checked = bytearray()
+    lists: dict[str, tuple[Any, ...]] = {}
+    for shape, copy in _fields(entity):
+        if copy is not None:
+            copy(reader, checked)
+            continue
+        count = _array_length(reader, flexible)
+        is_null = count == -1
+        if flexible:
+            checked += b"\x00" if is_null else b"\x01"
+        else:
+            checked += _INT32.pack(-1 if is_null else 0)
+        items: list[Any] = []
+        has_lists = any(inner is None for _, inner in _fields(shape.nested))
+        for _ in range(count):
+            if reader.items.is_step_over():
+                yield
+            if has_lists:
+                items.append((yield from _decode_lists(shape.nested, reader)))
+            else:
+                items.append(_decode_one(shape.nested, reader))
+        if items:
+            lists[shape.name] = tuple(items)
+    if flexible:
+        _copy_tags(reader, checked, _tagged(entity))
+    found = _reader(entity)(memoryview(bytes(checked)), 0)[0]
+    return dataclasses.replace(found, **lists) if lists else found
+
+
+@functools.cache
+def _fields(entity: Any) -> list[tuple[Shape, _Copy | None]]:
+    """Return the untagged fields, and what copies each; None for a list of structs."""
+    flexible = bool(entity.__flexible__)
+    return [
+        (shape, None if shape.is_array and shape.nested else _value(shape, flexible))
+        for shape in shapes_of(entity)
+        if shape.tag is None
+    ]
+
+
+@functools.cache
+def _tagged(entity: Any) -> dict[int | None, _Copy]:
+    flexible = bool(entity.__flexible__)
+    return {
+        shape.tag: _value(shape, flexible) for shape in shapes_of(entity) if shape.tag is not None
+    }
 
 
 @functools.cache
@@ -52,13 +138,10 @@ def _reader(entity: Any) -> Any:
 @functools.cache
 def _struct(entity: Any) -> _Copy:
     flexible = bool(entity.__flexible__)
-    shapes = shapes_of(entity)
-    plain = [_value(shape, flexible) for shape in shapes if shape.tag is None]
-    known: dict[int | None, _Copy] = {
-        shape.tag: _value(shape, flexible) for shape in shapes if shape.tag is not None
-    }
+    plain = [_value(shape, flexible) for shape in shapes_of(entity) if shape.tag is None]
+    known = _tagged(entity)
 
-    def copy(reader: Reader, out: bytearray) -> None:
+    def copy(reader: _Reader, out: bytearray) -> None:
         for copy_value in plain:
             copy_value(reader, out)
         if flexible:
@@ -67,14 +150,14 @@ def _struct(entity: Any) -> _Copy:
     return copy
 
 
-def _copy_tags(reader: Reader, out: bytearray, known: dict[int | None, _Copy]) -> None:
+def _copy_tags(reader: _Reader, out: bytearray, known: dict[int | None, _Copy]) -> None:
     kept = []
-    for _ in range(reader.uvarint()):
+    for _ in range(reader.items.add(reader.count_tags())):
         tag, size = reader.uvarint(), reader.uvarint()
         data = reader.take(size)
         if tag in known:
             value = bytearray()
-            known[tag](Reader(data), value)
+            known[tag](_Reader(data, reader.items), value)
             kept.append(uvarint_bytes(tag) + uvarint_bytes(len(value)) + value)
     out += uvarint_bytes(len(kept))
     for field in kept:
@@ -102,13 +185,13 @@ def _one(shape: Shape, flexible: bool) -> _Copy:
 
 
 def _fixed(size: int) -> _Copy:
-    def copy(reader: Reader, out: bytearray) -> None:
+    def copy(reader: _Reader, out: bytearray) -> None:
         out += reader.take(size)
 
     return copy
 
 
-def _copy_compact(reader: Reader, out: bytearray) -> None:
+def _copy_compact(reader: _Reader, out: bytearray) -> None:
     """Copy a string or bytes: length + 1, 0 for null."""
     length = reader.uvarint()
     out += uvarint_bytes(length)
@@ -118,7 +201,7 @@ def _copy_compact(reader: Reader, out: bytearray) -> None:
 def _sized(layout: struct.Struct) -> _Copy:
     """Copy a classic string or bytes: length, -1 for null."""
 
-    def copy(reader: Reader, out: bytearray) -> None:
+    def copy(reader: _Reader, out: bytearray) -> None:
         (length,) = reader.unpack(layout)
         out += layout.pack(length)
         if length != -1:
@@ -130,25 +213,28 @@ def _sized(layout: struct.Struct) -> _Copy:
 def _array(copy_item: _Copy, flexible: bool) -> _Copy:
     """Every item has a byte at least: a count too large ends where the bytes do."""
 
-    def copy(reader: Reader, out: bytearray) -> None:
-        if flexible:
-            count = reader.uvarint() - 1
-            out += uvarint_bytes(count + 1)
-        else:
-            (count,) = reader.unpack(_INT32)
-            out += _INT32.pack(count)
-        if count < -1 or count > reader.remaining:
-            raise RemoteProtocolError(f"array of {count} items in {reader.remaining} bytes")
+    def copy(reader: _Reader, out: bytearray) -> None:
+        count = _array_length(reader, flexible)
+        out += uvarint_bytes(count + 1) if flexible else _INT32.pack(count)
         for _ in range(count):
             copy_item(reader, out)
 
     return copy
 
 
+def _array_length(reader: _Reader, flexible: bool) -> int:
+    """Read how many items follow; -1: null."""
+    count = reader.uvarint() - 1 if flexible else reader.int32()
+    if count < -1 or count > reader.remaining:
+        raise RemoteProtocolError(f"array of {count} items in {reader.remaining} bytes")
+    reader.items.add(max(0, count))
+    return count
+
+
 def _nullable(copy_struct: _Copy) -> _Copy:
     """A struct that may be absent: -1, or 1 and the struct."""
 
-    def copy(reader: Reader, out: bytearray) -> None:
+    def copy(reader: _Reader, out: bytearray) -> None:
         mark = reader.take(1)
         out += mark
         if mark[0] == 1:

@@ -25,6 +25,7 @@ from typing import Any, Final
 from client.errors import LocalProtocolError
 from client.wire.buffer import uvarint_bytes
 from client.wire.kafka.shapes import FORMATS, Fields, Shape, shapes_of
+from client.wire.steps import STEP_ITEMS, ItemCount, Steps
 
 _Write = Callable[[list[bytes], Any], None]
 
@@ -49,6 +50,58 @@ def encode(entity: Any, fields: Fields) -> bytes:
     except (struct.error, TypeError, AttributeError, ValueError) as error:
         raise LocalProtocolError(f"{entity.__name__} v{entity.__version__}: {error}") from error
     return b"".join(parts)
+
+
+def encode_steps(entity: Any, fields: Fields) -> Steps[bytes]:
+    """Do as `encode`, in steps if there are many structs in lists."""
+    try:
+        is_small = _count(entity, fields) <= STEP_ITEMS
+    except (AttributeError, TypeError):
+        is_small = True  # `encode` says what is wrong
+    if is_small:
+        return encode(entity, fields)
+    return encode(entity, (yield from _shorten(entity, fields, ItemCount())))
+
+
+def _shorten(entity: Any, fields: Fields, items: ItemCount) -> Steps[Fields]:
+    """Return the same fields with bytes in the place of each struct in a list."""
+    short = dict(fields)
+    for name, nested in _lists(entity):
+        encoded = []
+        for item in fields.get(name) or ():
+            if items.is_step_over():
+                yield
+            if not isinstance(item, bytes):
+                if _lists(nested):
+                    item = yield from _shorten(nested, item, items)
+                item = encode(nested, item)
+            encoded.append(item)
+        if encoded:
+            short[name] = encoded
+    return short
+
+
+def _count(entity: Any, fields: Fields) -> int:
+    """Count the structs in lists, those that are bytes already not among them."""
+    count = 0
+    for name, nested in _lists(entity):
+        found = fields.get(name) or ()
+        count += len(found)
+        if _lists(nested):
+            for item in found:
+                if not isinstance(item, bytes):
+                    count += _count(nested, item)
+    return count
+
+
+@functools.cache
+def _lists(entity: Any) -> tuple[tuple[str, Any], ...]:
+    """Return the fields that are lists of structs, with the structs' class."""
+    return tuple(
+        (shape.name, shape.nested)
+        for shape in shapes_of(entity)
+        if shape.is_array and shape.nested is not None
+    )
 
 
 def _zero(shape: Shape) -> Any:

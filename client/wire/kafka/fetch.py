@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 
 from client.errors import LocalProtocolError
 from client.wire.buffer import Reader, uvarint_bytes
+from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps, finish
 
 Buffer = bytes | bytearray | memoryview
 
@@ -111,8 +112,17 @@ class PartitionData(NamedTuple):
     """(leader id, leader epoch) the client should turn to; from version 12."""
 
 
-def parse_request(version: int, body: memoryview) -> FetchRequest:
-    """Decode a request body. Raises RemoteProtocolError."""
+def parse_request(version: int, body: memoryview, items_max: int = ITEMS_UNLIMITED) -> FetchRequest:
+    """Decode a request body.
+
+    `items_max`: of its topics and partitions together, those that it forgets among them. Raises
+    RemoteProtocolError.
+    """
+    return finish(request_steps(version, body, items_max))
+
+
+def request_steps(version: int, body: memoryview, items_max: int) -> Steps[FetchRequest]:
+    """Do as `parse_request`, in steps."""
     compact = version >= FLEXIBLE_FROM
     reader = Reader(body)
     session_id, session_epoch = 0, -1
@@ -123,21 +133,26 @@ def parse_request(version: int, body: memoryview) -> FetchRequest:
         replica_id, wait_ms, bytes_min, bytes_max, isolation = reader.unpack(_HEAD)
     layout = _partition_layout(version)
     topics: list[TopicFetch] = []
-    for _ in range(reader.count(compact=compact, item_bytes_min=_TOPIC_BYTES_MIN)):
+    items = ItemCount(items_max)
+    for _ in range(items.add(reader.count(compact=compact, item_bytes_min=_TOPIC_BYTES_MIN))):
+        if items.is_step_over():
+            yield
         name = reader.string(compact=compact)
         partitions: list[PartitionFetch] = []
-        for _ in range(reader.count(compact=compact, item_bytes_min=layout.size)):
+        for _ in range(items.add(reader.count(compact=compact, item_bytes_min=layout.size))):
+            if items.is_step_over():
+                yield
             partitions.append(_partition(version, reader.unpack(layout)))
             if compact:
-                reader.skip_tags()
+                items.add(reader.skip_tags())
         if compact:
-            reader.skip_tags()
+            items.add(reader.skip_tags())
         topics.append(TopicFetch(name, partitions))
     if version >= _SESSION_FROM:
-        _skip_forgotten(reader, compact)
+        yield from _skip_forgotten(reader, compact, items)
     rack = reader.string(compact=compact) if version >= _RACK_FROM else ""
     if compact:
-        reader.skip_tags()
+        items.add(reader.skip_tags())
     return FetchRequest(
         replica_id, wait_ms, bytes_min, bytes_max, isolation,
         session_id, session_epoch, topics, rack,
@@ -166,12 +181,14 @@ def _partition(version: int, values: tuple[int, ...]) -> PartitionFetch:
     return PartitionFetch(index, offset, bytes_max, epoch)
 
 
-def _skip_forgotten(reader: Reader, compact: bool) -> None:
-    for _ in range(reader.count(compact=compact, item_bytes_min=_TOPIC_BYTES_MIN)):
+def _skip_forgotten(reader: Reader, compact: bool, items: ItemCount) -> Steps[None]:
+    for _ in range(items.add(reader.count(compact=compact, item_bytes_min=_TOPIC_BYTES_MIN))):
+        if items.is_step_over():
+            yield
         reader.string(compact=compact)
         reader.take(4 * reader.count(compact=compact, item_bytes_min=4))
         if compact:
-            reader.skip_tags()
+            items.add(reader.skip_tags())
 
 
 def build_response(
@@ -185,6 +202,17 @@ def build_response(
 
     Record buffers are passed on as they are; everything between them is joined.
     """
+    return finish(response_steps(version, topics, error_code=error_code, throttle_ms=throttle_ms))
+
+
+def response_steps(
+    version: int,
+    topics: Sequence[tuple[str, Sequence[PartitionData]]],
+    *,
+    error_code: int = 0,
+    throttle_ms: int = 0,
+) -> Steps[tuple[list[Buffer], int]]:
+    """Do as `build_response`, in steps."""
     if not VERSION_MIN <= version <= VERSION_MAX:
         raise LocalProtocolError(f"Fetch version {version} has no layout here")
     flexible = version >= FLEXIBLE_FROM
@@ -194,12 +222,17 @@ def build_response(
         # Session id 0 declines an incremental session.
         out.small(_INT16.pack(error_code) + b"\x00\x00\x00\x00")
     out.small(_count(len(topics), flexible))
+    items = ItemCount()
     for name, partitions in topics:
+        if items.is_step_over():
+            yield
         text = name.encode()
         out.small(uvarint_bytes(len(text) + 1) if flexible else _INT16.pack(len(text)))
         out.small(text)
         out.small(_count(len(partitions), flexible))
         for data in partitions:
+            if items.is_step_over():
+                yield
             _add_partition(out, version, data)
         if flexible:
             out.small(b"\x00")

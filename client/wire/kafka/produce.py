@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from client.errors import LocalProtocolError
 from client.wire.buffer import Reader, uvarint_bytes
+from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps, finish
 
 VERSION_MIN: Final = 3
 VERSION_MAX: Final = 11
@@ -94,13 +95,18 @@ class NodeEndpoint(NamedTuple):
     rack: str | None
 
 
-def parse_request(version: int, body: memoryview) -> ProduceRequest:
-    """Decode a request body; records are views of `body`. Raises RemoteProtocolError."""
-    found = _parse_single(version, body)
-    return _parse_any(version, body) if found is None else found
+def parse_request(
+    version: int, body: memoryview, items_max: int = ITEMS_UNLIMITED
+) -> ProduceRequest:
+    """Decode a request body; records are views of `body`.
+
+    `items_max`: of its topics and partitions together. Raises RemoteProtocolError.
+    """
+    found = parse_single(version, body)
+    return finish(request_steps(version, body, items_max)) if found is None else found
 
 
-def _parse_single(version: int, body: memoryview) -> ProduceRequest | None:
+def parse_single(version: int, body: memoryview) -> ProduceRequest | None:
     """Decode what small requests look like: one batch for one partition, in no transaction.
 
     None for anything else, bad bytes included: it costs less than half of the general way, which
@@ -139,25 +145,32 @@ def _parse_single(version: int, body: memoryview) -> ProduceRequest | None:
     return ProduceRequest(None, acks, timeout_ms, [topic])
 
 
-def _parse_any(version: int, body: memoryview) -> ProduceRequest:
+def request_steps(version: int, body: memoryview, items_max: int) -> Steps[ProduceRequest]:
+    """Do as `parse_request`, in steps."""
     compact = version >= FLEXIBLE_FROM
     reader = Reader(body)
     transactional_id = reader.nullable_string(compact=compact)
     acks, timeout_ms = reader.unpack(_ACKS_TIMEOUT)
     topics: list[TopicRecords] = []
-    for _ in range(reader.count(compact=compact, item_bytes_min=_TOPIC_BYTES_MIN)):
+    items = ItemCount(items_max)
+    for _ in range(items.add(reader.count(compact=compact, item_bytes_min=_TOPIC_BYTES_MIN))):
+        if items.is_step_over():
+            yield
         name = reader.string(compact=compact)
         partitions: list[tuple[int, memoryview | None]] = []
-        for _ in range(reader.count(compact=compact, item_bytes_min=_PARTITION_BYTES_MIN)):
+        count = reader.count(compact=compact, item_bytes_min=_PARTITION_BYTES_MIN)
+        for _ in range(items.add(count)):
+            if items.is_step_over():
+                yield
             index = reader.int32()
             partitions.append((index, reader.nullable_bytes(compact=compact)))
             if compact:
-                reader.skip_tags()
+                items.add(reader.skip_tags())
         if compact:
-            reader.skip_tags()
+            items.add(reader.skip_tags())
         topics.append(TopicRecords(name, partitions))
     if compact:
-        reader.skip_tags()
+        items.add(reader.skip_tags())
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -168,16 +181,31 @@ def build_response(
     throttle_ms: int = 0,
 ) -> bytes:
     """Encode a response body."""
+    return finish(response_steps(version, topics, endpoints, throttle_ms))
+
+
+def response_steps(
+    version: int,
+    topics: Sequence[tuple[str, Sequence[PartitionResult]]],
+    endpoints: Sequence[NodeEndpoint] = (),
+    throttle_ms: int = 0,
+) -> Steps[bytes]:
+    """Do as `build_response`, in steps."""
     if not VERSION_MIN <= version <= VERSION_MAX:
         raise LocalProtocolError(f"Produce version {version} has no layout here")
     flexible = version >= FLEXIBLE_FROM
     parts = [_count(len(topics), flexible)]
+    items = ItemCount()
     for name, results in topics:
+        if items.is_step_over():
+            yield
         text = name.encode()
         parts.append(uvarint_bytes(len(text) + 1) if flexible else _INT16.pack(len(text)))
         parts.append(text)
         parts.append(_count(len(results), flexible))
         for result in results:
+            if items.is_step_over():
+                yield
             _add_result(parts, version, result)
         if flexible:
             parts.append(b"\x00")

@@ -1,8 +1,7 @@
 """Single records: build a batch out of them, and take a batch apart.
 
 Covers the record layout inside a batch. Brokers never come here for plain produce and fetch;
-coordinators write their state with `build_batch`, timestamp searches and compacted topics read
-with `records`.
+coordinators write their state with `build_batch`, and what they search is in `record_scan.py`.
 
 A record: length, attributes i8 (0), timestamp delta, offset delta, key length (-1: null), key,
 value length, value, header count, and per header a key and a value with their lengths. All
@@ -97,21 +96,26 @@ def records(batch: Buffer, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> Iterato
     Raises RemoteProtocolError for damaged records and for more than `size_max` bytes of them.
     """
     header = parse_header(batch)
-    try:
-        codec = Codec(header.attributes & CODEC_MASK)
-    except ValueError:
-        raise RemoteProtocolError(f"unknown codec in attributes {header.attributes:#x}") from None
+    codec = codec_of(header)
     body = memoryview(decompress(codec, memoryview(batch)[HEADER_BYTES : header.size], size_max))
     at = 0
     for _ in range(header.record_count):
         try:
-            length, at = _get_varint(body, at)
+            length, at = get_varint(body, at)
             if length < 0 or at + length > len(body):
                 raise RemoteProtocolError(f"record of {length} bytes, {len(body) - at} are left")
-            yield _decode_record(body[at : at + length], header)
+            yield decode_record(body[at : at + length], header)
         except (IndexError, UnicodeDecodeError):
             raise RemoteProtocolError("damaged record") from None
         at += length
+
+
+def codec_of(header: BatchHeader) -> Codec:
+    """Return how a batch is compressed. Raises RemoteProtocolError."""
+    try:
+        return Codec(header.attributes & CODEC_MASK)
+    except ValueError:
+        raise RemoteProtocolError(f"unknown codec in attributes {header.attributes:#x}") from None
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytearray:
@@ -127,12 +131,14 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> b
     return out
 
 
-def _decode_record(body: memoryview, header: BatchHeader) -> Record:
-    timestamp_delta, at = _get_varint(body, 1)
-    offset_delta, at = _get_varint(body, at)
+def decode_record(body: memoryview, header: BatchHeader) -> Record:
+    """Decode the record that `body` holds, without its length. Raises RemoteProtocolError,
+    IndexError and UnicodeDecodeError for damage."""
+    timestamp_delta, at = get_varint(body, 1)
+    offset_delta, at = get_varint(body, at)
     key, at = _get_bytes(body, at)
     value, at = _get_bytes(body, at)
-    header_count, at = _get_varint(body, at)
+    header_count, at = get_varint(body, at)
     if not 0 <= header_count <= len(body) - at:
         raise RemoteProtocolError(f"{header_count} headers in {len(body) - at} bytes")
     pairs: list[tuple[str, bytes | None]] = []
@@ -156,7 +162,7 @@ def _put_varint(out: bytearray, value: int) -> None:
     out.append(number)
 
 
-def _get_varint(data: memoryview, at: int) -> tuple[int, int]:
+def get_varint(data: memoryview, at: int) -> tuple[int, int]:
     """Return (value, position after it). Raises IndexError at the end of the data."""
     number = 0
     shift = 0
@@ -180,7 +186,7 @@ def _put_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def _get_bytes(data: memoryview, at: int) -> tuple[bytes | None, int]:
-    length, at = _get_varint(data, at)
+    length, at = get_varint(data, at)
     if length == -1:
         return None, at
     if length < 0 or at + length > len(data):

@@ -1,6 +1,6 @@
 """How kio's classes describe themselves, field by field, in the terms of this package.
 
-`encoder.py` and `unknown_tags.py` walk what it gives.
+`encoder.py` and `decoder.py` walk what it gives.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from ops.bench.peers.system import REPLICAS
 from ops.bench.workloads import (
     catch_up,
     failover,
+    fairness,
     fixed_rate,
     growth,
     hand_over,
@@ -79,6 +80,7 @@ _ALL: Final = (
     Workload("hardware", hardware.measure, "machine", 15, _little),
     Workload("produce", produce.measure, "brokers", 180, _as_fast_as_it_goes(8), True),
     Workload("fixed-rate", fixed_rate.measure, "brokers", 105, _as_fast_as_it_goes(1), True),
+    Workload("fairness", fairness.measure, "synced brokers", 110, _as_fast_as_it_goes(4)),
     Workload("requests", requests.measure, "brokers", 135, _large_requests, True),
     Workload(
         "catch-up", catch_up.measure, "synced brokers", 320,

@@ -10,9 +10,9 @@ from ops.bench import topics
 from ops.bench.figures import Figure, Run, Spent, named, peak_bytes
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import REPLICAS, System
+from ops.bench.workloads.filling import warm_up
 from ops.bench.workloads.metered import metered
 from ops.bench.workloads.produce_sizes import BATCHES, RATE_VALUE_BYTES
-from ops.bench.workloads.warm_up import warm_up
 
 NAME: Final = "produce"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ TOPICS = f"{TOOLS}.TopicCommand"
 CONSOLE_PRODUCER = f"{TOOLS}.ConsoleProducer"
 CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
 CONSUMER_GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+ELECT = f"{TOOLS}.LeaderElectionCommand"
 VERIFIABLE_PRODUCER = f"{TOOLS}.VerifiableProducer"
 
 
@@ -186,3 +189,47 @@ def test_verifiable_producer(bootstrap_servers: str, topic: str) -> None:
     sent = [event for event in events if event["name"] == "producer_send_success"]
     assert len({(event["partition"], event["offset"]) for event in sent}) == 1000
     assert {event["value"] for event in sent} == {str(n) for n in range(1000)}
+
+
+def test_partitions_are_reassigned(bootstrap_servers: str, topic: str, tmp_path: Path) -> None:
+    """Generate, execute and verify, as the tool's documentation has it."""
+    where = ("--bootstrap-server", bootstrap_servers)
+    _create(bootstrap_servers, topic)
+    topics = tmp_path / "topics.json"
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    brokers = sorted(_brokers(bootstrap_servers))
+    generated = _run(
+        REASSIGN, *where, "--generate", "--topics-to-move-json-file", str(topics),
+        "--broker-list", ",".join(map(str, brokers)),
+    )  # fmt: skip
+    assert "Proposed partition reassignment configuration" in generated
+    proposed = json.loads(generated.strip().splitlines()[-1])
+    assert len(proposed["partitions"]) == traffic.PARTITION_COUNT
+    for row in proposed["partitions"]:
+        row["replicas"] = brokers[::-1]
+        row["log_dirs"] = ["any"] * len(brokers)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(proposed))
+    done = _run(REASSIGN, *where, "--execute", "--reassignment-json-file", str(plan))
+    assert "Successfully started partition reassignments" in done
+    verified = _run(REASSIGN, *where, "--verify", "--reassignment-json-file", str(plan))
+    assert verified.count("is completed.") == traffic.PARTITION_COUNT
+    described = _run(TOPICS, "--describe", "--topic", topic, *where)
+    shown = ",".join(map(str, brokers[::-1]))
+    assert described.count(f"Replicas: {shown}") == traffic.PARTITION_COUNT
+    assert _run(REASSIGN, *where, "--list").strip() == "No partition reassignments found."
+
+
+def test_preferred_leaders_are_elected(bootstrap_servers: str, topic: str) -> None:
+    where = ("--bootstrap-server", bootstrap_servers)
+    _create(bootstrap_servers, topic)
+    elected = _run(
+        ELECT, *where, "--election-type", "preferred", "--topic", topic, "--partition", "0"
+    )
+    assert f"Valid replica already elected for partitions {topic}-0" in elected
+    _run(ELECT, *where, "--election-type", "preferred", "--all-topic-partitions")
+
+
+def _brokers(bootstrap_servers: str) -> list[int]:
+    listing = _run(API_VERSIONS, "--bootstrap-server", bootstrap_servers)
+    return [int(found) for found in re.findall(r"\(id: (\d+) rack:", listing)]

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from client.ids import BookieId, Rng
+from client.ledger.bookies.core.placement import RandomPlacement
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
-from client.ledger.core.placement import RandomPlacement
 from client.ledger.read.reader import LedgerReader
 from client.ledger.standalone import WallClock
 from client.ledger.write.writer import LedgerWriter
@@ -87,7 +87,7 @@ class Ours:
 
 async def fill(writer: LedgerWriter, count: int) -> None:
     """Append the entries up to `count` and wait until they are confirmed."""
-    for entry in range(writer.last_add_pushed + 1, count):
+    for entry in range(writer.progress.last_add_pushed + 1, count):
         await writer.submit(payload_of(entry))
     await writer.flush()
 

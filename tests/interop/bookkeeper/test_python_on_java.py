@@ -61,9 +61,9 @@ async def test_row_3_bookies_are_killed_under_a_writer(
     ends_s = time.monotonic() + run_s(short=6)
     async with killing(mixed_tree.java) as kills:
         while time.monotonic() < ends_s or kills.count < 2:
-            await fill(writer, writer.last_add_pushed + 20)
+            await fill(writer, writer.progress.last_add_pushed + 20)
             await asyncio.sleep(0.01)
-    count = writer.last_add_confirmed + 1
+    count = writer.progress.last_add_confirmed + 1
     await writer.close()
     reader = await client.open(writer.ledger_id)
     assert await contents(reader) == payloads(count)

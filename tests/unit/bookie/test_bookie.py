@@ -11,6 +11,7 @@ import pytest
 
 from bookie.bookie import Bookie
 from bookie.config import BookieConfig
+from bookie.environment import Environment
 from bookie.errors import DiskFailed, LogIncomplete
 from bookie.storage.index.index import Index, IndexFactory
 from bookie.storage.ledger_directory import Directory
@@ -73,14 +74,16 @@ class Machine:
 
         return Bookie(
             BookieConfig(data_dir=Path("/data"), session_timeout_ms=1000, **settings),
-            store=self.store,
-            directories=[
-                Directory(f"/data{n}", disk, opener(contents))
-                for n, (disk, contents) in enumerate(zip(disks, self.index_stores, strict=True))
-            ],
-            clock=FixedClock(),
-            rng=self.rng,
-            loop=asyncio.get_running_loop(),
+            Environment(
+                store=self.store,
+                directories=[
+                    Directory(f"/data{n}", disk, opener(contents))
+                    for n, (disk, contents) in enumerate(zip(disks, self.index_stores, strict=True))
+                ],
+                clock=FixedClock(),
+                rng=self.rng,
+                loop=asyncio.get_running_loop(),
+            ),
         )
 
     async def start(self, **settings: Any) -> Bookie:

@@ -57,6 +57,25 @@ class TestDeadlines:
         deadlines._look()
         assert came == []
 
+    async def test_one_that_raises_takes_no_other_along(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("broker.front.deadlines.INTERVAL_S", 0.001)
+        told: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        deadlines = Deadlines()
+        came = asyncio.Event()
+
+        def fail() -> None:
+            raise ZeroDivisionError
+
+        deadlines.after(0, fail)
+        deadlines.after(0, came.set)
+        async with asyncio.timeout(10):
+            await came.wait()
+        assert isinstance(told[0]["exception"], ZeroDivisionError)
+        assert deadlines._timer is None
+
     async def test_closing_forgets_all(self) -> None:
         deadlines = Deadlines()
         deadlines.after(0, pytest.fail)
@@ -65,15 +84,50 @@ class TestDeadlines:
         assert deadlines._timer is None
 
 
-def test_the_read_budget() -> None:
-    budget = ReadBudget(10)
-    assert budget.take(6)
-    assert not budget.take(5)
-    assert budget.take(5, at_any_rate=True)
-    budget.give(11)
-    assert budget.taken == 0
-    with pytest.raises(AssertionError):
-        budget.give(1)
+class TestReadBudget:
+    """Bytes of answers that are read from bookies."""
+
+    def test_it_is_taken_and_given_back(self) -> None:
+        budget = ReadBudget(10)
+        assert budget.take(6)
+        assert not budget.take(5)
+        budget.keep(6, 2)
+        assert budget.taken == 2
+        budget.give(2)
+        assert budget.take(11), "who is alone may have more than there is"
+        budget.give(11)
+        with pytest.raises(AssertionError):
+            budget.give(1)
+
+    async def test_who_waits_is_served_in_order_and_never_overtaken(self) -> None:
+        budget = ReadBudget(10)
+        assert budget.take(8)
+        large = asyncio.create_task(budget.acquire(9))
+        small = asyncio.create_task(budget.acquire(1))
+        await asyncio.sleep(0)
+        assert not budget.take(1), "a large one would wait for ever"
+        budget.give(4)
+        await asyncio.sleep(0)
+        assert not large.done()
+        assert not small.done()
+        budget.give(4)
+        await asyncio.gather(large, small)
+        assert budget.taken == 10
+
+    async def test_who_waits_no_longer_takes_nothing(self) -> None:
+        budget = ReadBudget(10)
+        assert budget.take(8)
+        gone, other = (asyncio.create_task(budget.acquire(size)) for size in (9, 2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait([gone, other])
+        assert budget.taken == 10
+        late = asyncio.create_task(budget.acquire(5))
+        await asyncio.sleep(0)
+        budget.give(10)
+        late.cancel()
+        await asyncio.wait([late])
+        assert budget.taken == 0, "it had them already"
 
 
 class TestBackground:

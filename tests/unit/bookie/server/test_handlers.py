@@ -156,6 +156,23 @@ async def test_a_cold_batch_takes_few_reader_jobs() -> None:
     assert box.metrics.reads <= 100 + 8  # no more is read than is likely to fit
 
 
+async def test_batch_reads_that_hold_too_much_are_answered_with_what_they_have() -> None:
+    box = BookieBox()
+    box.start()
+    for entry in range(300):
+        await box.call(add(7, entry))
+    box.restart()
+    gathered = box.handlers._gathered
+    gathered.bytes_max = len(envelope(7, 0)) * 300
+    both = [box.send(batch(0)), box.send(batch(0))]
+    await asyncio.wait(both)
+    sizes = sorted(len(each.result().entries) for each in both)
+    assert sizes == [256, 300], "a second job was too much for one of them"
+    assert box.metrics.gauges["batch_read_bytes"]() == 0
+    gathered.bytes_max = 0
+    assert len((await box.call(batch(0))).entries) == 256
+
+
 async def test_batch_read_of_hot_entries_does_not_nest() -> None:
     box = BookieBox(limits=WARM._replace(cache_bytes_max=1 << 24))
     for n in range(3000):
@@ -168,7 +185,7 @@ async def test_batch_read_of_hot_entries_does_not_nest() -> None:
 
 async def test_a_damaged_entry_ends_a_batch() -> None:
     box = await filled(3)
-    location = box.index.location(L7, EntryId(1))
+    location = box.index.places.location(L7, EntryId(1))
     assert location is not None
     box.volume.files["log/0000000001.log"].cached[location.position + 40] ^= 1
     found = await box.call(batch(0))
@@ -195,7 +212,7 @@ async def test_read_lac() -> None:
 
 async def test_an_unreadable_last_entry_makes_read_lac_an_error() -> None:
     box = await filled(1)
-    location = box.index.location(L7, EntryId(0))
+    location = box.index.places.location(L7, EntryId(0))
     assert location is not None
     box.volume.files["log/0000000001.log"].cached[location.position + 40] ^= 1
     found = await box.call(ReadLacRequest(L7))

@@ -446,7 +446,7 @@ async def test_long_polls_end_with_their_connection() -> None:
     deliver(stays, polls(1))
     await settle()
     found: list[Ledger | None] = []
-    box.ledger_directories.with_ledger(LedgerId(7), lambda _, ledger: found.append(ledger))
+    box.storage.reads.with_ledger(LedgerId(7), lambda _, ledger: found.append(ledger))
     (ledger,) = found
     assert ledger is not None
     assert len(ledger.lac_waiters or ()) == 4

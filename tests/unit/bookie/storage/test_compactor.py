@@ -105,7 +105,7 @@ async def test_what_lives_is_copied_and_the_old_files_go() -> None:
     assert sorted(box.checkpoint.numbers) == box.log_numbers
     assert box.volume.used_bytes < used / 2
     assert box.metrics.rewritten_file_bytes > FILE_BYTES
-    location = box.index.location(LedgerId(8), EntryId(0))
+    location = box.index.places.location(LedgerId(8), EntryId(0))
     assert location is not None
     assert is_copy(location.number)
     await box.check_again(8, range(12))
@@ -208,13 +208,13 @@ async def test_a_ledger_deleted_meanwhile_does_not_come_back(monkeypatch) -> Non
     await box.delete(7)
     await box.reclaim(threshold=ALL)
     assert sum(moves) == 0
-    assert box.index.entry_ids(LedgerId(8)) == []
+    assert box.index.places.entry_ids(LedgerId(8)) == []
 
 
 async def test_reads_under_way_follow_the_entry_to_its_copy(monkeypatch) -> None:
     box = await filled()
     await box.delete(7)
-    location = box.index.location
+    location = box.index.places.location
     old = location(LedgerId(8), EntryId(3))
     await box.reclaim(threshold=ALL)
     stale = iter([old])
@@ -222,7 +222,7 @@ async def test_reads_under_way_follow_the_entry_to_its_copy(monkeypatch) -> None
     def look_too_early(ledger_id, entry_id):
         return next(stale, None) or location(ledger_id, entry_id)
 
-    monkeypatch.setattr(box.index, "location", look_too_early)
+    monkeypatch.setattr(box.index.places, "location", look_too_early)
     await box.check(8, range(3, 4))
     assert box.metrics.unreadable_entries == 0
 
@@ -230,7 +230,7 @@ async def test_reads_under_way_follow_the_entry_to_its_copy(monkeypatch) -> None
 async def test_4525_a_damaged_file_stays_and_the_others_go(caplog) -> None:
     box = await filled()
     before = box.log_numbers
-    location = box.index.location(LedgerId(8), EntryId(4))
+    location = box.index.places.location(LedgerId(8), EntryId(4))
     assert location is not None
     box.volume.files[file_name(location.number)].rot(location.position + 40, 1)
     await box.delete(7)

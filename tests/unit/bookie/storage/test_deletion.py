@@ -29,7 +29,7 @@ async def test_a_deleted_ledger_is_unknown_and_others_stay() -> None:
     assert await box.status(read(7, 0)) is Status.NO_LEDGER
     assert await box.status(read(7, -1)) is Status.NO_LEDGER
     assert await box.status(ListEntriesRequest(L7)) is Status.NO_LEDGER
-    assert box.index.entry_ids(L7) == []
+    assert box.index.places.entry_ids(L7) == []
     assert box.index.ledger(L7) is None
     assert list(box.index.deletions()) == []
     assert payload_of(8, (await box.call(read(8, 0))).entry) == b"stays"
@@ -133,7 +133,7 @@ async def test_a_start_finishes_what_a_crash_interrupted() -> None:
     await box.storage.close()
     box.restart()
     assert list(box.index.deletions()) == [(L7, deletion, True)]
-    assert box.index.entry_ids(L7) == []
+    assert box.index.places.entry_ids(L7) == []
     assert await box.status(read(7, 10)) is Status.NO_LEDGER
     assert await box.status(add(7, 5)) is Status.FENCED
 
@@ -163,7 +163,7 @@ async def test_a_large_ledger_goes_in_small_steps(monkeypatch) -> None:
     monkeypatch.setattr(box.disk, "index_job", count)
     assert await box.delete(7) is Status.OK
     assert jobs == 1 + 4 + 1
-    assert box.index.entry_ids(L7) == []
+    assert box.index.places.entry_ids(L7) == []
 
 
 async def test_long_polls_of_a_deleted_ledger_end() -> None:

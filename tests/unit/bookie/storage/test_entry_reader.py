@@ -25,7 +25,7 @@ async def make() -> tuple[BookieBox, EntryReader]:
     await box.call(add(7, 0, b"zero"))
     await box.call(add(7, 1, b"one", lac=0))
     await settle()
-    return box, EntryReader(box.disk, box.index, seed_of(box.checkpoint.salt))
+    return box, EntryReader(box.disk, box.index.places, seed_of(box.checkpoint.salt))
 
 
 def point(box: BookieBox, entry_id: EntryId, location: Location) -> None:
@@ -43,7 +43,7 @@ async def test_found_and_absent() -> None:
 
 async def test_every_wrong_place_is_an_error() -> None:
     box, reader = await make()
-    zero = box.index.location(L7, E0)
+    zero = box.index.places.location(L7, E0)
     assert zero is not None
     wrong = [
         zero._replace(position=zero.position + 1),
@@ -79,7 +79,7 @@ async def test_a_broken_index_is_an_error_not_an_absence(monkeypatch) -> None:
     def broken(*args: object) -> None:
         raise CorruptIndex("block checksum mismatch")
 
-    monkeypatch.setattr(box.index, "location", broken)
+    monkeypatch.setattr(box.index.places, "location", broken)
     [found] = reader.read_many([(L7, E0)])
     assert isinstance(found, CorruptIndex)
 
@@ -90,7 +90,7 @@ async def test_neighbours_come_with_one_read_in_the_order_asked_for(monkeypatch)
         await box.call(add(7, entry_id, b"%d" % entry_id))
     await settle()
     reads = count_reads(box, monkeypatch)
-    reader = EntryReader(box.disk, box.index, seed_of(box.checkpoint.salt))
+    reader = EntryReader(box.disk, box.index.places, seed_of(box.checkpoint.salt))
     wanted = [EntryId(n) for n in (9, 3, 3, 19, 0, 30)]
     found = reader.read_many([(L7, entry_id) for entry_id in wanted])
     assert found == [*(envelope(7, n, b"%d" % n) for n in wanted[:-1]), None]
@@ -103,24 +103,24 @@ async def test_entries_that_follow_each_other_are_looked_up_at_once(monkeypatch)
         await box.call(add(7, entry_id, b"%d" % entry_id))
     await settle()
     looked_up: list[EntryId] = []
-    location = box.index.location
+    location = box.index.places.location
 
     def one_by_one(ledger_id: LedgerId, entry_id: EntryId) -> Location | None:
         looked_up.append(entry_id)
         return location(ledger_id, entry_id)
 
-    monkeypatch.setattr(box.index, "location", one_by_one)
-    reader = EntryReader(box.disk, box.index, seed_of(box.checkpoint.salt))
+    monkeypatch.setattr(box.index.places, "location", one_by_one)
+    reader = EntryReader(box.disk, box.index.places, seed_of(box.checkpoint.salt))
     run = [(L7, EntryId(n)) for n in range(12)]
     there = [envelope(7, n, b"%d" % n) if n in (*range(2, 8), 9) else None for n in range(12)]
     assert reader.read_many(run) == there
     assert looked_up == [0, 1, 8, 10, 11], "an absence is asked for by itself"
-    assert box.index.locations(L7, EntryId(8), EntryId(9)).keys() == {9}
+    assert box.index.places.locations(L7, EntryId(8), EntryId(9)).keys() == {9}
 
     def damaged(*_run: object) -> dict[EntryId, Location]:
         raise CorruptIndex("a block is wrong")
 
-    monkeypatch.setattr(box.index, "locations", damaged)
+    monkeypatch.setattr(box.index.places, "locations", damaged)
     assert reader.read_many(run) == there
 
 
@@ -130,7 +130,7 @@ async def test_what_lies_apart_is_read_apart(monkeypatch) -> None:
         await box.call(add(7, entry_id, bytes(100_000)))
     await settle()
     reads = count_reads(box, monkeypatch)
-    reader = EntryReader(box.disk, box.index, seed_of(box.checkpoint.salt))
+    reader = EntryReader(box.disk, box.index.places, seed_of(box.checkpoint.salt))
     found = reader.read_many([(L7, EntryId(n)) for n in range(8)])
     assert found == [envelope(7, n, bytes(100_000)) for n in range(8)]
     assert len(reads) == 4, "two of these are within the limit of one read"
@@ -143,7 +143,7 @@ async def test_a_rotten_entry_spoils_no_neighbour() -> None:
     box, reader = await make()
     await box.call(add(7, 2, b"two"))
     await settle()
-    one = box.index.location(L7, E1)
+    one = box.index.places.location(L7, E1)
     assert one is not None
     box.volume.files["log/0000000001.log"].rot(one.end - 1, 1)
     zero, broken, two = reader.read_many([(L7, E0), (L7, E1), (L7, E2)])
@@ -164,7 +164,7 @@ async def test_a_run_ends_at_what_cannot_be_read(monkeypatch) -> None:
     assert len(reads) == 1
     assert reader.read_run(L7, E1, 2, 1 << 20) == whole[1:3]
     assert reader.read_run(L7, EntryId(4), 100, 1 << 20) == []
-    two = box.index.location(L7, E2)
+    two = box.index.places.location(L7, E2)
     assert two is not None
     box.volume.files["log/0000000001.log"].rot(two.end - 1, 1)
     assert reader.read_run(L7, E0, 100, 1 << 20) == whole[:2]
@@ -178,21 +178,23 @@ async def test_a_damaged_run_of_the_index_is_looked_up_one_by_one(monkeypatch) -
     def damaged(*_args: object) -> None:
         raise CorruptIndex("a block is wrong")
 
-    monkeypatch.setattr(box.index, "run", damaged)
+    monkeypatch.setattr(box.index.places, "run", damaged)
     assert reader.read_run(L7, E0, 100, 1 << 20) == [envelope(7, 0, b"zero")]
-    monkeypatch.setattr(box.index, "location", damaged)
+    monkeypatch.setattr(box.index.places, "location", damaged)
     with pytest.raises(CorruptIndex):
         reader.read_run(L7, E0, 100, 1 << 20)
 
 
 async def test_an_entry_that_moved_meanwhile_is_found_where_it_is_now(monkeypatch) -> None:
     box, reader = await make()
-    right = box.index.location(L7, E1)
+    right = box.index.places.location(L7, E1)
     assert right is not None
     locations = iter([right._replace(number=9), right])
-    ask = box.index.location
+    ask = box.index.places.location
     monkeypatch.setattr(
-        box.index, "location", lambda lid, eid: next(locations, right) if eid else ask(lid, eid)
+        box.index.places,
+        "location",
+        lambda lid, eid: next(locations, right) if eid else ask(lid, eid),
     )
     found = reader.read_many([(L7, E0), (L7, E1)])
     assert found == [envelope(7, 0, b"zero"), envelope(7, 1, b"one", lac=0)]

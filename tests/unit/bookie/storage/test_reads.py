@@ -123,7 +123,7 @@ async def test_an_unreadable_end_is_an_error_but_spoils_no_other_entry() -> None
     for n in range(3):
         await box.call(add(7, n, lac=n - 1))
     await box.storage.close()
-    last = box.index.location(LedgerId(7), EntryId(2))
+    last = box.index.places.location(LedgerId(7), EntryId(2))
     assert last is not None
     file = box.volume.files["log/0000000001.log"]
     for content in (file.cached, file.durable):
@@ -156,12 +156,12 @@ async def test_a_broken_index_is_an_error(monkeypatch) -> None:
         raise CorruptIndex("block checksum mismatch")
 
     for method in ("entry_ids", "location", "last_entry"):
-        monkeypatch.setattr(box.index, method, broken)
+        monkeypatch.setattr(box.index.places, method, broken)
     assert await box.status(ListEntriesRequest(LedgerId(7))) is Status.IO_ERROR
     assert await box.status(read(7, 0)) is Status.IO_ERROR
     box.restart()
     for method in ("entry_ids", "location", "last_entry"):
-        monkeypatch.setattr(box.index, method, broken)
+        monkeypatch.setattr(box.index.places, method, broken)
     assert await box.status(read(7, -1)) is Status.IO_ERROR
 
 

@@ -52,7 +52,7 @@ def flip(box: BookieBox, position: int, name: str = FIRST) -> None:
 
 
 def position_of(box: BookieBox, entry: int) -> int:
-    location = box.index.location(LedgerId(7), EntryId(entry))
+    location = box.index.places.location(LedgerId(7), EntryId(entry))
     assert location is not None
     return location.position
 
@@ -203,7 +203,7 @@ async def test_a_start_that_loses_power_does_not_take_its_own_haste_for_damage(
     monkeypatch,
 ) -> None:
     """The index must not learn of bytes that could still vanish."""
-    monkeypatch.setattr("bookie.storage.replay._BATCH_ENTRIES", 1)
+    monkeypatch.setattr("bookie.storage.record_replay._BATCH_ENTRIES", 1)
     for seed in range(20):
         box = BookieBox(seed)
         await box.call(add(7, 0, b"entry 0"))
@@ -417,7 +417,7 @@ async def test_replay_reports_what_it_found(caplog) -> None:
 
 
 async def test_many_entries_are_indexed_in_batches(monkeypatch) -> None:
-    monkeypatch.setattr("bookie.storage.replay._BATCH_ENTRIES", 2)
+    monkeypatch.setattr("bookie.storage.record_replay._BATCH_ENTRIES", 2)
     box = await filled(7)
     box.kill()
     box.index_store.wipe()

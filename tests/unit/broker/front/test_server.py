@@ -15,6 +15,7 @@ from broker.app import Broker
 from broker.errors import CoordinatorNotAvailable
 from broker.front.dispatch import Dispatcher, Handler
 from broker.front.handlers.registry import handlers
+from broker.front.server import DECODED_TIMES, REQUEST_BYTES
 from broker.front.services import Call, Services
 from client.wire.kafka.apis import ApiKey, schema_versions
 from tests.fakes.broker import FakeCloud, until
@@ -231,6 +232,26 @@ class TestBackPressure:
         assert broker.server.in_flight_bytes == 0
         await client.close()
 
+    async def test_a_request_counts_for_what_it_takes_in_memory(self, cloud: FakeCloud) -> None:
+        broker, _ = await self.unconfirmed(cloud)
+        client, consumer = [await WireClient.connect(broker.port) for _ in range(2)]
+        said = client.frame(ApiKey.PRODUCE, 9, produce_fields(batch(b"a")))
+        client.send_raw(said)
+        await breathe()
+        as_sent = REQUEST_BYTES + len(said) - 4
+        assert broker.server.in_flight_bytes == as_sent
+        asked = consumer.frame(ApiKey.FETCH, 12, fetch_fields(0, wait_ms=60_000))
+        consumer.send_raw(asked)
+        await breathe()
+        decoded = REQUEST_BYTES + DECODED_TIMES * (len(asked) - 4)
+        assert broker.server.in_flight_bytes == as_sent + decoded
+        await self.confirm(cloud)
+        await client.receive_raw()
+        await consumer.receive_raw()
+        assert broker.server.in_flight_bytes == 0
+        await client.close()
+        await consumer.close()
+
     async def test_a_long_backlog_needs_no_deep_stack(self, cloud: FakeCloud) -> None:
         broker = await cloud.start_broker(1, connection_in_flight_bytes_max=1)
         client = await WireClient.connect(broker.port)
@@ -254,20 +275,107 @@ class TestBackPressure:
         for client in clients:
             await client.close()
 
-    async def test_a_lost_connection_gives_its_bytes_back(self, cloud: FakeCloud) -> None:
+    async def test_connections_that_wait_for_the_brokers_room_take_turns(
+        self, cloud: FakeCloud
+    ) -> None:
+        """Whoever sends much shall not take the room of all who send little."""
         broker, partition = await self.unconfirmed(cloud, in_flight_bytes_max=1)
-        first = await WireClient.connect(broker.port)
-        first.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"a")))
+        first, busy, *quiet = [await WireClient.connect(broker.port) for _ in range(5)]
+        first.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"first")))
+        await until(lambda: partition.log_end_offset == 1)
+        for _ in range(10):
+            busy.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"busy")))
         await breathe()
-        second = await WireClient.connect(broker.port)
-        second.send(ApiKey.API_VERSIONS, 0)
-        with pytest.raises(TimeoutError):
-            await second.receive_raw(0.02)
-        await first.close()
-        assert await second.receive_raw()
+        for client in quiet:
+            client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"quiet")))
+        await breathe()
         await self.confirm(cloud)
-        assert partition.high_watermark == 1
-        await second.close()
+        offsets = [
+            (await client.receive()).responses[0].partition_responses[0].base_offset
+            for client in quiet
+        ]
+        assert offsets == [2, 3, 4], "one of the busy one's ten was before them"
+        for offset in (1, *range(5, 14)):
+            answer = await busy.receive()
+            assert answer.responses[0].partition_responses[0].base_offset == offset
+        for client in (first, busy, *quiet):
+            await client.close()
+
+    async def test_who_hangs_up_takes_no_batch_out_of_the_count(self, cloud: FakeCloud) -> None:
+        """Or else clients that come, send and go fill the memory of a broker with slow bookies."""
+        records = batch(b"x" * 10_000)
+        broker, partition = await self.unconfirmed(cloud, in_flight_bytes_max=4 * len(records))
+        for _ in range(20):
+            client = await WireClient.connect(broker.port)
+            client.send(ApiKey.PRODUCE, 9, **produce_fields(records))
+            await breathe()
+            await client.close()
+            await breathe()
+        assert partition.usage.in_flight_bytes == 4 * len(records)
+        assert 4 * len(records) <= broker.server.in_flight_bytes < 5 * len(records)
+        await self.confirm(cloud)
+        await until(lambda: not broker.server.in_flight_bytes)
+
+    async def test_the_bytes_of_a_batch_go_with_the_leadership(self, cloud: FakeCloud) -> None:
+        broker, partition = await self.unconfirmed(cloud)
+        cloud.ledgers.clients[0].room_bytes = 1
+        client = await WireClient.connect(broker.port)
+        for _ in range(3):
+            client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"x" * 300_000)))
+        await until(lambda: partition.log_end_offset == 3)
+        await client.close()
+        await breathe()
+        assert broker.server.in_flight_bytes > 900_000
+        partition.resign("test")
+        await until(lambda: not broker.server.in_flight_bytes)
+
+    async def test_a_request_that_waits_for_its_answer_is_held_without_its_client(
+        self, cloud: FakeCloud
+    ) -> None:
+        broker = await cloud.start_broker(1)
+        gate = asyncio.Event()
+
+        async def wait(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+            await gate.wait()
+            return {}
+
+        table = [
+            row._replace(handle=wait) if row.key == ApiKey.METADATA else row for row in handlers()
+        ]
+        broker.server.dispatcher = Dispatcher(broker.services, table)
+        client = await WireClient.connect(broker.port)
+        client.send(ApiKey.METADATA, 12, topics=[{"name": "x" * 2000, "topic_id": None}])
+        await until(lambda: broker.server.in_flight_bytes > 2000)
+        await client.close()
+        await breathe()
+        assert broker.server.in_flight_bytes > 2000
+        gate.set()
+        await until(lambda: not broker.server.in_flight_bytes)
+
+    async def test_a_fetch_that_waits_is_forgotten_with_its_client(self, cloud: FakeCloud) -> None:
+        broker = await cloud.start_broker(1)
+        await create_topic(broker)
+        client = await WireClient.connect(broker.port)
+        client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=60_000))
+        await until(lambda: broker.server.in_flight_bytes > 0)
+        await client.close()
+        await until(lambda: not broker.server.in_flight_bytes)
+
+    async def test_what_a_broken_handler_held_is_held_no_longer(self, cloud: FakeCloud) -> None:
+        broker = await cloud.start_broker(1)
+
+        def start(services: Services, call: Call, body: Any, channel: Any, size: int) -> None:
+            channel.open(call.api_key, size)
+            raise ZeroDivisionError
+
+        table = [
+            row._replace(start=start) if row.key == ApiKey.FETCH else row for row in handlers()
+        ]
+        broker.server.dispatcher = Dispatcher(broker.services, table)
+        client = await WireClient.connect(broker.port)
+        client.send(ApiKey.FETCH, 12, **fetch_fields(0))
+        assert await client.is_closed()
+        assert broker.server.in_flight_bytes == 0
 
     async def test_a_client_that_does_not_read_is_not_served_on(self, cloud: FakeCloud) -> None:
         broker = await cloud.start_broker(
@@ -301,9 +409,12 @@ class TestBackPressure:
             client.send(ApiKey.FETCH, 12, **fetch_fields(0))
         await breathe()
         assert broker.metrics.fetched_bytes < 200_000
+        assert 100_000 < broker.server.unsent_bytes < 200_000
+        assert broker.server.unread.total_bytes == broker.server.unsent_bytes
         await self.confirm(cloud)
         for _ in range(21):
             await client.receive()
+        assert broker.server.unread.total_bytes == 0
         assert partition.high_watermark == 2
         assert broker.metrics.fetched_bytes > 2_000_000
         await client.close()

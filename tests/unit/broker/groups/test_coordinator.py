@@ -716,7 +716,7 @@ class TestBoundedLog:
             broker.partition.read_bytes_max = 1
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            await old.partition.delete_records(Offset(7))
+            await old.partition.changes.delete_records(Offset(7))
             await broker.active()
             assert [broker.offset(partition=index) for index in range(3)] == [9, 7, 8]
 

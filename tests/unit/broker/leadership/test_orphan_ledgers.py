@@ -82,7 +82,7 @@ def test_the_next_ledger_of_a_roll_under_way_is_left_alone() -> None:
         world.cluster.on_request = lambda operation: (
             Fault.LOSE_REQUEST if operation.name == "set" else None
         )
-        rolling = asyncio.create_task(partition.roll())
+        rolling = asyncio.create_task(partition.changes.roll())
         await until(lambda: len(world.ledger_ids()) == 2)
         other = world.cluster.session()
         assert await OrphanLedgers(other, broker.ledgers, broker.cluster, BrokerId(1)).sweep() == []

@@ -23,6 +23,7 @@ class Partition:
         self.name = name
         self.copies = copies
         self.rolls = 0
+        self.changes = self
         self.fails = 0
         self.has_lost_member = False
         self.ledger_id = LedgerId(0)
@@ -151,14 +152,14 @@ def test_a_partition_knows_whether_a_new_ledger_would_be_larger(
         partition = await broker.open(topic)
         assert partition.replication.would_grow(now) is grows
         assert partition.replication.is_under_replicated is (at_open < 3)
-        marked = [partition._steps.writer.ledger_id]
+        marked = [partition.changes._steps.writer.ledger_id]
         assert partition.replication.would_repair(marked)
         assert not partition.replication.would_repair([LedgerId(marked[0] + 1)])
-        partition._steps.writer.suspended.append(BookieId("b:1"))  # type: ignore[attr-defined]
+        partition.changes._steps.writer.suspended.append(BookieId("b:1"))  # type: ignore[attr-defined]
         assert partition.replication.is_under_replicated
         assert not partition.replication.would_repair(marked), "a member does not take part yet"
         assert not partition.replication.would_shed(9)
-        partition._steps.writer.lost_members.append(BookieId("b:1"))  # type: ignore[attr-defined]
+        partition.changes._steps.writer.lost_members.append(BookieId("b:1"))  # type: ignore[attr-defined]
         assert partition.replication.would_shed(2)
         assert not partition.replication.would_shed(1), "too few for an acknowledgement"
         partition.resign("test")

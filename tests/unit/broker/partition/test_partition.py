@@ -53,7 +53,7 @@ def test_appends_get_consecutive_offsets_and_are_confirmed_in_order() -> None:
         assert not first.completed
         assert [await done(first), await done(second)] == [0, 2]
         assert partition.high_watermark == partition.last_stable_offset == 3
-        assert partition.in_flight_bytes == 0
+        assert partition.usage.in_flight_bytes == 0
         assert await read_all(partition) == [(0, "a"), (1, "b"), (2, "c")]
 
     one_partition(scenario)
@@ -405,6 +405,26 @@ def test_ledger_errors_while_reading() -> None:
     one_partition(scenario)
 
 
+def test_one_read_of_ledgers_returns_so_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.partition.log_reader.READ_BATCHES_MAX", 3)
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        for number in range(8):
+            await done(partition.append(batch(str(number))))
+        forget_cache(partition)
+        reached = []
+        offset = Offset(0)
+        while offset < 8:
+            found = await partition.reader.read(
+                offset, 1 << 20, at_least_one=True, read_committed=False
+            )
+            reached.append(found.next_offset)
+            offset = found.next_offset
+        assert reached == [3, 6, 8]
+
+    one_partition(scenario)
+
+
 # --- timestamps and epochs -----------------------------------------------------------------
 
 
@@ -548,11 +568,11 @@ def test_the_previous_ledger_of_a_roll_is_closed_or_was_lost(error: QuireError) 
         await done(partition.append(batch("a")))
         world.backend.service.fail_next("close", error)
         if isinstance(error, ConnectionLoss):
-            await partition.roll()
+            await partition.changes.roll()
             assert partition.is_open
         else:
             with pytest.raises(LeadershipLost):
-                await partition.roll()
+                await partition.changes.roll()
             assert not partition.is_open
 
     one_partition(scenario)
@@ -562,7 +582,7 @@ def test_an_add_that_fails_during_a_roll() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await done(partition.append(batch("a")))
         gate = world.backend.service.stop_at("create")
-        rolling = asyncio.create_task(partition.roll())
+        rolling = asyncio.create_task(partition.changes.roll())
         await settle()
         broker.ledgers.writers[0].error = LedgerFenced("x")
         gate.set()
@@ -570,7 +590,7 @@ def test_an_add_that_fails_during_a_roll() -> None:
             await rolling
         assert not partition.is_open
         with pytest.raises(NotLeader):
-            await partition.roll()
+            await partition.changes.roll()
 
     one_partition(scenario)
 
@@ -627,7 +647,7 @@ def test_a_timestamp_search_goes_through_many_entries_and_refuses_damaged_record
 def test_a_list_that_fills_its_node_is_not_rolled_any_further() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await done(partition.append(batch("a")))
-        await partition.roll()
+        await partition.changes.roll()
         listed = partition._leader.segments
         first = listed.segments[0]
         empty = SegmentFacts(Offset(-1), 10, -1)
@@ -637,7 +657,7 @@ def test_a_list_that_fills_its_node_is_not_rolled_any_further() -> None:
         ]
         partition._leader.segments = listed._replace(segments=(*many, *listed.segments)).check()
         with pytest.raises(Overloaded):
-            await partition.roll()
+            await partition.changes.roll()
         assert partition.is_open
         assert await done(partition.append(batch("b"))) == 1
 
@@ -647,11 +667,11 @@ def test_a_list_that_fills_its_node_is_not_rolled_any_further() -> None:
 def test_sizes() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await done(partition.append(batch("a", pad=1000)))
-        before = partition.size_bytes
-        await partition.roll()
+        before = partition.usage.size_bytes
+        await partition.changes.roll()
         await done(partition.append(batch("b", pad=1000)))
-        assert partition.size_bytes > before + 1000
-        assert partition.in_flight_bytes == 0
+        assert partition.usage.size_bytes > before + 1000
+        assert partition.usage.in_flight_bytes == 0
 
     one_partition(scenario)
 

@@ -35,7 +35,7 @@ def test_reads_cross_segments() -> None:
         for number in range(6):
             await done(partition.append(batch(f"v{number}")))
             if number % 2:
-                await partition.roll()
+                await partition.changes.roll()
         expected = [(number, f"v{number}") for number in range(6)]
         assert await read_all(partition) == expected
         forget_cache(partition)
@@ -54,7 +54,7 @@ def test_reading_a_cold_log_to_its_end_reads_every_entry_about_once() -> None:
             partition.append(batch(f"v{number}"))
             if number % 100 == 99:
                 await until(lambda n=number: partition.high_watermark == n + 1)
-                await partition.roll()
+                await partition.changes.roll()
         forget_cache(partition)
         listed = world.segments(partition.topic).segments
         partition.reader.forget([item.ledger_id for item in listed[:-1]])
@@ -92,7 +92,7 @@ def test_nothing_is_sent_to_the_next_ledger_before_the_previous_one_is_complete(
         await settle()
         broker.ledgers.hold_answers = True
         before = partition.append(batch("a"))
-        rolling = asyncio.create_task(partition.roll())
+        rolling = asyncio.create_task(partition.changes.roll())
         await until(lambda: len(world.segments(partition.topic).segments) == 2)
         await settle()
         after = partition.append(batch("b"))
@@ -116,7 +116,11 @@ def test_a_change_goes_on_when_its_caller_goes_away(change: str) -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await done(partition.append(batch("a")))
         for cancelled_after in range(12):
-            call = partition.roll() if change == "roll" else partition.delete_records(Offset(1))
+            call = (
+                partition.changes.roll()
+                if change == "roll"
+                else partition.changes.delete_records(Offset(1))
+            )
             asking = asyncio.create_task(call)
             await settle(cancelled_after)
             asking.cancel()
@@ -124,7 +128,7 @@ def test_a_change_goes_on_when_its_caller_goes_away(change: str) -> None:
             append = partition.append(batch("x"))
             async with asyncio.timeout(5):
                 await done(append)
-                await partition.roll()
+                await partition.changes.roll()
             assert partition.is_open
 
     one_partition(scenario)
@@ -150,20 +154,20 @@ def test_delete_records_moves_the_log_start_and_drops_whole_segments() -> None:
         for number in range(6):
             await done(partition.append(batch(f"v{number}")))
             if number % 2:
-                await partition.roll()
+                await partition.changes.roll()
         await settle()
-        assert await partition.delete_records(Offset(1)) == 1
+        assert await partition.changes.delete_records(Offset(1)) == 1
         assert len(world.segments(partition.topic).segments) == 4
-        assert await partition.delete_records(Offset(3)) == 3
+        assert await partition.changes.delete_records(Offset(3)) == 3
         assert [item.base_offset for item in world.segments(partition.topic).segments] == [2, 4, 6]
         assert len(world.backend.service.deleted) == 1
         assert await read_all(partition) == [(3, "v3"), (4, "v4"), (5, "v5")]
         with pytest.raises(OffsetOutOfRange):
             await fetch(partition, 2)
         with pytest.raises(OffsetOutOfRange):
-            await partition.delete_records(Offset(7))
-        assert await partition.delete_records(Offset(2)) == 3
-        assert await partition.delete_records(HIGH_WATERMARK) == 6
+            await partition.changes.delete_records(Offset(7))
+        assert await partition.changes.delete_records(Offset(2)) == 3
+        assert await partition.changes.delete_records(HIGH_WATERMARK) == 6
         assert world.segments(partition.topic).log_start_offset == 6
         assert len(world.segments(partition.topic).segments) == 1
         assert await done(partition.append(batch("v6"))) == 6
@@ -175,18 +179,18 @@ def test_retention_drops_old_segments_and_rolls_the_active_one_when_it_is_old() 
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         now_ms = world.clock.now_ms()
         await done(partition.append(batch("old", timestamp_ms=now_ms)))
-        await partition.roll()
+        await partition.changes.roll()
         await done(partition.append(batch("new", timestamp_ms=now_ms + 30_000)))
-        await partition.maintain(now_ms + 60_000)
+        await partition.changes.maintain(now_ms + 60_000)
         assert partition.log_start_offset == 0
-        await partition.maintain(now_ms + 60_001)
+        await partition.changes.maintain(now_ms + 60_001)
         assert partition.log_start_offset == 1
-        await partition.maintain(now_ms + 90_001)
+        await partition.changes.maintain(now_ms + 90_001)
         await until(lambda: len(world.segments(partition.topic).segments) == 2)
         await settle()
-        await partition.maintain(now_ms + 90_001)
+        await partition.changes.maintain(now_ms + 90_001)
         assert partition.log_start_offset == partition.high_watermark == 2
-        await partition.maintain(now_ms + 10**9)
+        await partition.changes.maintain(now_ms + 10**9)
         await settle()
         assert len(world.segments(partition.topic).segments) == 1, "an idle topic does not grow"
 
@@ -197,9 +201,9 @@ def test_retention_by_size() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         for number in range(4):
             await done(partition.append(batch(f"v{number}", pad=1000)))
-            await partition.roll()
+            await partition.changes.roll()
         await settle()
-        await partition.maintain(world.clock.now_ms())
+        await partition.changes.maintain(world.clock.now_ms())
         assert partition.log_start_offset == 1
 
     one_partition(scenario, config={"retention_bytes": "3000"})
@@ -208,13 +212,13 @@ def test_retention_by_size() -> None:
 def test_a_trim_that_is_not_listed_deletes_nothing() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await done(partition.append(batch("a")))
-        await partition.roll()
+        await partition.changes.roll()
         await settle()
         before = world.segments(partition.topic)
-        path = partition._steps.node.path
+        path = partition.changes._steps.node.path
         world.cluster.tree.set(path, before.encode(), -1)
         with pytest.raises(LeadershipLost):
-            await partition.delete_records(HIGH_WATERMARK)
+            await partition.changes.delete_records(HIGH_WATERMARK)
         assert world.ledger_ids() == [item.ledger_id for item in before.segments]
 
     one_partition(scenario)
@@ -228,9 +232,9 @@ def test_compacted_topics_are_not_trimmed() -> None:
             )
         )
         await done(partition.append(build_batch([Record(b"k", b"v", 5)])))
-        await partition.roll()
+        await partition.changes.roll()
         await settle()
-        await partition.maintain(world.clock.now_ms() + 10**6)
+        await partition.changes.maintain(world.clock.now_ms() + 10**6)
         assert partition.log_start_offset == 0
 
     one_partition(scenario)
@@ -241,12 +245,12 @@ def test_no_segment_goes_before_the_active_ledger_can_replace_what_it_knows() ->
         await done(partition.append(batch("a")))
         await settle()
         world.backend.service.arrival_s = lambda: 5.0
-        rolling = asyncio.create_task(partition.roll())
+        rolling = asyncio.create_task(partition.changes.roll())
         await rolling
-        assert await partition.delete_records(HIGH_WATERMARK) == 1
+        assert await partition.changes.delete_records(HIGH_WATERMARK) == 1
         assert len(world.segments(partition.topic).segments) == 2
         await asyncio.sleep(10)
-        await partition.maintain(world.clock.now_ms())
+        await partition.changes.maintain(world.clock.now_ms())
         assert len(world.segments(partition.topic).segments) == 1
 
     one_partition(scenario)
@@ -256,7 +260,7 @@ def test_the_next_ledger_has_the_quorums_that_the_topic_has_now() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         assert broker.ledgers.writers[0].metadata.ack_quorum == 2
         partition.configure(with_config(partition.topic, min_insync_replicas="3"))
-        await partition.roll()
+        await partition.changes.roll()
         assert broker.ledgers.writers[1].metadata.ack_quorum == 3
 
     one_partition(scenario, config={"min_insync_replicas": "2"})

@@ -333,13 +333,13 @@ def test_a_partition_that_is_not_led_any_more_holds_nothing() -> None:
 def test_what_was_trimmed_is_not_served_from_what_was_read_ahead() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await write(partition, 20)
-        await partition.roll()
+        await partition.changes.roll()
         await done(partition.append(batch("new")))
         forget_cache(partition)
         await read_some(partition, 0, 5)
         ahead = broker.services.ahead
         assert ahead.size > 0
-        assert await partition.delete_records(Offset(20)) == 20
+        assert await partition.changes.delete_records(Offset(20)) == 20
         assert ahead.size == 0
         with pytest.raises(OffsetOutOfRange):
             await fetch(partition, 5, 1)

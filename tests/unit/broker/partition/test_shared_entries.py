@@ -48,11 +48,11 @@ def test_what_comes_while_two_entries_are_under_way_waits_for_one_of_them() -> N
             appends.append(partition.append(batch(name)))
             await settle()
         assert batches_by_entry(world) == [[0], [1]]
-        assert partition.in_flight_bytes == 6 * len(batch("a"))
+        assert partition.usage.in_flight_bytes == 6 * len(batch("a"))
         broker.ledgers.release()
         assert [await done(append) for append in appends] == [0, 1, 2, 3, 4, 5]
         assert batches_by_entry(world) == [[0], [1], [2, 3, 4, 5]]
-        assert partition.in_flight_bytes == 0
+        assert partition.usage.in_flight_bytes == 0
 
     one_partition(scenario)
 
@@ -138,7 +138,7 @@ def test_reads_that_end_inside_an_entry_go_on_without_a_search() -> None:
             if number % 10 == 9:
                 await until(lambda n=number: partition.high_watermark == n + 1)
         assert len(batches_by_entry(world)) == 40
-        await partition.roll()
+        await partition.changes.roll()
         forget_cache(partition)
         first = world.segments(partition.topic).segments[0]
         partition.reader.forget([first.ledger_id])
@@ -155,7 +155,7 @@ def test_a_snapshot_stands_behind_what_was_accepted_before_it() -> None:
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await settle()
         before = [partition.append(batch(name)) for name in "ab"]
-        rolling = asyncio.create_task(partition.roll())
+        rolling = asyncio.create_task(partition.changes.roll())
         await until(lambda: len(world.segments(partition.topic).segments) == 2)
         after = [partition.append(batch(name)) for name in "cd"]
         await rolling
@@ -185,6 +185,6 @@ def test_what_gathered_shares_the_end_of_the_leadership() -> None:
         with pytest.raises(LeadershipLost):
             await done(gathered)
         assert not partition.is_open
-        assert partition.in_flight_bytes == 0
+        assert partition.usage.in_flight_bytes == 0
 
     one_partition(scenario)

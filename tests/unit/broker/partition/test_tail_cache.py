@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from broker.partition.tail_cache import PartitionTail, TailCache
+from broker.partition.tail_cache import (
+    BATCH_OVERHEAD_BYTES,
+    READ_BATCHES_MAX,
+    PartitionTail,
+    TailCache,
+)
 from client.ids import Offset
 
 
@@ -29,17 +34,17 @@ def read(
 
 
 def test_batches_from_the_one_that_holds_the_offset() -> None:
-    tail = TailCache(1000).tail()
+    tail = TailCache(1000, overhead_bytes=0).tail()
     fill(tail, 5, 3)
     assert read(tail, 10) == ([5, 6, 7], 16)
     assert read(tail, 11) == ([5, 6, 7], 16)
     assert read(tail, 15) == ([7], 16)
     assert read(tail, 9) is None
-    assert read(TailCache(1000).tail(), 0) is None
+    assert read(TailCache(1000, overhead_bytes=0).tail(), 0) is None
 
 
 def test_nothing_at_or_above_the_limit() -> None:
-    tail = TailCache(1000).tail()
+    tail = TailCache(1000, overhead_bytes=0).tail()
     fill(tail, 0, 5)
     assert read(tail, 0, limit=4) == ([0, 1], 4)
     assert read(tail, 0, limit=5) == ([0, 1], 4)
@@ -47,7 +52,7 @@ def test_nothing_at_or_above_the_limit() -> None:
 
 
 def test_sizes() -> None:
-    tail = TailCache(1000).tail()
+    tail = TailCache(1000, overhead_bytes=0).tail()
     fill(tail, 0, 5)
     assert read(tail, 0, size=25) == ([0, 1], 4)
     assert read(tail, 0, size=5) == ([0], 2)
@@ -55,7 +60,7 @@ def test_sizes() -> None:
 
 
 def test_the_oldest_batch_of_the_broker_leaves_first() -> None:
-    cache = TailCache(100)
+    cache = TailCache(100, overhead_bytes=0)
     first, second = cache.tail(), cache.tail()
     fill(first, 0, 6)
     fill(second, 0, 4)
@@ -67,7 +72,7 @@ def test_the_oldest_batch_of_the_broker_leaves_first() -> None:
 
 
 def test_a_batch_larger_than_the_cache_is_not_kept() -> None:
-    cache = TailCache(15)
+    cache = TailCache(15, overhead_bytes=0)
     tail = cache.tail()
     fill(tail, 0, 1)
     fill(tail, 1, 1, size=100)
@@ -76,7 +81,7 @@ def test_a_batch_larger_than_the_cache_is_not_kept() -> None:
 
 
 def test_a_cleared_tail_is_empty_and_owes_nothing() -> None:
-    cache = TailCache(100)
+    cache = TailCache(100, overhead_bytes=0)
     first, second = cache.tail(), cache.tail()
     fill(first, 0, 5)
     fill(second, 0, 5)
@@ -90,9 +95,32 @@ def test_a_cleared_tail_is_empty_and_owes_nothing() -> None:
 
 
 def test_it_stays_small_over_a_long_time() -> None:
-    cache = TailCache(1000)
+    cache = TailCache(1000, overhead_bytes=0)
     tail = cache.tail()
     fill(tail, 0, 20_000)
     assert len(tail._batches) < 3000
     assert read(tail, 39_800) == (list(range(19_900, 20_000)), 40_000)
     assert read(tail, 39_799) is None
+
+
+def test_small_batches_count_with_what_python_needs_for_each() -> None:
+    cache = TailCache(100 * (BATCH_OVERHEAD_BYTES + 10))
+    tail = cache.tail()
+    for offset in range(1000):
+        tail.add(Offset(offset), Offset(offset + 1), [bytes(10)], 10)
+    assert cache.size == cache.size_max
+    for offset, is_there in ((899, False), (900, True)):
+        found = tail.read(Offset(offset), Offset(1000), 10, at_least_one=True)
+        assert (found is not None) == is_there
+    tail.clear()
+    assert cache.size == 0
+
+
+def test_one_read_returns_so_many_batches_however_small() -> None:
+    """Each is a buffer that somebody copies and counts."""
+    tail = TailCache(10**8).tail()
+    fill(tail, 0, 2 * READ_BATCHES_MAX)
+    found = tail.read(Offset(0), Offset(10**6), 10**6, at_least_one=True)
+    assert found is not None
+    assert READ_BATCHES_MAX <= len(found.buffers) <= READ_BATCHES_MAX + 2
+    assert found.next_offset == READ_BATCHES_MAX  # two records and two buffers each

@@ -32,7 +32,7 @@ def test_entries_wait_in_the_partition_until_the_writer_has_room() -> None:
         await settle()
         assert writer.last_add_pushed == before + 2
         assert writer.in_flight_bytes == 2 * SIZE
-        assert partition.in_flight_bytes == 5 * SIZE, "what waits counts for the partition"
+        assert partition.usage.in_flight_bytes == 5 * SIZE, "what waits counts for the partition"
         broker.ledgers.release()
         assert [await done(append) for append in appends] == [0, 1, 2, 3, 4]
         assert await read_all(partition) == [(n, name) for n, name in enumerate("abcde")]
@@ -60,7 +60,7 @@ def test_a_roll_waits_for_what_waits_and_the_next_writer_has_limits_too() -> Non
     async def scenario(world: World, broker: Broker, partition: Partition) -> None:
         await narrow(broker)
         appends = [partition.append(large(name)) for name in "abc"]
-        rolling = asyncio.ensure_future(partition.roll())
+        rolling = asyncio.ensure_future(partition.changes.roll())
         await until(lambda: partition._leader.log.queue.is_holding)
         appends += [partition.append(large(name)) for name in "defgh"]
         await settle()
@@ -111,7 +111,7 @@ def test_room_that_a_snapshot_leaves_wakes_who_waits() -> None:
         broker.ledgers.hold_answers = True
         partition._leader.log.write_snapshot()
         partition._sender.send()
-        held = partition.in_flight_bytes
+        held = partition.usage.in_flight_bytes
         assert held
         limit = held + SIZE - 1
         object.__setattr__(partition._services.limits, "in_flight_bytes_max", limit)

@@ -51,7 +51,7 @@ async def test_a_deleted_topics_ledgers_and_nodes_go(cloud: FakeCloud, broker: B
     partition = await create_topic(broker, partition_count=3)
     partition.append(batch(b"a"))
     await until(lambda: partition.high_watermark == 1)
-    await partition.roll()
+    await partition.changes.roll()
     kept = await create_topic(broker, "kept")
     assert len(cloud.ledgers.ledgers) == 5
     await broker.topics.delete("t")

@@ -10,6 +10,7 @@ import pytest
 from broker.cluster.core.topic_config import TopicConfig
 from broker.errors import (
     InvalidPartitions,
+    InvalidReplicaAssignment,
     InvalidTopicConfig,
     InvalidTopicName,
     RequestTimedOut,
@@ -205,7 +206,7 @@ async def test_the_commit_point_of_each_change_is_in_its_place(world: ClusterVie
     assert writes == [f"create_all /quire/deleted/{topic.id_text}", "delete /quire/topics/t"]
 
 
-async def test_every_view_shows_a_pin_until_it_is_removed(
+async def test_every_view_shows_a_replica_list_until_it_is_removed(
     world: ClusterViews,
 ) -> None:
     first, second = world.views
@@ -216,19 +217,26 @@ async def test_every_view_shows_a_pin_until_it_is_removed(
     topic = await world.topics[0].create("t", 4)
     before = [first.preferred_leader(topic, index) for index in range(4)]
     other = BrokerId(1 if before[3] == 2 else 2)
-    topic = await world.topics[0].pin("t", 3, other)
+    topic = await world.topics[0].assign("t", {3: (other,)})
     assert first.preferred_leader(topic, 3) == other
-    await settle(lambda: "t" in second.topics and second.topics["t"].pins == {3: other})
+    await settle(lambda: "t" in second.topics and second.topics["t"].assignments == {3: (other,)})
     assert second.preferred_leader(second.topics["t"], 3) == other
     assert [second.preferred_leader(second.topics["t"], index) for index in range(3)] == before[:3]
-    topic = await world.topics[1].pin("t", 3, None)
-    assert topic.pins == {}
+    topic = await world.topics[1].assign("t", {3: ()})
+    assert topic.assignments == {}
     assert second.preferred_leader(topic, 3) == before[3]
 
 
-async def test_a_pin_needs_a_partition(world: ClusterViews) -> None:
+async def test_a_replica_list_needs_a_partition_and_brokers(world: ClusterViews) -> None:
+    admin = world.tree.session()
+    await admin.create(paths.broker(BrokerId(1)), broker_info(1).encode())
+    await settle(lambda: bool(world.views[0].brokers))
     await world.topics[0].create("t", 2)
     with pytest.raises(UnknownTopicOrPartition):
-        await world.topics[0].pin("t", 2, BrokerId(1))
+        await world.topics[0].assign("t", {0: (BrokerId(1),), 2: (BrokerId(1),)})
     with pytest.raises(UnknownTopicOrPartition):
-        await world.topics[0].pin("nothing", 0, BrokerId(1))
+        await world.topics[0].assign("nothing", {0: (BrokerId(1),)})
+    for wrong in ((BrokerId(7),), (BrokerId(1), BrokerId(1))):
+        with pytest.raises(InvalidReplicaAssignment):
+            await world.topics[0].assign("t", {0: wrong})
+    assert world.views[0].topics["t"].assignments == {}

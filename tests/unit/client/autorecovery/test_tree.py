@@ -67,18 +67,18 @@ def test_every_mark_is_found() -> None:
 def test_switches_and_delay() -> None:
     async def scenario() -> None:
         _, store, tree = make()
-        assert not await tree.is_disabled()
-        await tree.disable()
-        await tree.disable()
+        assert not await tree.switches.is_disabled()
+        await tree.switches.disable()
+        await tree.switches.disable()
         assert await store.exists(f"{TREE}/disable") is not None
-        await tree.enable()
-        await tree.enable()
-        assert not await tree.is_disabled()
-        assert await tree.delay() is None
-        await tree.set_delay(30)
-        await tree.trigger()
+        await tree.switches.enable()
+        await tree.switches.enable()
+        assert not await tree.switches.is_disabled()
+        assert await tree.switches.delay() is None
+        await tree.switches.set_delay(30)
+        await tree.switches.trigger()
         assert (await store.get(f"{TREE}/lostBookieRecoveryDelay")).data == b"30"
-        assert await tree.delay() == (30.0, 1)
+        assert await tree.switches.delay() == (30.0, 1)
 
     run(scenario())
 

@@ -55,9 +55,11 @@ async def test_adds_are_unconfirmed_until_their_ack_quorum_stored_them() -> None
     await settle()
     assert (scraped["created_total"], scraped["writers"], scraped["bookies"]) == (1, 1, 4)
     assert (scraped["unconfirmed_entries"], scraped["confirmed_entries_total"]) == (3, 0)
+    assert scraped["unanswered_bytes"] == writer.progress.in_flight_bytes > 0
     slow[0].crash()
     await settle()
     await writer.close()
+    assert scraped["unanswered_bytes"] == 0
     assert scraped["confirmed_entries_total"] == 3
     assert (scraped["unconfirmed_entries"], scraped["writers"]) == (0, 0)
     assert scraped["writer_failures_total"] == 0

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pytest
 
+from client.callbacks import Kind
 from client.errors import (
     ConnectionLoss,
     MetadataError,
@@ -20,6 +21,7 @@ from client.errors import (
     VersionConflict,
 )
 from client.metadata.store import NODE_BYTES_MAX, MetadataStore, SessionState
+from tests.fakes.raised import Reports, broken
 
 
 class StoreLab(Protocol):
@@ -384,6 +386,24 @@ class StoreContract:
             await store.create(f"{lab.root}/a")
         other = await lab.session()
         assert await other.exists(f"{lab.root}/a") is None
+
+    async def test_what_a_watcher_or_a_listener_raises_costs_nobody_else(
+        self, lab: StoreLab
+    ) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a")
+        reports, watch, states = Reports(), Recorder(), Recorder()
+        for watcher in (broken, watch):
+            await store.get(f"{lab.root}/a", watcher)
+            store.add_session_listener(broken if watcher is broken else states)
+        await lab.cut(store)
+        held = asyncio.ensure_future(store.get(f"{lab.root}/a"))
+        await lab.heal(store)
+        assert (await held).version == 0
+        await states.said(SessionState.CONNECTED)
+        await watch.seen(1)
+        assert states.calls == [SessionState.SUSPENDED, SessionState.CONNECTED]
+        assert reports.kinds() == {Kind.METADATA: 3}
 
     async def test_a_closed_store_refuses_and_stays_silent(self, lab: StoreLab) -> None:
         store, other = await lab.session(), await lab.session()

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeStat
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
 
+from client.callbacks import Kind
 from client.metadata.store import SessionState
 from client.metadata.zookeeper import ZooKeeperStore
+from tests.fakes.raised import Reports, broken
 
 STAT = ZnodeStat(*range(len(ZnodeStat._fields)))
 CHANGED = WatchedEvent(EventType.CHANGED, KeeperState.CONNECTED, "/node")
@@ -51,6 +53,7 @@ async def reading(client: Client, watcher: Callable[[], None]) -> ZooKeeperStore
     store: Any = ZooKeeperStore("localhost:1")
     store._client = client
     store._loop = asyncio.get_running_loop()
+    store._inbox.open(store._loop)
     store._state = SessionState.CONNECTED
     assert (await store.get("/node", watcher)).data == b"old"
     made: ZooKeeperStore = store
@@ -79,5 +82,33 @@ def test_a_watch_fires_once(client: Client) -> None:
         hook(CHANGED)
         await asyncio.sleep(0)
         assert calls == ["again"]
+
+    asyncio.run(main())
+
+
+def test_a_watch_that_raises_costs_nobody_an_answer(client: Client) -> None:
+    async def main() -> None:
+        reports = Reports()
+        client.events_before_link = 1
+        await reading(client, broken)
+        assert reports.kinds() == {Kind.METADATA: 1}
+
+    asyncio.run(main())
+
+
+def test_every_watch_and_every_listener_is_called_whatever_one_raises(client: Client) -> None:
+    async def main() -> None:
+        reports, calls = Reports(), list[str]()
+        store: Any = await reading(client, broken)
+        await store.get("/node", lambda: calls.append("watch"))
+        held = asyncio.ensure_future(store.get("/held"))
+        store._state = SessionState.SUSPENDED
+        await asyncio.sleep(0)
+        store.add_session_listener(broken)
+        store.add_session_listener(lambda state: calls.append(state.value))
+        store._on_state(KazooState.CONNECTED, 7)
+        assert calls == ["connected", "watch"]
+        assert (await held).data == b"old", "and what waited for the connection has left"
+        assert reports.kinds() == {Kind.METADATA: 2}
 
     asyncio.run(main())

@@ -101,6 +101,10 @@ class Wire:
         assert not self.ended
         self.written.append(data)
 
+    def writelines(self, buffers: list[bytes]) -> None:
+        """Nobody takes it."""
+        self.unread_bytes += sum(map(len, buffers))
+
     def pause_reading(self) -> None:
         assert self.is_reading
         self.is_reading = False
@@ -388,6 +392,33 @@ class TestHeldBytes:
         world.pass_time(1.0)
         assert wire.ended == "aborted"
         assert world.server.events == ["cut off unread answers for longer than connection_idle_ms"]
+
+    def test_what_is_written_to_one_that_is_behind_counts_at_once(self, world: World) -> None:
+        echo, wire = world.connect()
+        echo._write([bytes(100)])
+        assert world.server.unread.total_bytes == 0
+        assert world.server.unsent_bytes == 100
+        echo.pause_writing()
+        echo._write([bytes(100), bytes(700)])
+        assert world.server.unread.total_bytes == 900
+        echo._write([bytes(101)])
+        assert wire.ended == "", "not within the call that writes"
+        world.loop.run_soon()
+        assert wire.ended == "aborted"
+        assert world.server.events == ["cut off unread answers exceed unread_bytes_max"]
+
+    def test_in_a_crowd_less_is_unread_so_that_what_is_not_counted_has_a_limit(
+        self, world: World
+    ) -> None:
+        crowd = [world.connect(f"10.0.0.{number}") for number in range(10)]
+        assert {wire.high for _, wire in crowd} == {50}
+        assert 2 * 50 * len(crowd) <= LIMITS.unread_bytes_max < 2 * 100 * len(crowd)
+        crowd[9][1].close()
+        for echo, _ in crowd[3:]:
+            echo.connection_lost(None)
+        assert [wire.high for _, wire in crowd[:3]] == [50, 50, 50], "nor does one more change it"
+        crowd[2][0].connection_lost(None)
+        assert [wire.high for _, wire in crowd[:2]] == [100, 100]
 
     def test_who_reads_again_is_forgiven(self, world: World) -> None:
         echo, wire = world.connect()

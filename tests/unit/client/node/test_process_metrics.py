@@ -7,10 +7,11 @@ from pathlib import Path
 
 from prometheus_client import ProcessCollector
 
+from client import callbacks
 from client.metadata.memory import MemoryCluster
 from client.node import background
 from client.node.exposition import Exposition, table
-from client.node.process_metrics import ROWS, LoopLag, provide_process
+from client.node.process_metrics import ROWS, LoopLag, LoopStall, provide_process
 from tests.fakes.scrape import parse
 from tests.fakes.virtual_time import run
 
@@ -67,6 +68,34 @@ def test_a_late_loop_shows() -> None:
     run(scenario())
 
 
+def test_the_longest_stall_shows_for_a_window_or_two() -> None:
+    """However short it was beside a sample a second: it is what loses leases."""
+
+    async def scenario() -> None:
+        made = Exposition(table(ROWS))
+        now = [0.0]
+        stall = LoopStall(made, lambda: now[0])
+        stall.start()
+
+        async def shown_after(stall_s: float) -> float:
+            """The tick comes, so much later than it should."""
+            now[0] += 1 / 16 + stall_s
+            await asyncio.sleep(1 / 16)
+            await asyncio.sleep(0)
+            return parse(made.exposition())["quire_loop_stall_seconds"]
+
+        assert await shown_after(0.0) == 0
+        assert await shown_after(2.0) == 2.0
+        assert await shown_after(0.5) == 2.0
+        for window, expected in ((1, 2.0), (2, 0.0)):
+            now[0] = 61.0 * window
+            stall._due_s = now[0] + 1 / 16
+            assert await shown_after(0.0) == expected, window
+        stall.close()
+
+    run(scenario())
+
+
 def test_without_proc_the_process_has_no_metrics_and_the_rest_is_shown(tmp_path: Path) -> None:
     made = Exposition(table(ROWS))
     provide_process(made, "broker", MemoryCluster().session())
@@ -74,3 +103,18 @@ def test_without_proc_the_process_has_no_metrics_and_the_rest_is_shown(tmp_path:
     found = parse(made.exposition())
     assert found["quire_metadata_connected"] == 1
     assert not [name for name in found if name.startswith("process_")]
+
+
+def test_callbacks_that_raise_are_counted_from_zero_by_kind() -> None:
+    async def scenario() -> None:
+        made = Exposition(table(ROWS))
+        provide_process(made, "broker", MemoryCluster().session())
+        before = parse(made.exposition())
+        for kind in callbacks.Kind:
+            assert f'quire_callback_failures_total{{kind="{kind.value}"}}' in before
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        callbacks.failed(callbacks.Kind.ADD_DONE, ValueError("a bug"))
+        name = 'quire_callback_failures_total{kind="add_done"}'
+        assert parse(made.exposition())[name] == before[name] + 1
+
+    run(scenario())

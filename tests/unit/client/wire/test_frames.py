@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import chain, pairwise, repeat
 
@@ -32,6 +33,15 @@ def test_any_split_of_the_stream_gives_the_same_frames(bodies: list[bytes], data
     stream = b"".join(map(frame, bodies))
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
     assert feed_in_pieces(stream, cuts) == bodies
+
+
+def test_an_unfinished_frame_does_not_keep_the_memory_of_those_before_it() -> None:
+    splitter = FrameSplitter(100_000)
+    chunk = frame(bytes(90_000)) + frame(bytes(50_000))[:10_000]
+    references = sys.getrefcount(chunk)
+    assert [len(view) for view in splitter.feed(chunk)] == [90_000]
+    assert splitter.buffered_bytes == 10_000
+    assert sys.getrefcount(chunk) == references
 
 
 def test_byte_by_byte() -> None:

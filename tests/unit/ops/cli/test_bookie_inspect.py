@@ -70,7 +70,7 @@ class Stopped:
         assert await done(partial(storage.add, add(9, 0))) == 0
         assert await done(partial(storage.fence, LedgerId(8), KEY)) == 0
         assert await done(partial(storage.delete, LedgerId(9), NOW_MS)) == 0
-        self.place = replayed.index.location(LedgerId(7), EntryId(2))
+        self.place = replayed.index.places.location(LedgerId(7), EntryId(2))
         await storage.close()
         disk.close()
 

@@ -57,9 +57,9 @@ def entry(ledger: int, entry_id: int, position: int) -> tuple[LedgerId, EntryId,
 
 def test_empty(reopen: Reopen) -> None:
     index = reopen(False)
-    assert index.location(LedgerId(1), EntryId(0)) is None
-    assert index.last_entry(LedgerId(1)) is None
-    assert index.entry_ids(LedgerId(1)) == []
+    assert index.places.location(LedgerId(1), EntryId(0)) is None
+    assert index.places.last_entry(LedgerId(1)) is None
+    assert index.places.entry_ids(LedgerId(1)) == []
     assert list(index.ledgers()) == []
     assert index.end() is None
 
@@ -68,13 +68,13 @@ def test_entries_by_ledger_and_in_order(reopen: Reopen) -> None:
     index = reopen(False)
     index.write([entry(1, 300, 1), entry(1, 2, 2), entry(2, 0, 3), entry(BIG, 2**62, 4)], [], END)
     for again in (False, True):
-        assert index.location(LedgerId(1), EntryId(300)) == (1, 1, 10)
-        assert index.location(LedgerId(1), EntryId(1)) is None
-        assert index.entry_ids(LedgerId(1)) == [2, 300]
-        assert index.last_entry(LedgerId(1)) == 300
-        assert index.last_entry(LedgerId(2)) == 0
-        assert index.last_entry(LedgerId(3)) is None
-        assert index.last_entry(BIG) == 2**62
+        assert index.places.location(LedgerId(1), EntryId(300)) == (1, 1, 10)
+        assert index.places.location(LedgerId(1), EntryId(1)) is None
+        assert index.places.entry_ids(LedgerId(1)) == [2, 300]
+        assert index.places.last_entry(LedgerId(1)) == 300
+        assert index.places.last_entry(LedgerId(2)) == 0
+        assert index.places.last_entry(LedgerId(3)) is None
+        assert index.places.last_entry(BIG) == 2**62
         assert index.end() == END
         index.flush()
         if not again:
@@ -87,10 +87,10 @@ def test_last_entry_in_every_neighbourhood(reopen: Reopen, ids: list[int]) -> No
         index = reopen(True)
         index.write([entry(2, n, 1) for n in ids], [], END)
         index.write([entry(ledger, 9, 1) for ledger in neighbours], [], END)
-        assert index.last_entry(LedgerId(2)) == ids[-1]
-        assert index.entry_ids(LedgerId(2)) == ids
-        assert index.last_entry(LedgerId(4)) is None
-        assert index.last_entry(LedgerId(0)) is None
+        assert index.places.last_entry(LedgerId(2)) == ids[-1]
+        assert index.places.entry_ids(LedgerId(2)) == ids
+        assert index.places.last_entry(LedgerId(4)) is None
+        assert index.places.last_entry(LedgerId(0)) is None
 
 
 def test_a_run_ends_where_an_entry_or_room_is_missing(reopen: Reopen) -> None:
@@ -99,7 +99,7 @@ def test_a_run_ends_where_an_entry_or_room_is_missing(reopen: Reopen) -> None:
     index.write([entry(2, 5, 900)], [], END)
 
     def run(first: int, count_max: int = 100, bytes_max: int = 1000) -> list[int]:
-        found = index.run(LedgerId(1), EntryId(first), count_max, bytes_max)
+        found = index.places.run(LedgerId(1), EntryId(first), count_max, bytes_max)
         return [location.position for location in found]
 
     assert run(2) == [200, 300, 400]
@@ -115,9 +115,9 @@ def test_the_last_write_wins(reopen: Reopen) -> None:
     index = reopen(False)
     first, second = LedgerRecord(b"k", False, None), LedgerRecord(b"k", True, b"packet")
     index.write([entry(1, 0, 1), entry(1, 0, 2)], [(LedgerId(1), first)], END)
-    assert index.location(LedgerId(1), EntryId(0)) == (1, 2, 10)
+    assert index.places.location(LedgerId(1), EntryId(0)) == (1, 2, 10)
     index.write([entry(1, 0, 3)], [(LedgerId(1), first), (LedgerId(1), second)], END)
-    assert index.location(LedgerId(1), EntryId(0)) == (1, 3, 10)
+    assert index.places.location(LedgerId(1), EntryId(0)) == (1, 3, 10)
     assert list(index.ledgers()) == [(1, second)]
 
 
@@ -144,7 +144,7 @@ def test_places_are_all_entries(reopen: Reopen) -> None:
     index = reopen(False)
     entries = [entry(1, 2, 5), entry(1, 300, 6), entry(BIG, 0, 7)]
     index.write(list(reversed(entries)), [(LedgerId(9), LedgerRecord(b"k", False, None))], END)
-    assert list(index.places()) == entries
+    assert list(index.places.all()) == entries
 
 
 def test_a_deletion_takes_the_ledger_at_once_and_its_entries_by_and_by(reopen: Reopen) -> None:
@@ -156,13 +156,13 @@ def test_a_deletion_takes_the_ledger_at_once_and_its_entries_by_and_by(reopen: R
     assert [ledger_id for ledger_id, _ in index.ledgers()] == [two]
     assert list(index.deletions()) == [(one, gone, False)]
     assert index.clear_entries(one, 2)
-    assert index.entry_ids(one) == [2, 3, 4]
+    assert index.places.entry_ids(one) == [2, 3, 4]
     index = reopen(False)
     assert index.clear_entries(one, 2)
     assert not index.clear_entries(one, 2)
     assert not index.clear_entries(one, 2)
-    assert index.entry_ids(one) == []
-    assert index.entry_ids(two) == [0]
+    assert index.places.entry_ids(one) == []
+    assert index.places.entry_ids(two) == [0]
     index.settle_deletion(one, gone)
     assert list(index.deletions()) == [(one, gone, True)]
     index.settle_deletion(one, None)
@@ -176,7 +176,7 @@ def test_only_what_is_still_in_the_old_files_moves(reopen: Reopen) -> None:
     index.write(old, [], END)
     new = [(ledger, EntryId(n), Location(2**31, 64, 10)) for n in range(4)]
     assert index.move(new, {3, 4}) == 2
-    assert [index.location(ledger, EntryId(n)) for n in range(4)] == [
+    assert [index.places.location(ledger, EntryId(n)) for n in range(4)] == [
         (2**31, 64, 10), (2**31, 64, 10), (5, 50, 10), None
     ]  # fmt: skip
     assert index.end() == END
@@ -201,7 +201,7 @@ def test_wipe_begins_with_nothing(reopen: Reopen) -> None:
     reopen(False).write([entry(1, 0, 1)], [], END)
     index = reopen(True)
     assert index.end() is None
-    assert index.location(LedgerId(1), EntryId(0)) is None
+    assert index.places.location(LedgerId(1), EntryId(0)) is None
 
 
 def test_record_of_a_ledger() -> None:
@@ -224,7 +224,7 @@ def test_flush_puts_everything_into_synced_tables(tmp_path: Path) -> None:
             (copy / file.name).write_bytes(data)
     index.close()
     crashed = level(copy)
-    assert crashed.entry_ids(LedgerId(1)) == list(range(100))
+    assert crashed.places.entry_ids(LedgerId(1)) == list(range(100))
     crashed.close()
 
 
@@ -252,13 +252,13 @@ def test_damage_in_its_own_files_is_noticed(tmp_path: Path) -> None:
         table.write_bytes(data)
     index = level(path)
     with pytest.raises(CorruptIndex):
-        index.location(LedgerId(1), EntryId(1000))
+        index.places.location(LedgerId(1), EntryId(1000))
     with pytest.raises(CorruptIndex):
         list(index.ledgers())
     with pytest.raises(CorruptIndex):
-        index.entry_ids(LedgerId(1))
+        index.places.entry_ids(LedgerId(1))
     with pytest.raises(CorruptIndex):
-        index.last_entry(LedgerId(1))
+        index.places.last_entry(LedgerId(1))
     index.close()
 
 
@@ -275,7 +275,7 @@ def test_an_index_that_was_found_damaged_does_not_open_again(tmp_path: Path) -> 
         table.write_bytes(data)
     index = level(path)
     with pytest.raises(CorruptIndex):
-        index.entry_ids(LedgerId(1))
+        index.places.entry_ids(LedgerId(1))
     index.close()
     with pytest.raises(CorruptIndex, match="found damaged"):
         level(path)
@@ -312,5 +312,5 @@ def test_a_location_of_the_wrong_size_is_corrupt(tmp_path: Path, monkeypatch) ->
     index = level(tmp_path / "index")
     monkeypatch.setattr(index._store, "get", lambda key: b"short")
     with pytest.raises(CorruptIndex, match="5 bytes"):
-        index.location(LedgerId(1), EntryId(0))
+        index.places.location(LedgerId(1), EntryId(0))
     index.close()

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from broker.cluster.core.assignment import candidates, planned_leaders, preferred_leaders
+from broker.cluster.core.assignment import (
+    candidates,
+    planned_leaders,
+    preferred_leaders,
+    replica_lists,
+)
 from broker.cluster.core.topic_config import TopicConfig
 from broker.cluster.core.topology import BrokerInfo, Position, TopicInfo
 from client.ids import BrokerId
@@ -16,8 +22,8 @@ from client.ids import BrokerId
 TOPIC = UUID(int=0x1234_5678)
 
 
-def brokers(*ids: int) -> list[BrokerId]:
-    return [BrokerId(broker) for broker in ids]
+def brokers(*ids: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, ids))
 
 
 def test_nobody_without_brokers() -> None:
@@ -85,18 +91,55 @@ def test_a_plan_of_brokers_knows_what_the_topic_had_before() -> None:
     assert planned_leaders(grown, live)[:4] == planned_leaders(small, live)
 
 
-def test_a_pin_moves_one_partition_and_no_other() -> None:
+def test_a_replica_list_moves_one_partition_and_no_other() -> None:
     plain = preferred_leaders(TOPIC, 12, brokers(1, 2, 3))
     elsewhere = BrokerId(1 if plain[4] != 1 else 2)
-    pinned = preferred_leaders(TOPIC, 12, brokers(1, 2, 3), {4: elsewhere})
+    pinned = preferred_leaders(TOPIC, 12, brokers(1, 2, 3), {4: (elsewhere, plain[4])})
     assert pinned == (*plain[:4], elsewhere, *plain[5:])
 
 
-def test_a_pin_to_a_broker_that_is_away_waits_for_it() -> None:
-    pins = {0: BrokerId(9), 99: BrokerId(1)}
-    assert preferred_leaders(TOPIC, 3, brokers(1, 2), pins) == preferred_leaders(
-        TOPIC, 3, brokers(1, 2)
+def test_the_next_broker_of_a_replica_list_leads_while_the_first_is_away() -> None:
+    lists = {0: brokers(9, 2, 1), 1: brokers(9), 99: brokers(1)}
+    plain = preferred_leaders(TOPIC, 3, brokers(1, 2))
+    assert preferred_leaders(TOPIC, 3, brokers(1, 2), lists) == (2, *plain[1:])
+
+
+def topic(replication_factor: int = 2, **more: Any) -> TopicInfo:
+    return TopicInfo(
+        name="t",
+        topic_id=TOPIC,
+        partition_count=3,
+        replication_factor=replication_factor,
+        config=TopicConfig(),
+        **more,
     )
+
+
+def test_replica_lists_stay_while_leadership_moves_between_live_brokers() -> None:
+    live = brokers(1, 2, 3)
+    plan = preferred_leaders(TOPIC, 3, live)
+    before = replica_lists(topic(3), live, plan)
+    assert [replicas[0] for replicas in before] == list(plan)
+    assert all(sorted(replicas) == [1, 2, 3] for replicas in before)
+    assert replica_lists(topic(3), live, brokers(2, 2, 2)) == before
+
+
+def test_a_leader_is_in_its_replica_list() -> None:
+    live = brokers(1, 2, 3, 4, 5)
+    for leader in live:
+        for replicas in replica_lists(topic(), live, (leader,) * 3):
+            assert leader in replicas
+            assert len(set(replicas)) == len(replicas) == 2
+    (one, *_) = replica_lists(topic(1), live, (BrokerId(4),) * 3)
+    assert one == (4,)
+
+
+def test_a_replica_list_is_shown_as_it_was_given() -> None:
+    given = topic(assignments={1: brokers(9, 3, 1)})
+    live = brokers(1, 2, 3)
+    leaders = preferred_leaders(TOPIC, 3, live, given.assignments)
+    assert replica_lists(given, live, leaders)[1] == (9, 3, 1)
+    assert replica_lists(given, (), ()) == [(), (9, 3, 1), ()]
 
 
 def info(broker: int, *, unloaded: bool = False, leads_from: Position | None = None) -> BrokerInfo:

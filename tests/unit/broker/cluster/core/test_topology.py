@@ -31,7 +31,7 @@ TOPIC = TopicInfo(
     config=TopicConfig.parse({"retention.ms": "5"}),
     internal=True,
     created_ms=99,
-    pins={2: BrokerId(7)},
+    assignments={2: (BrokerId(7), BrokerId(9))},
     grown_from=(1, 2),
 )
 
@@ -39,6 +39,13 @@ TOPIC = TopicInfo(
 def test_round_trips() -> None:
     assert BrokerInfo.decode(BROKER.id, BROKER.encode()) == BROKER
     assert TopicInfo.decode("t", TOPIC.encode()) == TOPIC
+
+
+def test_pins_of_earlier_versions_are_replica_lists_of_one() -> None:
+    fields = json.loads(TOPIC.encode())
+    del fields["assignments"]
+    fields["pins"] = {"1": 4}
+    assert TopicInfo.decode("t", json.dumps(fields).encode()).assignments == {1: (BrokerId(4),)}
 
 
 @pytest.mark.parametrize(

@@ -273,6 +273,29 @@ class TestFromBookies:
         assert base_offsets(first) == [0]
         assert (int(second.error_code), bytes(second.records)) == (0, b"")
 
+    async def test_an_answer_that_waits_for_its_turn_is_held_and_who_wants_more_waits(
+        self, cloud: FakeCloud, client: WireClient
+    ) -> None:
+        broker = cloud.brokers[1]
+        await create_topic(broker)
+        await produce(client, batch(b"x" * 10_000))
+        reading = broker.services.reading
+        reading.bytes_max = 15_000
+        cloud.ledgers.clients[0].hold_answers = True
+        client.send(ApiKey.PRODUCE, 9, **produce_fields(batch(b"a")))
+        client.send(ApiKey.FETCH, 12, **fetch_fields(0))
+        await until(lambda: broker.metrics.fetched_bytes > 10_000)
+        assert reading.taken > 10_000, "the answer is behind that of the produce"
+        other = await WireClient.connect(broker.port)
+        other.send(ApiKey.FETCH, 12, **fetch_fields(0))
+        await breathe()
+        assert broker.metrics.fetched_bytes < 20_000
+        await client.close()
+        assert base_offsets((await other.receive()).responses[0].partitions[0]) == [0]
+        await until(lambda: not reading.taken)
+        cloud.ledgers.clients[0].release()
+        await other.close()
+
     async def test_a_failed_read_is_an_error_of_its_partition(
         self, cloud: FakeCloud, client: WireClient
     ) -> None:

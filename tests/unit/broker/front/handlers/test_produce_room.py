@@ -29,7 +29,7 @@ async def full(cloud: FakeCloud, **settings: Any) -> tuple[Broker, Partition]:
         **settings,
     )
     partition = await create_topic(broker)
-    await until(lambda: not partition.in_flight_bytes)
+    await until(lambda: not partition.usage.in_flight_bytes)
     cloud.ledgers.clients[0].hold_answers = True
     return broker, partition
 
@@ -185,7 +185,7 @@ async def create_topic_beside(cloud: FakeCloud, broker: Broker) -> Partition:
     """Create topic `u` while answers are held."""
     cloud.ledgers.clients[0].release()
     partition = await create_topic(broker, "u")
-    await until(lambda: not partition.in_flight_bytes)
+    await until(lambda: not partition.usage.in_flight_bytes)
     cloud.ledgers.clients[0].hold_answers = True
     return partition
 
@@ -217,7 +217,7 @@ async def test_an_answer_that_cannot_be_encoded_costs_its_own_connection_only(
 ) -> None:
     broker, partition = await full(cloud)
     client, other = [await WireClient.connect(broker.port) for _ in range(2)]
-    monkeypatch.setattr("broker.front.handlers.produce.message_of", lambda _: "x" * 40_000)
+    monkeypatch.setattr("broker.front.produce_answer.message_of", lambda _: "x" * 40_000)
     client.send(ApiKey.PRODUCE, 8, **two_topics("unknown"))
     await until(lambda: partition.log_end_offset == 1)
     send(other, b"honest")

@@ -105,10 +105,13 @@ def assignment(*rows: tuple[int, list[int]]) -> list[dict[str, Any]]:
 
 
 async def test_a_manual_assignment_gives_the_numbers(broker: Broker, client: WireClient) -> None:
-    wanted = new_topic("t", assignments=assignment((1, [5, 6]), (0, [6, 5])))
+    me = broker.cluster.controller_id()
+    wanted = new_topic("t", assignments=assignment((1, [me]), (0, [me])))
     (row,) = await create(client, wanted)
-    assert (row.error_code, row.num_partitions, row.replication_factor) == (0, 2, 2)
+    assert (row.error_code, row.num_partitions, row.replication_factor) == (0, 2, 1)
+    assert broker.cluster.topics["t"].assignments == {0: (me,), 1: (me,)}
     for bad in (
+        assignment((0, [me + 1])),
         assignment((0, [1]), (2, [1])),
         assignment((0, [1]), (1, [1, 2])),
         assignment((0, [1, 1])),

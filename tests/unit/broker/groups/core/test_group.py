@@ -233,7 +233,7 @@ class TestJoinRefusals:
 def driver_error(**join: object) -> type[GroupError]:
     driver = GroupDriver()
     error = driver.error(driver.join(**join))  # type: ignore[arg-type]
-    assert driver.group.forgettable()
+    assert driver.group.is_unused()
     assert issubclass(error, GroupError)
     return error
 

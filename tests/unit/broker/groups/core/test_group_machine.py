@@ -507,7 +507,7 @@ class TestFailOver:
     def test_nothing_stored(self) -> None:
         driver = GroupDriver()
         driver.fail_over()
-        assert driver.group.forgettable()
+        assert driver.group.is_unused()
 
     def test_metadata_from_elsewhere_without_a_leader(self) -> None:
         driver = GroupDriver()

@@ -14,7 +14,6 @@ from broker.partition.core.leader_effects import (
     Change,
     Effect,
     Effects,
-    EntryConfirmed,
     Now,
     PlanSend,
     SendEntries,
@@ -77,12 +76,12 @@ class Lead:
                         self.sent[self.ledger_id].append(entry)
                         self.under_way.append(entry)
                 case PlanSend():
-                    rest += self.do(self.leader.on_turn_over())
+                    rest += self.do(self.leader.log.on_turn_over())
                 case SwitchLedger(ledger_id):
                     self.ledger_id = ledger_id
                     self.sent[ledger_id] = []
                     rest.append(effect)
-                case EntryConfirmed(entry):
+                case LogEntry() as entry:
                     for append in entry.appends:
                         append.complete()
                 case BeginSegment(active):
@@ -104,7 +103,7 @@ class Lead:
         for _ in range(len(self.under_way) if count is None else count):
             entry = self.under_way.pop(0)
             told = self.leader.on_confirmed()
-            assert told[0] == EntryConfirmed(entry)
+            assert told[0] is entry
             effects += self.do(told)
         return effects
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from broker.partition.core.active_segment import ActiveSegment
+from broker.partition.core.active_segment import ActiveSegment, SnapshotPoints
 from broker.partition.core.log_limits import LogLimits, SegmentLimits
 from client.ids import EntryId, LedgerId, Offset
 from client.log.segments import SegmentFacts
+from client.log.snapshot import IndexPoint
 
 DAY = 86_400_000
 
@@ -136,3 +137,46 @@ def test_old_timestamps_do_not_roll_a_fresh_segment() -> None:
     active = segment()
     fill(active, 1, timestamp_ms=-1)
     assert not active.roll_due(SegmentLimits(retention_ms=DAY), 1000 + DAY)
+
+
+def point(entry_id: int) -> IndexPoint:
+    return IndexPoint(Offset(entry_id), EntryId(entry_id), -1)
+
+
+def snapshots(**limits: int) -> SnapshotPoints:
+    return SnapshotPoints(LogLimits(**limits))
+
+
+def test_news_is_what_follows_the_last_one() -> None:
+    found = snapshots()
+    assert not found.has_news(0)
+    found.add(point(0), 0, 30)
+    assert not found.has_news(30)
+    assert found.has_news(31)
+
+
+def test_one_is_due_after_bytes_or_entries_counted_from_behind_the_last() -> None:
+    found = snapshots(snapshot_interval_bytes=100, snapshot_interval_entries=5)
+    found.add(point(0), 0, 1)
+    assert not found.is_due(100, 5)
+    assert found.is_due(101, 2)
+    assert found.is_due(20, 6)
+    found.add(point(6), 200, 1)
+    assert not found.is_due(300, 11)
+    assert found.is_due(301, 11)
+
+
+def test_a_large_one_is_due_less_often() -> None:
+    found = snapshots(snapshot_interval_bytes=10, snapshot_interval_entries=1)
+    found.add(point(0), 0, 100)
+    assert not found.is_due(899, 50)
+    assert found.is_due(900, 50)
+
+
+def test_near_ones_are_not_listed_and_of_too_many_every_other_one() -> None:
+    found = snapshots(snapshot_interval_bytes=10)
+    for at in range(4097):
+        found.add(point(2 * at), 10 * at, 1)
+        found.add(point(2 * at + 1), 10 * at + 5, 1)
+    assert len(found.points) == 2049
+    assert [one.entry_id for one in found.points[:3]] == [0, 4, 8]

@@ -119,7 +119,7 @@ def test_drain_waits_for_what_the_writer_has_no_room_for() -> None:
     lead = Lead()
     lead.settle()
     append, _ = lead.leader.append(batch("x"), NOW_MS, 0.0)
-    lead.leader.on_turn_over()
+    lead.leader.log.on_turn_over()
     lead.ask(Roll(1))
     lead.hear(LedgerCreated(NEXT))
     leader = lead.leader
@@ -314,7 +314,7 @@ def test_nothing_comes_after_the_end() -> None:
     lead.do(lead.leader.end("a test"))
     assert lead.leader.end("again") == ()
     assert lead.leader.on_confirmed() == ()
-    assert lead.leader.on_turn_over() == ()
+    assert lead.leader.log.on_turn_over() == ()
     assert lead.hear(LedgerCreated(NEXT)) == []
     assert lead.leader.roll_soon(lead.now) == ()
     (done,) = lead.ask(Roll(4))

@@ -9,6 +9,9 @@ from broker.partition.core.replay import LedgerTail
 from broker.partition.core.takeover import (
     Claim,
     Commit,
+    CommitLost,
+    Committed,
+    CommitUnknown,
     CreateLedger,
     DeleteLedger,
     ReadBack,
@@ -76,7 +79,7 @@ def test_a_new_partition_needs_no_recovery() -> None:
     assert isinstance(commit, Commit)
     assert commit.expected_version == 0
     assert [item.ledger_id for item in commit.segments.segments] == [NEW]
-    serve = takeover.on_committed(1)
+    serve = takeover.on_commit(Committed(1))
     assert isinstance(serve, Serve)
     assert (serve.version, serve.ledger_id, serve.tail, serve.log_end_offset) == (1, NEW, None, 0)
     assert takeover.state is State.LEADING
@@ -102,7 +105,7 @@ def test_the_new_list_has_our_ledger_last_and_the_next_epoch() -> None:
 def test_nothing_is_served_before_the_commit() -> None:
     takeover, _ = at_commit()
     assert takeover.state is State.COMMITTING
-    assert isinstance(takeover.on_committed(8), Serve)
+    assert isinstance(takeover.on_commit(Committed(8)), Serve)
 
 
 def test_an_empty_last_ledger_is_skipped_for_the_one_before() -> None:
@@ -115,7 +118,7 @@ def test_an_empty_last_ledger_is_skipped_for_the_one_before() -> None:
     commit = takeover.on_created(NEW, 99)
     assert isinstance(commit, Commit)
     assert commit.segments.segments[1].facts == SegmentFacts(Offset(9), 0, -1)
-    serve = takeover.on_committed(8)
+    serve = takeover.on_commit(Committed(8))
     assert isinstance(serve, Serve)
     assert serve.tail is known
     assert serve.log_end_offset == 10
@@ -139,7 +142,7 @@ def test_a_log_of_empty_ledgers_ends_where_the_list_says() -> None:
     takeover.on_replayed(LedgerId(3), None)
     takeover.on_replayed(LedgerId(2), None)
     takeover.on_created(NEW, 99)
-    serve = takeover.on_committed(8)
+    serve = takeover.on_commit(Committed(8))
     assert isinstance(serve, Serve)
     assert (serve.tail, serve.log_end_offset) == (None, 10)
 
@@ -166,7 +169,7 @@ def test_a_takeover_during_a_roll_before_anything_was_written_there() -> None:
     takeover.on_replayed(LedgerId(3), None)
     takeover.on_replayed(LedgerId(2), tail(10, 30))
     takeover.on_created(NEW, 99)
-    serve = takeover.on_committed(8)
+    serve = takeover.on_commit(Committed(8))
     assert isinstance(serve, Serve)
     assert serve.log_end_offset == 30
 
@@ -190,14 +193,14 @@ def test_a_ledger_that_begins_elsewhere_than_listed_is_an_error() -> None:
 
 def test_a_lost_commit_deletes_the_unlisted_ledger() -> None:
     takeover, _ = at_commit()
-    assert takeover.on_commit_lost() == DeleteLedger(NEW)
+    assert takeover.on_commit(CommitLost()) == DeleteLedger(NEW)
     assert takeover.on_discarded() == Resign("lost the compare-and-set")
     assert takeover.state is State.RESIGNED
 
 
 def test_an_unknown_commit_that_came_through() -> None:
     takeover, commit = at_commit()
-    assert takeover.on_commit_unknown() == ReadBack()
+    assert takeover.on_commit(CommitUnknown()) == ReadBack()
     serve = takeover.on_read_back(commit.segments, 8)
     assert isinstance(serve, Serve)
     assert serve.version == 8
@@ -205,22 +208,22 @@ def test_an_unknown_commit_that_came_through() -> None:
 
 def test_an_unknown_commit_that_did_not_happen_is_tried_again() -> None:
     takeover, commit = at_commit()
-    takeover.on_commit_unknown()
+    takeover.on_commit(CommitUnknown())
     assert takeover.on_read_back(opened_list(10), 7) == commit
-    assert isinstance(takeover.on_committed(8), Serve)
+    assert isinstance(takeover.on_commit(Committed(8)), Serve)
 
 
 def test_an_unknown_commit_that_comes_through_after_the_reading_back() -> None:
     takeover, commit = at_commit()
-    takeover.on_commit_unknown()
+    takeover.on_commit(CommitUnknown())
     takeover.on_read_back(opened_list(10), 7)
-    assert takeover.on_commit_lost() == ReadBack()
+    assert takeover.on_commit(CommitLost()) == ReadBack()
     assert isinstance(takeover.on_read_back(commit.segments, 8), Serve)
 
 
 def test_an_unknown_commit_beaten_by_somebody_else() -> None:
     takeover, _ = at_commit()
-    takeover.on_commit_unknown()
+    takeover.on_commit(CommitUnknown())
     assert takeover.on_read_back(opened_list(10, 25), 8) == DeleteLedger(NEW)
 
 
@@ -228,7 +231,7 @@ def test_an_unknown_commit_that_came_through_and_was_overtaken() -> None:
     """The same version would be wrong to go by: our ledger is listed, so it must not be deleted,
     and somebody else has recovered it, so we must not write."""
     takeover, commit = at_commit()
-    takeover.on_commit_unknown()
+    takeover.on_commit(CommitUnknown())
     overtaken = commit.segments.opened(
         LedgerId(60),
         base_offset=Offset(25),
@@ -240,7 +243,7 @@ def test_an_unknown_commit_that_came_through_and_was_overtaken() -> None:
 
 def test_a_version_alone_proves_nothing() -> None:
     takeover, _ = at_commit()
-    takeover.on_commit_unknown()
+    takeover.on_commit(CommitUnknown())
     others = opened_list(10, 25)
     assert takeover.on_read_back(others, 8) == DeleteLedger(NEW)
 
@@ -260,7 +263,7 @@ def test_a_deleted_topic_is_not_opened() -> None:
 def test_inputs_out_of_place_are_refused() -> None:
     takeover = Takeover()
     with pytest.raises(LocalProtocolError):
-        takeover.on_committed(1)
+        takeover.on_commit(Committed(1))
     takeover.start()
     with pytest.raises(LocalProtocolError):
         takeover.on_list(SegmentList(), 0)

@@ -23,8 +23,8 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookie_link import InFlight, Link
 from client.ledger.bookies.bookies import Bookie, Bookies
+from client.ledger.bookies.core.racks import DEFAULT_RACK
 from client.ledger.config import LedgerClientConfig
-from client.ledger.core.racks import DEFAULT_RACK
 from client.ledger.stats import LedgerStats
 from client.metadata.memory import MemoryCluster
 from client.wire.bookkeeper import protobuf
@@ -405,6 +405,25 @@ async def test_adds_wait_in_order_for_room_in_bytes(world: World) -> None:
     assert all(isinstance(answer, AddResponse) for answer in await asyncio.gather(*waiting))
     stored = [call.request.entry_id for call in world.server.calls if is_add(call.request)]
     assert stored == [0, 1, 2, 3, 4, 5, 6]
+
+
+async def test_ledgers_that_wait_for_room_take_turns(world: World) -> None:
+    """LINK-ROOM: an entry of a quiet ledger does not wait for all of a busy one."""
+    bookie = await world.connect(NARROW)
+    quiet = LedgerId(LEDGER + 1)
+    codec = EntryCodec(quiet, DigestType.CRC32C, b"")
+    head, *rest = codec.seal(EntryId(0), EntryId(-1), 5, [b"quiet"])
+    await send(bookie, add(), 1)
+    world.server.bookie.fate_of = hold
+    busy = [send(bookie, add(entry), 10) for entry in range(1, 6)]
+    one = send(bookie, AddRequest(quiet, EntryId(0), KEY, head, entry_rest=tuple(rest)), 10)
+    await until(lambda: len(world.server.calls) == 2)
+    world.server.bookie.fate_of = lambda request: Fate.DELIVER
+    world.server.answer_held()
+    await asyncio.gather(*busy, one)
+    stored = [call.request.ledger_id for call in world.server.calls if is_add(call.request)]
+    assert stored.index(quiet) == 3, "after the one under way, and one of those that waited before"
+    assert stored.count(LEDGER) == 6
 
 
 async def test_adds_wait_for_room_and_reads_are_refused(world: World) -> None:

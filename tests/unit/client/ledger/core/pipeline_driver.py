@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from client.errors import BookieUnavailable, LedgerError, TooManyRequests
 from client.ids import BookieId, EntryId, LedgerId
-from client.ledger.core.adds import AddEffect, AddEffects, Adds, SendAdd
+from client.ledger.core.adds import AddEffect, AddEffects, AddRules, Adds, SendAdd
 from client.ledger.core.schedule import Schedule
+from client.ledger.core.slow_members import SlowLimits
 from client.wire.bookkeeper.messages import AddRequest, Buffer
+
+NOBODY_IS_SLOW = SlowLimits(lag_s=0.0, patience_s=0.0)
 
 
 class Pipeline:
@@ -25,6 +28,7 @@ class Pipeline:
         delay_change: bool = False,
         quorum_timeout_s: float | None = None,
         busy_timeout_s: float = 0.0,
+        slow: SlowLimits = NOBODY_IS_SLOW,
     ) -> None:
         names = ensemble or [f"b{i}" for i in range(sizes[0])]
         self.sealed: list[tuple[int, int, int]] = []
@@ -35,10 +39,9 @@ class Pipeline:
             lac=EntryId(lac),
             length=length,
             frozen_lac=None if frozen_lac is None else EntryId(frozen_lac),
-            delay_change=delay_change,
-            quorum_timeout_s=quorum_timeout_s,
-            busy_timeout_s=busy_timeout_s,
+            rules=AddRules(delay_change, quorum_timeout_s, busy_timeout_s, slow),
         )
+        self.may_replace = True
         self.now_s = 100.0
 
     def _seal(
@@ -54,18 +57,18 @@ class Pipeline:
         return self._checked(self.adds.add([payload], len(payload), self.now_s, length, chosen))
 
     def stored(self, entry: int, index: int, name: str | None = None) -> list[AddEffect]:
-        bookie = BookieId(name or self.adds.ensemble[index])
+        bookie = BookieId(name or self.adds.members.ensemble[index])
         return self._checked(self.adds.on_stored(EntryId(entry), index, bookie))
 
     def failed(
         self, entry: int, index: int, error: LedgerError | None = None, name: str | None = None
     ) -> list[AddEffect]:
-        bookie = BookieId(name or self.adds.ensemble[index])
+        bookie = BookieId(name or self.adds.members.ensemble[index])
         error = error or BookieUnavailable("gone")
         return self._checked(self.adds.on_failed(EntryId(entry), index, bookie, error))
 
     def busy(self, entry: int, index: int, name: str | None = None) -> list[AddEffect]:
-        bookie = BookieId(name or self.adds.ensemble[index])
+        bookie = BookieId(name or self.adds.members.ensemble[index])
         error = TooManyRequests("no room")
         return self._checked(self.adds.on_busy(EntryId(entry), index, bookie, error, self.now_s))
 
@@ -73,11 +76,11 @@ class Pipeline:
         return self._checked(self.adds.send_again())
 
     def changed(self, *names: str) -> list[AddEffect]:
-        ensemble = [BookieId(name) for name in names] or self.adds.ensemble
+        ensemble = [BookieId(name) for name in names] or self.adds.members.ensemble
         return self._checked(self.adds.on_ensemble(ensemble, self.now_s))
 
-    def expire(self) -> list[AddEffect]:
-        return self._checked(self.adds.expire(self.now_s))
+    def look(self) -> list[AddEffect]:
+        return self._checked(self.adds.look(self.now_s, lambda _bookie: self.may_replace))
 
     def fail(self, error: LedgerError) -> list[AddEffect]:
         return self._checked(self.adds.fail(error))

@@ -14,13 +14,13 @@ from client.errors import (
 )
 from client.ids import BookieId, EntryId
 from client.ledger.core.adds import (
-    PROBE_INTERVAL_S,
     AddsState,
     ChangeEnsemble,
     Confirmed,
     Failed,
     SendAdd,
 )
+from client.ledger.core.members import PROBE_INTERVAL_S
 from tests.unit.client.ledger.core.pipeline_driver import Pipeline, sends
 
 ENSEMBLE = ("b0", "b1", "b2")
@@ -313,7 +313,7 @@ def test_without_replacement_the_rest_goes_on() -> None:
     pipeline.add()
     pipeline.failed(0, 2)
     pipeline.changed()
-    assert pipeline.adds.suspended == ["b2"]
+    assert pipeline.adds.members.suspended == ["b2"]
     assert sends(pipeline.add()) == [(1, [0, 1])]
     pipeline.stored(1, 0)
     pipeline.stored(0, 0)
@@ -335,7 +335,7 @@ def test_a_stored_probe_brings_a_suspended_bookie_back() -> None:
     pipeline.add()
     effects = pipeline.stored(1, 2)
     assert sends(effects) == [(0, [2]), (2, [2])], "it gets what it missed and is unconfirmed"
-    assert pipeline.adds.suspended == []
+    assert pipeline.adds.members.suspended == []
     assert sends(pipeline.add()) == [(3, [0, 1, 2])]
 
 
@@ -361,7 +361,7 @@ def test_a_new_failure_takes_the_suspended_along() -> None:
     pipeline.changed()
     assert pipeline.failed(0, 2) == [ChangeEnsemble({3: BookieId("b3"), 2: BookieId("b2")})]
     assert sends(pipeline.changed("b0", "b1", "b2", "b4")) == [(0, [3])]
-    assert pipeline.adds.suspended == ["b2"]
+    assert pipeline.adds.members.suspended == ["b2"]
 
 
 def test_suspended_bookies_are_replaced_when_others_appear() -> None:
@@ -374,7 +374,7 @@ def test_suspended_bookies_are_replaced_when_others_appear() -> None:
     assert effects == [ChangeEnsemble({2: BookieId("b2")})]
     assert pipeline.adds.replace_suspended() == ()
     assert sends(pipeline.changed("b0", "b1", "b3")) == [(0, [2])]
-    assert pipeline.adds.suspended == []
+    assert pipeline.adds.members.suspended == []
 
 
 def test_without_replacement_and_without_quorum_the_ledger_fails() -> None:
@@ -427,4 +427,4 @@ def test_an_ensemble_that_arrives_unasked_is_ignored() -> None:
     pipeline = Pipeline()
     pipeline.add()
     assert pipeline.changed("b3", "b1", "b2") == []
-    assert pipeline.adds.ensemble == ENSEMBLE
+    assert pipeline.adds.members.ensemble == ENSEMBLE

@@ -12,7 +12,8 @@ from client.errors import (
     QuorumTimeout,
 )
 from client.ids import BookieId, EntryId
-from client.ledger.core.adds import PROBE_INTERVAL_S, AddsState, ChangeEnsemble, Confirmed, Failed
+from client.ledger.core.adds import AddsState, ChangeEnsemble, Confirmed, Failed
+from client.ledger.core.members import PROBE_INTERVAL_S
 from tests.unit.client.ledger.core.pipeline_driver import Pipeline, sends
 
 
@@ -72,9 +73,9 @@ def test_add_timeout_fails_the_ledger_when_the_head_waits_too_long() -> None:
     pipeline.now_s += 20
     pipeline.add()
     pipeline.now_s += 9.9
-    assert pipeline.expire() == []
+    assert pipeline.look() == []
     pipeline.now_s += 0.1
-    (failed,) = pipeline.expire()
+    (failed,) = pipeline.look()
     assert isinstance(failed, Failed)
     assert (failed.first, failed.last, type(failed.error)) == (0, 1, QuorumTimeout)
 
@@ -87,9 +88,9 @@ def test_add_timeout_goes_by_the_next_entry_to_confirm() -> None:
     pipeline.stored(0, 0)
     pipeline.stored(0, 1)
     pipeline.now_s += 20
-    assert pipeline.expire() == [], "entry 1 is under way for 20 s only"
+    assert pipeline.look() == [], "entry 1 is under way for 20 s only"
     pipeline.now_s += 10
-    assert pipeline.expire() != []
+    assert pipeline.look() != []
 
 
 def test_add_timeout_runs_during_an_ensemble_change_too() -> None:
@@ -100,15 +101,15 @@ def test_add_timeout_runs_during_an_ensemble_change_too() -> None:
     pipeline.stored(0, 1)
     pipeline.stored(0, 2)
     pipeline.now_s += 30
-    assert isinstance(pipeline.expire()[0], Failed)
+    assert isinstance(pipeline.look()[0], Failed)
 
 
 def test_without_add_timeout_or_with_nothing_pending_nothing_expires() -> None:
     pipeline = Pipeline()
     pipeline.add()
     pipeline.now_s += 1e9
-    assert pipeline.expire() == []
-    assert Pipeline(quorum_timeout_s=0.0).expire() == []
+    assert pipeline.look() == []
+    assert Pipeline(quorum_timeout_s=0.0).look() == []
 
 
 def test_change_delay_keeps_a_failed_bookie_while_quorums_are_reached() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from client.errors import BookieTimeout, LedgerClosed, LedgerFenced
 from client.ids import BookieId
 from client.ledger.core.adds import (
-    PROBE_INTERVAL_S,
     AddEffect,
     ChangeEnsemble,
     Failed,
     UnderReplicated,
 )
 from client.ledger.core.holes import Holes
+from client.ledger.core.members import PROBE_INTERVAL_S
 from tests.unit.client.ledger.core.pipeline_driver import Pipeline
 
 B0, B1, B2 = BookieId("b0"), BookieId("b1"), BookieId("b2")

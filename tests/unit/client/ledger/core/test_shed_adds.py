@@ -116,7 +116,7 @@ def test_a_probe_that_is_shed_leaves_its_bookie_suspended() -> None:
     it.now_s += 60
     it.add()
     assert it.busy(1, 0) == []
-    assert it.adds.suspended == [BookieId("b0")]
+    assert it.adds.members.suspended == [BookieId("b0")]
     assert it.send_again() == []
 
 

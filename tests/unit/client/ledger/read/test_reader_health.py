@@ -34,7 +34,7 @@ async def start(
 
 
 async def read_all(writer: LedgerWriter) -> int:
-    return len(await writer.reader().read(EntryId(0), writer.last_add_confirmed))
+    return len(await writer.reader().read(EntryId(0), writer.progress.last_add_confirmed))
 
 
 def reads(cluster: LedgerCluster) -> list[int]:

@@ -47,11 +47,11 @@ async def test_adds_are_confirmed_in_order_and_never_inside_add() -> None:
     for expected in range(20):
         assert outcomes.add() == expected
         assert outcomes.told == []
-    assert writer.last_add_pushed == 19
+    assert writer.progress.last_add_pushed == 19
     await settle()
     assert outcomes.told == [(entry, None) for entry in range(20)]
-    assert writer.last_add_confirmed == 19
-    assert writer.in_flight_bytes == 0
+    assert writer.progress.last_add_confirmed == 19
+    assert writer.progress.in_flight_bytes == 0
 
 
 async def test_entries_carry_ids_lac_and_length() -> None:
@@ -66,7 +66,7 @@ async def test_entries_carry_ids_lac_and_length() -> None:
         (0, -1, 3, b"one"),
         (1, 0, 7, b"two!"),
     ]
-    assert (writer.length, writer.confirmed_length) == (7, 7)
+    assert (writer.progress.length, writer.progress.confirmed_length) == (7, 7)
 
 
 async def test_the_payload_is_not_copied() -> None:
@@ -119,7 +119,7 @@ async def test_append_waits_for_confirmation() -> None:
     _, writer, _ = await start()
     assert await writer.append(b"a") == 0
     assert await writer.append(b"b") == 1
-    assert writer.last_add_confirmed == 1
+    assert writer.progress.last_add_confirmed == 1
 
 
 async def test_append_waits_for_room() -> None:
@@ -131,12 +131,12 @@ async def test_append_waits_for_room() -> None:
     second = asyncio.ensure_future(writer.append(b"x"))
     await settle()
     assert not first.done()
-    assert not writer.has_room
-    assert writer.last_add_pushed == 0
+    assert not writer.room.is_free
+    assert writer.progress.last_add_pushed == 0
     cluster.bookies["b1"].release()
     await settle()
     assert first.done(), "two of three confirm it"
-    assert writer.last_add_pushed == 1, "and the third need not have answered"
+    assert writer.progress.last_add_pushed == 1, "and the third need not have answered"
     cluster.bookies["b1"].release()
     assert await second == 1
 
@@ -149,7 +149,7 @@ async def test_append_waits_while_a_bookie_has_too_much_to_answer() -> None:
     second = asyncio.ensure_future(writer.append(b"x"))
     await settle()
     assert first.done(), "two of three confirm it"
-    assert writer.last_add_pushed == 0, "but the third still holds its bytes"
+    assert writer.progress.last_add_pushed == 0, "but the third still holds its bytes"
     cluster.bookies["b2"].fate_of = lambda request: Fate.DELIVER
     cluster.bookies["b2"].release()
     assert await second == 1
@@ -185,7 +185,7 @@ async def test_an_oversized_entry_is_refused_before_it_gets_an_id() -> None:
     with pytest.raises(IncorrectParameter):
         writer.add([bytes(1995)], lambda *_: None)
     writer.add([bytes(2000 - 8 - 20 - 36)], lambda *_: None)
-    assert writer.last_add_pushed == 0
+    assert writer.progress.last_add_pushed == 0
     await settle()
 
 

@@ -58,7 +58,7 @@ async def test_submit_sends_and_flush_waits_for_all_of_it() -> None:
     for name in ("b0", "b1"):
         cluster.bookies[name].release()
     assert await flushing == 2
-    assert writer.last_add_confirmed == 2
+    assert writer.progress.last_add_confirmed == 2
 
 
 async def test_flush_does_not_wait_for_what_is_sent_later() -> None:
@@ -100,7 +100,7 @@ async def test_submit_waits_for_room_and_the_end_wakes_it() -> None:
     await writer.submit(b"0123456789")
     waiting = asyncio.ensure_future(writer.submit(b"x"))
     await settle()
-    assert writer.last_add_pushed == 0
+    assert writer.progress.last_add_pushed == 0
     assert not waiting.done()
     writer.abandon()
     with pytest.raises(LedgerClosed):
@@ -128,7 +128,7 @@ async def test_the_entry_that_fills_the_gap_needs_no_room() -> None:
     _, writer = await start(writer_in_flight_bytes_max=10)
     await writer.submit(b"0123456789", entry_id=EntryId(1))
     assert await asyncio.wait_for(writer.append(b"gap", entry_id=EntryId(0)), 10) == 0
-    assert writer.last_add_confirmed == 1
+    assert writer.progress.last_add_confirmed == 1
 
 
 async def test_close_does_not_wait_behind_a_gap() -> None:

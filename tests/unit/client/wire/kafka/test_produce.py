@@ -18,6 +18,7 @@ from client.errors import LocalProtocolError, RemoteProtocolError
 from client.wire.kafka import apis, produce
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.produce import NodeEndpoint, PartitionResult
+from client.wire.steps import finish
 from tests.unit.client.wire.kafka.instances import instance
 
 VERSIONS = range(produce.VERSION_MIN, produce.VERSION_MAX + 1)
@@ -69,17 +70,17 @@ def test_small_requests_are_decoded_alike_by_the_short_way(
     encoded = io.BytesIO()
     entity_writer(entity)(encoded, single)
     body = memoryview(encoded.getvalue())
-    expected = produce._parse_any(version, body)
+    expected = finish(produce.request_steps(version, body, 10))
     assert produce.parse_request(version, body) == expected
     is_short = version < 9 or (127 <= size <= 16_382 and len(name.encode()) < 127)
-    assert (produce._parse_single(version, body) is not None) == is_short
+    assert (produce.parse_single(version, body) is not None) == is_short
     for at in range(min(len(body), 60)):
         for value in (0, 1, 127, 128, 255):
             broken = bytearray(body)
             broken[at] = value
-            found = produce._parse_single(version, memoryview(broken))
+            found = produce.parse_single(version, memoryview(broken))
             if found is not None:
-                assert found == produce._parse_any(version, memoryview(broken))
+                assert found == finish(produce.request_steps(version, memoryview(broken), 10))
 
 
 def test_records_are_views_of_the_frame() -> None:

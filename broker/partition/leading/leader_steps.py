@@ -60,8 +60,8 @@ class LeaderSteps:
         self.writer = writer
         """Of the ledger that entries go to."""
         self.node = SegmentNode(services.store, topic, index)
+        self.index = index
         self._services = services
-        self._index = index
         self._on_outcome = on_outcome
         self._writers = {writer.ledger_id: writer}
         """Of the ledgers that are open: the active one, its successor, its predecessor."""
@@ -69,10 +69,14 @@ class LeaderSteps:
         """Steps under way. They belong to the partition, not to who asked for a change: one that
         stopped half way would leave a list whose version nobody knows."""
 
+    @property
+    def name(self) -> str:
+        """Topic and index."""
+        return f"{self.topic.name}-{self.index}"
+
     def start(self, step: LeaderStep) -> None:
         """Carry out a step in the background, and tell what came of it."""
-        name = f"{self.topic.name}-{self._index}"
-        task = asyncio.get_running_loop().create_task(self._run(step), name=name)
+        task = asyncio.get_running_loop().create_task(self._run(step), name=self.name)
         self._tasks[task] = None
         task.add_done_callback(self._on_done)
 
@@ -131,7 +135,7 @@ class LeaderSteps:
 
     async def _create(self, epoch: LeaderEpoch) -> StepOutcome:
         try:
-            writer = await create_ledger(self._services.ledgers, self.topic, self._index, epoch)
+            writer = await create_ledger(self._services.ledgers, self.topic, self.index, epoch)
         except (LedgerError, MetadataError) as error:
             return LedgerRefused(error)
         self._writers[writer.ledger_id] = writer
@@ -172,5 +176,5 @@ class LeaderSteps:
         except (LedgerError, MetadataError) as error:
             _LOG.warning(
                 "ledger.orphan topic=%s partition=%d ledger=%d error=%r",
-                self.topic.name, self._index, ledger_id, error,
+                self.topic.name, self.index, ledger_id, error,
             )  # fmt: skip

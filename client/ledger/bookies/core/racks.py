@@ -23,7 +23,7 @@ from typing import Final
 
 from client.errors import NotEnoughBookies
 from client.ids import BookieId, Rng
-from client.ledger.core.placement import RandomPlacement
+from client.ledger.bookies.core.placement import RandomPlacement
 
 DEFAULT_RACK: Final = "/default-rack"
 """Rack of bookies that have no other."""

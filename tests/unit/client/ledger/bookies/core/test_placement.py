@@ -9,7 +9,7 @@ import pytest
 
 from client.errors import NotEnoughBookies
 from client.ids import BookieId
-from client.ledger.core.placement import RandomPlacement
+from client.ledger.bookies.core.placement import RandomPlacement
 
 NAMES = [BookieId(f"b{i}") for i in range(6)]
 

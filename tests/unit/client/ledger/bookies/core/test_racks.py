@@ -11,7 +11,7 @@ import pytest
 
 from client.errors import NotEnoughBookies
 from client.ids import BookieId
-from client.ledger.core.racks import RackPlacement
+from client.ledger.bookies.core.racks import RackPlacement
 
 
 def bookies(layout: str) -> list[BookieId]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from client.errors import BookieTimeout, LedgerFenced, NoSuchEntry, ReadFailed
 from client.ids import BookieId
-from client.ledger.core.bookie_health import BookieHealth, HealthLimits, is_bad_read
+from client.ledger.bookies.core.bookie_health import BookieHealth, HealthLimits, is_bad_read
 
 B0, B1 = BookieId("b0"), BookieId("b1")
 
@@ -57,3 +57,19 @@ def test_without_a_limit_there_is_no_quarantine() -> None:
     health = BookieHealth(HealthLimits())
     assert not any(health.on_error(B0, BookieTimeout("late"), 0.0) for _ in range(1000))
     assert not health.is_passed_over(B0, 0.0)
+
+
+def test_few_bookies_lose_places_for_being_slow_at_a_time() -> None:
+    """CHANGE-SLOW: all writers may leave one bookie; they do not flee from one to the next."""
+    health = BookieHealth(HealthLimits(slow_memory_s=60.0, slow_bookies_max=1))
+    assert not health.is_passed_over(B0, 5.0)
+    assert health.may_lose_places(B0, 5.0)
+    assert health.is_passed_over(B0, 5.0)
+    assert not health.may_lose_places(B1, 30.0)
+    assert not health.is_passed_over(B1, 30.0)
+    assert health.may_lose_places(B0, 60.0), "another writer of it; its time begins anew"
+    assert not health.may_lose_places(B1, 119.0)
+    assert health.may_lose_places(B1, 120.0)
+    assert not health.is_passed_over(B0, 120.0)
+    nobody = BookieHealth(HealthLimits(slow_bookies_max=0))
+    assert not nobody.may_lose_places(B0, 5.0)

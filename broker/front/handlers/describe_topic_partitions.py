@@ -1,0 +1,105 @@
+"""DescribeTopicPartitions (75), version 0: topics and their partitions, a page at a time (KIP-966).
+
+Behaviour: topics come sorted by name; no names means all. A page ends after as many partitions as
+the request allows, 2,000 at most, and says where the next one begins; a cursor that names a topic
+skips those before it. The answer waits a moment while partitions are between two leaders, as that
+of Metadata does, and creates no topics.
+
+Deviations from Kafka: `replicas` are as in Metadata (`broker/front/partition_rows.py`). There are
+no eligible leader replicas: any broker may lead. Authorized operations are not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import InvalidTopicName
+from broker.faults import Code
+from broker.front.partition_rows import PartitionState, partition_states
+from broker.front.services import Call, Services
+from broker.topics.core.topic_rules import check_name
+from client.wire.kafka.apis import ApiKey
+
+KEY: Final = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+VERSIONS: Final = (0, 0)
+
+_PARTITIONS_MAX: Final = 2_000
+_LOOKUPS_MAX: Final = 32
+"""Unknown names per request that are worth a question to the metadata store."""
+_NOT_COMPUTED: Final = -(1 << 31)
+
+Row = dict[str, Any]
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """Describe partitions from the cursor on, up to the limit."""
+    start = ("", 0)
+    if request.cursor is not None:
+        start = request.cursor.topic_name, max(0, request.cursor.partition_index)
+    names = sorted({row.name for row in request.topics} or services.cluster.topics)
+    left = min(_PARTITIONS_MAX, max(1, request.response_partition_limit))
+    topics: list[Row] = []
+    lookups = 0
+    for name in (name for name in names if name >= start[0]):
+        if not left:
+            return {"topics": topics, "next_cursor": _cursor(name, 0)}
+        first = start[1] if name == start[0] else 0
+        topic = services.cluster.topics.get(name)
+        if topic is None and lookups < _LOOKUPS_MAX:
+            lookups += 1
+            topic = await _look_for(services, name)
+        if topic is None:
+            topics.append(_missing(name))
+            continue
+        await services.leader_changes.settle([topic])
+        states = partition_states(services.cluster, services.leader_changes, topic)
+        page = states[first : first + left]
+        topics.append(_described(topic, page))
+        left -= len(page)
+        if first + len(page) < len(states):
+            return {"topics": topics, "next_cursor": _cursor(name, first + len(page))}
+    return {"topics": topics, "next_cursor": None}
+
+
+def _cursor(name: str, index: int) -> Row:
+    return {"topic_name": name, "partition_index": index}
+
+
+async def _look_for(services: Services, name: str) -> TopicInfo | None:
+    """Ask the metadata store for a topic that the view does not show; it may be new."""
+    try:
+        check_name(name)
+    except InvalidTopicName:
+        return None
+    return await services.cluster.look_for_topic(name)
+
+
+def _described(topic: TopicInfo, states: Sequence[PartitionState]) -> Row:
+    none: Row = {"eligible_leader_replicas": [], "last_known_elr": []}
+    return {
+        "error_code": Code.none,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.internal,
+        "partitions": [state.fields() | none for state in states],
+        "topic_authorized_operations": _NOT_COMPUTED,
+    }
+
+
+def _missing(name: str) -> Row:
+    try:
+        check_name(name)
+    except InvalidTopicName:
+        code = Code.invalid_topic_exception
+    else:
+        code = Code.unknown_topic_or_partition
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": None,
+        "is_internal": False,
+        "partitions": [],
+        "topic_authorized_operations": _NOT_COMPUTED,
+    }

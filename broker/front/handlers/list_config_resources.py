@@ -1,0 +1,40 @@
+"""ListConfigResources (74), versions 0-1: what has settings (KIP-1142).
+
+Behaviour: topics and brokers have settings here. No types means all that there are; version 0 asks
+for client metrics alone.
+
+Deviations from Kafka: broker loggers, groups and client metrics have no settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.faults import Code
+from broker.front.services import Call, Services
+from broker.topics.core.config_resource import ConfigResource
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.LIST_CONFIG_RESOURCES
+VERSIONS: Final = (0, 1)
+
+
+def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """List the resources of the types asked for."""
+    types = list(field(request, "resource_types", (ConfigResource.CLIENT_METRICS,)))
+    types = types or list(ConfigResource)
+    if any(kind not in list(ConfigResource) for kind in types):
+        return {"error_code": Code.unsupported_version, "config_resources": []}
+    cluster = services.cluster
+    names: Mapping[int, list[str]] = {
+        ConfigResource.TOPIC: sorted(cluster.topics),
+        ConfigResource.BROKER: [str(broker) for broker in cluster.brokers],
+    }
+    rows = [
+        {"resource_name": name, "resource_type": int(kind)}
+        for kind in dict.fromkeys(types)
+        for name in names.get(kind, [])
+    ]
+    return {"error_code": Code.none, "config_resources": rows}

@@ -1,0 +1,185 @@
+"""Batches that wait until a coordinator has vouched for their transaction.
+
+Data that is appended behind its transaction's marker belongs to no transaction that anybody will
+end: nothing behind it becomes stable any more. So the first batch of a transaction is held, and
+those of its producer behind it, while the coordinator is asked. All is decided by one object.
+
+    VERIFY             a producer's batches are held in the order of their arrival, under one guard,
+                       until the coordinator says that the partition is part of the transaction.
+                       Then they are accepted in that order, in the same step as the answer.
+    GUARD              any marker of the producer, also one with nothing to do, and the end of the
+                       leadership void the guard. An answer to a void guard is thrown away; guards
+                       are compared by identity, since the next question may look the same.
+    COORDINATOR-EPOCH  the answer of an older coordinator than the log knows is no answer.
+    REFUSED-ORDER      after a batch was refused so that its producer sends it again, none behind
+                       it is taken before it: it would begin the producer's sequence.
+
+Refusals are errors that clients retry unless the coordinator knows better. What takes the held
+batches is the ordinary append, which checks epoch and sequence; here is only whether it may.
+
+The model is `tests/model/Transactions.tla`. Source: KIP-890.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from broker.errors import BrokerError, NotEnoughReplicas, Overloaded
+from broker.partition.core.sequence_gaps import is_gap
+from client.ids import ProducerId
+from client.wire.kafka.records import BatchHeader
+
+T = TypeVar("T")
+
+_REMEMBERED_MAX: Final = 1_000
+
+
+class Guard:
+    """One question to a coordinator. Only its identity counts."""
+
+    __slots__ = ("producer_epoch", "producer_id")
+
+    def __init__(self, producer_id: ProducerId, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+
+
+class Released(NamedTuple, Generic[T]):
+    """Held batches that wait no more: to be accepted now, or refused with `error`."""
+
+    batches: tuple[T, ...]
+    error: BrokerError | None = None
+
+
+class _Held(Generic[T]):
+    """What waits under one guard."""
+
+    __slots__ = ("batches", "first_sequence", "guard", "size_bytes")
+
+    def __init__(self, guard: Guard, first_sequence: int) -> None:
+        self.guard = guard
+        self.first_sequence = first_sequence
+        self.batches: list[T] = []
+        self.size_bytes = 0
+
+
+class HeldBatches(Generic[T]):
+    """All held batches of one partition; `T` is what the caller needs to go on with one.
+
+    `size_bytes_max` bounds the batches of all producers together.
+    """
+
+    def __init__(self, name: str, *, size_bytes_max: int) -> None:
+        self._name = name
+        self._size_bytes_max = size_bytes_max
+        self.size_bytes = 0
+        self._held: dict[ProducerId, _Held[T]] = {}
+        self._refused: dict[ProducerId, tuple[int, int]] = {}
+        """Producer -> epoch, and sequence of the first batch that has to come again."""
+
+    def __len__(self) -> int:
+        return sum(len(held.batches) for held in self._held.values())
+
+    def __contains__(self, producer_id: ProducerId) -> bool:
+        """Whether a batch of the producer has to join those that are held."""
+        return producer_id in self._held
+
+    def hold(self, header: BatchHeader, batch: T) -> Guard | None:
+        """Hold a batch; return the guard if that is a new question for the coordinator.
+
+        Raises NotEnoughReplicas and Overloaded, which clients retry; nothing was held then.
+        """
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        self._check_order(header)
+        held = self._held.get(producer_id)
+        if held is not None and held.guard.producer_epoch != epoch:
+            raise NotEnoughReplicas(
+                f"{self._name}: a batch of epoch {held.guard.producer_epoch} of producer"
+                f" {producer_id} waits for its coordinator"
+            )
+        if self.size_bytes and self.size_bytes + header.size > self._size_bytes_max:
+            self._remember(producer_id, epoch, header.base_sequence)
+            raise Overloaded(f"{self._name} holds {self.size_bytes} bytes of unverified batches")
+        is_new = held is None
+        if held is None:
+            held = self._held[producer_id] = _Held(Guard(producer_id, epoch), header.base_sequence)
+        elif is_gap(held.first_sequence, header.base_sequence):
+            held.first_sequence = header.base_sequence
+        held.batches.append(batch)
+        held.size_bytes += header.size
+        self.size_bytes += header.size
+        if self._refused.get(producer_id) == (epoch, header.base_sequence):
+            del self._refused[producer_id]
+        return held.guard if is_new else None
+
+    def on_verified(
+        self, guard: Guard, coordinator_epoch: int, known_coordinator_epoch: int
+    ) -> Released[T]:
+        """The coordinator vouches for a transaction. Accept what is released at once, in order.
+
+        `known_coordinator_epoch`: the newest in this log (`OpenTransactions.coordinator_epoch`).
+        """
+        if coordinator_epoch < known_coordinator_epoch:
+            return self.on_refused(
+                guard,
+                NotEnoughReplicas(
+                    f"{self._name}: coordinator epoch {coordinator_epoch} answers for producer"
+                    f" {guard.producer_id}, the log knows {known_coordinator_epoch}"
+                ),
+            )
+        held = self._take(guard)
+        return Released(()) if held is None else Released(tuple(held.batches))
+
+    def on_refused(self, guard: Guard, error: BrokerError) -> Released[T]:
+        """The coordinator refuses, or does not answer: the producer's batches all get `error`."""
+        held = self._take(guard)
+        if held is None:
+            return Released((), error)
+        if error.retriable:
+            self._remember(guard.producer_id, guard.producer_epoch, held.first_sequence)
+        return Released(tuple(held.batches), error)
+
+    def on_marker(self, producer_id: ProducerId) -> Released[T]:
+        """A marker of the producer arrived, whatever became of it: the question is void."""
+        held = self._held.get(producer_id)
+        error = NotEnoughReplicas(
+            f"{self._name}: a transaction of producer {producer_id} has ended"
+        )
+        return Released((), error) if held is None else self.on_refused(held.guard, error)
+
+    def drain(self) -> tuple[T, ...]:
+        """The leadership is over: remove and return everything, in order; all guards are void."""
+        everything = tuple(batch for held in self._held.values() for batch in held.batches)
+        self._held.clear()
+        self._refused.clear()
+        self.size_bytes = 0
+        return everything
+
+    def _take(self, guard: Guard) -> _Held[T] | None:
+        """Remove what waits under a guard; None if it is void."""
+        held = self._held.get(guard.producer_id)
+        if held is None or held.guard is not guard:
+            return None
+        del self._held[guard.producer_id]
+        self.size_bytes -= held.size_bytes
+        return held
+
+    def _check_order(self, header: BatchHeader) -> None:
+        """Raise NotEnoughReplicas if a batch before this one was refused, and has to come again."""
+        epoch, sequence = self._refused.get(header.producer_id, (header.producer_epoch, -1))
+        if epoch != header.producer_epoch:
+            if epoch < header.producer_epoch:
+                del self._refused[header.producer_id]
+            return
+        if sequence >= 0 and is_gap(header.base_sequence, sequence):
+            raise NotEnoughReplicas(
+                f"{self._name}: send sequence {sequence} of producer {header.producer_id} first"
+            )
+
+    def _remember(self, producer_id: ProducerId, epoch: int, sequence: int) -> None:
+        known = self._refused.get(producer_id)
+        if known is not None and known[0] == epoch and not is_gap(known[1], sequence):
+            return  # an earlier one of this epoch has to come first anyway
+        if len(self._refused) >= _REMEMBERED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[producer_id] = epoch, sequence

@@ -1,0 +1,229 @@
+"""Which transactions are open in a partition, and how far the log is decided.
+
+State is a fold over the log in the order of acceptance, as `producer_state.py`: data of a producer
+opens its transaction, the producer's next marker closes it. A transaction is *undecided* while it
+is open, and on until its marker is confirmed, because a takeover may still lose the marker. The
+last stable offset is the first offset of any undecided transaction, or else the high watermark.
+
+    MARKER-ONCE        a marker closes an open transaction of its own epoch or an older one; of a
+                       producer with an epoch for each transaction (TV2), only an older one, whose
+                       successor it names. Without one to close it is written if its producer
+                       epoch, or its coordinator, is new to the log. Otherwise it is done.
+    COORDINATOR-EPOCH  the log keeps the epoch of the newest coordinator of each producer, and the
+                       leader refuses what older ones say. So the first marker of a newer one is
+                       written even with nothing to close: only the log tells the next leader.
+    STABLE             undecided until the marker is confirmed, not until it is accepted.
+    PROVEN             "done" is a statement about a log, and one that was taken over looks done,
+                       too: the caller answers after an entry that was added later is confirmed.
+
+The model behind them is `tests/model/Transactions.tla`. Source: KIP-98, KIP-890.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker.errors import (
+    InvalidTransactionState,
+    NotEnoughReplicas,
+    TransactionCoordinatorFenced,
+)
+from client.errors import LogCorrupt
+from client.ids import Offset, ProducerId
+from client.log.aborted_transactions import AbortedTransaction
+from client.wire.kafka.control_batch import Marker
+from client.wire.kafka.records import BatchHeader
+
+UNKNOWN_EPOCH: Final = -1
+"""Epoch of a producer, or of a coordinator, that the log does not know."""
+
+_COUNT: Final = struct.Struct(">i")
+_PRODUCER: Final = struct.Struct(">qiqhq")
+_CLOSED: Final = -1
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that has data and no marker."""
+
+    first_offset: Offset
+    producer_epoch: int
+    started_ms: int
+    """When its first batch was accepted."""
+
+
+class MarkerVerdict(enum.Enum):
+    """What becomes of a marker."""
+
+    CLOSE = "close"
+    """Write it: it ends the open transaction."""
+    WRITE = "write"
+    """Write it, although nothing is open: its epochs are new to the log."""
+    DONE = "done"
+    """Write nothing; answer once the lead is proven."""
+
+
+class OpenTransactions:
+    """The transactions of one partition. `count_max` bounds memory and snapshots."""
+
+    def __init__(self, *, count_max: int = 5_000) -> None:
+        self._count_max = count_max
+        self._reset()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __contains__(self, producer_id: ProducerId) -> bool:
+        return producer_id in self._open
+
+    def __iter__(self) -> Iterator[tuple[ProducerId, OpenTransaction]]:
+        """Walk the open ones, the oldest first."""
+        return iter(self._open.items())
+
+    # --- batches ------------------------------------------------------------------------
+
+    def needs_verification(self, header: BatchHeader) -> bool:
+        """Whether a coordinator must vouch for a batch before it is accepted (VERIFY).
+
+        Raises InvalidTransactionState for a plain batch of a producer with an open transaction;
+        NotEnoughReplicas, which clients retry, while too many transactions are open here.
+        """
+        known = self._open.get(header.producer_id)
+        if not header.is_transactional:
+            if known is not None:
+                raise InvalidTransactionState(
+                    header.producer_id, f"its transaction is open since {known.first_offset}"
+                )
+            return False
+        if known is not None:
+            return known.producer_epoch != header.producer_epoch
+        if len(self._open) >= self._count_max:
+            raise NotEnoughReplicas(f"{len(self._open)} transactions are open in this partition")
+        return True
+
+    def on_batch(self, header: BatchHeader, base_offset: Offset, now_ms: int) -> None:
+        """A transactional batch with data was accepted, or found in the log, at `base_offset`."""
+        if header.producer_id in self._open:
+            return
+        self._open[header.producer_id] = OpenTransaction(base_offset, header.producer_epoch, now_ms)
+        self._undecided.append(base_offset)
+
+    # --- markers ------------------------------------------------------------------------
+
+    def judge(self, marker: Marker, producer_epoch: int, *, is_tv2: bool) -> MarkerVerdict:
+        """Say what becomes of a marker of a producer whose epoch in the log is `producer_epoch`.
+
+        Raises TransactionCoordinatorFenced. Changes nothing.
+        """
+        known = self.coordinator_epoch(marker.producer_id)
+        if marker.coordinator_epoch < known:
+            raise TransactionCoordinatorFenced(
+                marker.producer_id, f"coordinator epoch {marker.coordinator_epoch} after {known}"
+            )
+        if marker.producer_id in self._open:
+            is_its_own = marker.producer_epoch == producer_epoch and not is_tv2
+            closes = is_its_own or marker.producer_epoch > producer_epoch
+            return MarkerVerdict.CLOSE if closes else MarkerVerdict.DONE
+        is_news = marker.producer_epoch > producer_epoch or (
+            marker.producer_epoch == producer_epoch and marker.coordinator_epoch > known
+        )
+        return MarkerVerdict.WRITE if is_news else MarkerVerdict.DONE
+
+    def on_marker(self, marker: Marker, offset: Offset) -> AbortedTransaction | None:
+        """A marker was accepted, or found in the log, at `offset`.
+
+        Returns what readers have to know if it aborts data.
+        """
+        self._coordinators[marker.producer_id] = marker.coordinator_epoch
+        closed = self._open.pop(marker.producer_id, None)
+        if closed is None:
+            return None
+        self._closing.append((offset, closed.first_offset))
+        if marker.is_commit:
+            return None
+        return AbortedTransaction(marker.producer_id, closed.first_offset, offset)
+
+    def coordinator_epoch(self, producer_id: ProducerId) -> int:
+        """Return the newest one that the log knows, or UNKNOWN_EPOCH."""
+        return self._coordinators.get(producer_id, UNKNOWN_EPOCH)
+
+    def forget(self, producer_id: ProducerId) -> None:
+        """The producer's state expired. One with an open transaction never does."""
+        assert producer_id not in self._open, producer_id
+        self._coordinators.pop(producer_id, None)
+
+    # --- what is stable -----------------------------------------------------------------
+
+    def on_confirmed(self, high_watermark: Offset) -> None:
+        """Everything below `high_watermark` is confirmed, markers among it."""
+        while self._closing and self._closing[0][0] < high_watermark:
+            self._decided.add(self._closing.popleft()[1])
+        while self._undecided and self._undecided[0] in self._decided:
+            self._decided.remove(self._undecided.popleft())
+
+    def last_stable(self, log_start: Offset, high_watermark: Offset) -> Offset:
+        """Return the offset before which everything is decided, between the two."""
+        if not self._undecided:
+            return high_watermark
+        return max(log_start, min(high_watermark, self._undecided[0]))
+
+    def first_open(self, log_end: Offset) -> Offset:
+        """Return what is stable as soon as all of the log is confirmed: as in `log_end`, if nothing
+        is open."""
+        return next(iter(self._open.values())).first_offset if self._open else log_end
+
+    # --- snapshots ----------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """Return the state as bytes.
+
+        Count i32, then per producer: id i64, coordinator epoch i32, first offset of the open
+        transaction i64 (-1: none), its producer epoch i16, its start in ms i64. A snapshot stands
+        in the log behind the markers that are in it: to its reader all of them are confirmed.
+        """
+        parts = [b""]
+        for producer_id, known in self._open.items():
+            parts.append(_PRODUCER.pack(producer_id, self.coordinator_epoch(producer_id), *known))
+        parts.extend(
+            _PRODUCER.pack(producer_id, epoch, _CLOSED, 0, 0)
+            for producer_id, epoch in self._coordinators.items()
+            if producer_id not in self._open
+        )
+        parts[0] = _COUNT.pack(len(parts) - 1)
+        return b"".join(parts)
+
+    def restore(self, data: memoryview) -> memoryview:
+        """Replace the state by an encoded one; return the bytes after it. Raises LogCorrupt."""
+        self._reset()
+        try:
+            (count,) = _COUNT.unpack_from(data)
+            at = _COUNT.size
+            for _ in range(count):
+                producer_id, coordinator, first, epoch, started_ms = _PRODUCER.unpack_from(data, at)
+                at += _PRODUCER.size
+                if coordinator != UNKNOWN_EPOCH:
+                    self._coordinators[producer_id] = coordinator
+                if first != _CLOSED:
+                    if self._undecided and first <= self._undecided[-1]:
+                        raise LogCorrupt(
+                            f"open transactions at {first} and before are not in order"
+                        )
+                    self._open[producer_id] = OpenTransaction(first, epoch, started_ms)
+                    self._undecided.append(first)
+        except struct.error as error:
+            raise LogCorrupt(f"snapshot of transactions, {len(data)} bytes, is cut") from error
+        return data[at:]
+
+    def _reset(self) -> None:
+        self._open: dict[ProducerId, OpenTransaction] = {}
+        self._coordinators: dict[ProducerId, int] = {}
+        """Epoch of the coordinator that wrote the producer's last marker."""
+        self._undecided: deque[Offset] = deque()
+        """First offsets in order: of all open transactions, and of some that are decided."""
+        self._closing: deque[tuple[Offset, Offset]] = deque()
+        """Marker's offset and first offset of transactions whose marker is not confirmed."""
+        self._decided: set[Offset] = set()
+        """First offsets in `_undecided` that wait there for an older one."""

@@ -1,0 +1,67 @@
+"""Carries out the effects of a partition's leader, in order, whoever brings them meanwhile.
+
+Carrying one out may lead to the next input, which brings effects of its own: those come after what
+is being carried out. If one fails, those behind it are carried out with the next that come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from broker.partition.core.leader_effects import PLAN, SEND, Effect, Effects
+
+
+class EffectRunner:
+    """The effects of one leader."""
+
+    def __init__(
+        self,
+        carry_out: Callable[[Effect], None],
+        send: Callable[[], None],
+        on_turn_over: Callable[[], Effects],
+    ) -> None:
+        """`send` carries `SendEntries` out, `on_turn_over` is the input that `PlanSend` asks for:
+        both mostly come alone, once for each entry."""
+        self._carry_out = carry_out
+        self._send = send
+        self._on_turn_over = on_turn_over
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[Effect] = deque()
+        self._is_running = False
+
+    def plan(self) -> None:
+        """Let the leader know when this turn of the loop is over."""
+        self._loop.call_soon(self._end_turn)
+
+    def run(self, effects: Effects) -> None:
+        """Carry effects out, after those that are being carried out."""
+        queue = self._queue
+        if self._is_running or queue:
+            queue.extend(effects)
+        elif effects is PLAN:
+            self._loop.call_soon(self._end_turn)
+            return
+        elif effects is SEND:
+            self._send()
+            return
+        if self._is_running:
+            return
+        rest = iter(() if queue else effects)
+        self._is_running = True
+        try:
+            for effect in rest:
+                self._carry_out(effect)
+            while queue:
+                self._carry_out(queue.popleft())
+        except BaseException:
+            queue.extendleft(reversed([*rest]))  # whoever comes next goes on with them
+            raise
+        finally:
+            self._is_running = False
+
+    def _end_turn(self) -> None:
+        effects = self._on_turn_over()
+        if effects:
+            self.run(effects)

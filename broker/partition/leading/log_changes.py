@@ -1,0 +1,196 @@
+"""Changes of a led partition's log: who asked for them, what they take, what is said of them.
+
+Which step follows which is decided by `core/leader.py`. A change belongs to the partition: it is
+made to its end even if whoever asked for it goes away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, assert_never
+
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import BrokerError, LeadershipLost
+from broker.partition.core.leader import PartitionLeader
+from broker.partition.core.leader_effects import (
+    AdoptList,
+    BeginSegment,
+    Change,
+    ChangeDone,
+    ChangeEffect,
+    Effects,
+    LeaderStep,
+    Maintain,
+    Now,
+    Roll,
+    RollListed,
+    RollSealed,
+    RollUnanswered,
+    SwitchLedger,
+    Trim,
+    Trimmed,
+)
+from broker.partition.leading.leader_steps import LeaderSteps
+from broker.partition.log_services import LogServices
+from broker.partition.partition_reader import PartitionReader
+from client.errors import QuireError
+from client.ids import Offset
+
+_LOG = logging.getLogger(__name__)
+
+HIGH_WATERMARK: Final = Offset(-1)
+"""In `delete_records`: everything confirmed so far."""
+
+
+class LogChanges:
+    """The changes of one led partition."""
+
+    def __init__(
+        self,
+        services: LogServices,
+        leader: PartitionLeader,
+        steps: LeaderSteps,
+        reader: PartitionReader,
+        run: Callable[[Effects], None],
+        check_leading: Callable[[], None],
+    ) -> None:
+        """`run` carries effects out. `check_leading` raises NotLeader unless we may speak for the
+        partition."""
+        self._services = services
+        self._leader = leader
+        self._steps = steps
+        self._reader = reader
+        self._run = run
+        self._check_leading = check_leading
+        self._last_ticket = 0
+        self._waiting: dict[int, asyncio.Future[QuireError | None]] = {}
+        """Who waits for which change, by its ticket."""
+
+    # --- what can be asked for ----------------------------------------------------------
+
+    async def roll(self) -> None:
+        """Continue in a new ledger. Raises NotLeader, LeadershipLost, NotEnoughReplicas and
+        Overloaded (the log goes on in the present one)."""
+        await self._make(Roll)
+
+    async def delete_records(self, before: Offset) -> Offset:
+        """Move the log start up to `before`, or to the high watermark; return the log start.
+
+        Raises OffsetOutOfRange, NotLeader; LeadershipLost: the outcome is unknown.
+        """
+        self._check_leading()
+        offsets = self._leader.log.offsets
+        target = offsets.high_watermark if before == HIGH_WATERMARK else before
+        if not 0 <= target <= offsets.high_watermark:
+            raise await self._reader.out_of_range(target)
+        await self._make(partial(Trim, before=target))
+        return offsets.log_start
+
+    async def maintain(self, now_ms: int) -> None:
+        """Do what time alone makes due: roll, trim, forget producers.
+
+        Raises NotLeader, LeadershipLost.
+        """
+        await self._make(Maintain, Now(now_ms, asyncio.get_running_loop().time()))
+
+    def ask(
+        self, change: Callable[[int], Change], now: Now | None = None
+    ) -> asyncio.Future[QuireError | None]:
+        """Have a change made, of the ticket that it is given; return its error, if any, later."""
+        self._last_ticket += 1
+        ticket = self._last_ticket
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[QuireError | None] = loop.create_future()
+        self._waiting[ticket] = done
+        if now is None:
+            now = Now(self._services.clock.now_ms(), loop.time())
+        self._run(self._leader.ask(change(ticket), now))
+        return done
+
+    async def _make(self, change: Callable[[int], Change], now: Now | None = None) -> None:
+        """Have a change made, and wait for it. Raises its error."""
+        error = await self.ask(change, now)
+        if error is not None:
+            raise error
+
+    # --- what the leader wants done, and tells ------------------------------------------
+
+    def carry_out(self, effect: ChangeEffect | LeaderStep) -> None:
+        """Carry out one effect of a change."""
+        match effect:
+            case SwitchLedger(ledger_id):
+                self._steps.switch(ledger_id)
+            case BeginSegment(active):
+                self._reader.on_segment_begun(self._steps.writer_of(active.ledger_id), active)
+            case AdoptList(segments):
+                self._reader.on_listed(segments)
+            case RollListed() | RollSealed() | Trimmed() | RollUnanswered():
+                self._on_changed(effect)
+            case ChangeDone(ticket, error):
+                self._on_done(ticket, error)
+            case _:
+                self._steps.start(effect)
+
+    def configure(self, topic: TopicInfo) -> None:
+        """Follow the topic's configuration as it is now."""
+        self._steps.topic = topic
+
+    def stop(self) -> None:
+        """Leadership is over: break off what is under way, and let go of the ledgers."""
+        self._steps.stop()
+        self._steps.abandon()
+
+    async def wait_idle(self) -> None:
+        """Wait until no step is under way any more."""
+        await self._steps.wait_idle()
+
+    def settle_all(self, tickets: Sequence[int]) -> None:
+        """The changes of these tickets will not be made: leadership is over."""
+        for ticket in tickets:
+            self._settle(ticket, LeadershipLost(f"{self._steps.name}: leadership ended"))
+
+    def _on_changed(self, effect: RollListed | RollUnanswered | RollSealed | Trimmed) -> None:
+        """A change of the log has come so far."""
+        log, metrics = (self._steps.topic.name, self._steps.index), self._services.metrics
+        match effect:
+            case RollListed(ledger_id):
+                _LOG.info("roll.listed topic=%s partition=%d ledger=%d", *log, ledger_id)
+            case RollUnanswered(ledger_id, error):
+                _LOG.warning(
+                    "roll.close_failed topic=%s partition=%d ledger=%d error=%r",
+                    *log, ledger_id, error,
+                )  # fmt: skip
+            case RollSealed(ledger_id, facts):
+                self._steps.on_sealed(ledger_id)
+                self._reader.on_sealed(ledger_id)
+                metrics.segments_rolled += 1
+                _LOG.info(
+                    "roll.sealed topic=%s partition=%d ledger=%d last_offset=%d bytes=%d",
+                    *log, ledger_id, facts.last_offset, facts.size_bytes,
+                )  # fmt: skip
+            case Trimmed(ledger_ids, log_start):
+                metrics.segments_trimmed += len(ledger_ids)
+                self._reader.forget(ledger_ids)
+                _LOG.info(
+                    "trim.done topic=%s partition=%d log_start=%d ledgers=%s",
+                    *log, log_start, ",".join(map(str, ledger_ids)),
+                )  # fmt: skip
+            case _:
+                assert_never(effect)
+
+    def _on_done(self, ticket: int, error: QuireError | None) -> None:
+        if isinstance(error, BrokerError):
+            _LOG.warning(
+                "change.failed topic=%s partition=%d error=%r",
+                self._steps.topic.name, self._steps.index, error,
+            )  # fmt: skip
+        self._settle(ticket, error)
+
+    def _settle(self, ticket: int, error: QuireError | None) -> None:
+        """Tell who waits, if anybody does still."""
+        done = self._waiting.pop(ticket, None)
+        if done is not None and not done.done():
+            done.set_result(error)

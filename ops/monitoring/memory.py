@@ -1,0 +1,246 @@
+"""What a node can hold in memory: every buffer with its owner, its limit and its gauge.
+
+Covers the tables of `ops/MEMORY.md` (`python -m ops.monitoring.memory` writes them; a test compares
+them with what this makes, and every name in them with the code) and the sum for any configuration,
+which tests compare with real processes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bookie.config import BookieConfig
+from broker.config import BrokerConfig
+from client.config import settings_of
+from client.ledger.config import LedgerClientConfig
+from client.node.http_connections import BODIES_BYTES_MAX
+
+DOCUMENT: Final = Path(__file__).resolve().parent.parent / "MEMORY.md"
+BEGIN: Final = "<!-- tables: python -m ops.monitoring.memory -->\n"
+END: Final = "<!-- end of tables -->\n"
+
+_KIB: Final = 1024
+_MIB: Final = 1024 * _KIB
+
+BASE_BYTES: Final = 192 * _MIB
+"""The process itself: Python, its modules, what they keep, and blocks that the allocator holds."""
+
+Factor = str | int
+"""A setting of the process, or a number."""
+
+
+class Buffer(NamedTuple):
+    """Something that grows with what others send, up to a limit."""
+
+    what: str
+    owner: str
+    """File that keeps the limit."""
+    most: Sequence[Sequence[Factor]]
+    """The most bytes that it takes: a sum of products."""
+    gauge: str
+
+
+BROKER: Final = (
+    Buffer("requests that are incomplete, or could not start yet",
+           "client/node/framed_server.py",
+           [["unfinished_bytes_max"]], "quire_broker_unfinished_bytes"),
+    Buffer("requests that are not answered, decoded or not, and the last one that still started:"
+           " records until they are confirmed, long polls, joins",
+           "broker/front/server.py",
+           [["in_flight_bytes_max"], ["request_bytes_max"]], "quire_broker_in_flight_bytes"),
+    Buffer("answers that clients have not taken: those counted as unread, as much again that is"
+           " not, and the last one", "client/node/framed_server.py",
+           [[2, "unread_bytes_max"], ["fetch_bytes_max"]], "quire_broker_unsent_bytes"),
+    Buffer("what fetches read from bookies", "broker/front/read_budget.py",
+           [["fetch_reading_bytes_max"]], "quire_broker_fetch_reading_bytes"),
+    Buffer("recent records, with what Python needs for each batch",
+           "broker/partition/tail_cache.py",
+           [["tail_cache_bytes_max"]], "quire_broker_tail_cache_bytes"),
+    Buffer("entries read ahead, or kept for other groups", "broker/partition/read_ahead.py",
+           [["read_ahead_bytes_max"]], "quire_broker_read_ahead_bytes"),
+    Buffer("receive buffers for batch reads, kept to be used again",
+           "client/wire/reused_buffers.py",
+           [["ledger.batch_buffers_max", "ledger.frame_bytes_max"]], ""),
+    Buffer("connections", "client/node/connection_limits.py",
+           [["connections_max", 16 * _KIB]], "quire_broker_connections"),
+    Buffer("bodies of admin requests", "client/node/http_connections.py",
+           [[BODIES_BYTES_MAX]], "quire_broker_admin_body_bytes"),
+)  # fmt: skip
+
+BOOKIE: Final = (
+    Buffer("requests that are incomplete", "client/node/framed_server.py",
+           [["unfinished_bytes_max"]], "quire_bookie_unfinished_bytes"),
+    Buffer("entries that are not durable and indexed, and the last one that was still read: the"
+           " open group, the one being synced, what waits for the index",
+           "bookie/storage/core/backlog.py",
+           [["pending_bytes_max"], ["frame_bytes_max"]], "quire_bookie_pending_bytes"),
+    Buffer("recent entries, with what Python needs for each; those above are there too, beyond"
+           " this limit", "bookie/storage/core/entry_cache.py",
+           [["cache_bytes_max"]], "quire_bookie_cache_bytes"),
+    Buffer("the index: two write buffers and a block cache", "bookie/storage/index/level_db.py",
+           [[2, "index_write_buffer_bytes"], ["index_cache_bytes"]], "quire_bookie_index_bytes"),
+    Buffer("answers that clients have not taken: those counted as unread, as much again that is"
+           " not, and the last one", "client/node/framed_server.py",
+           [[2, "unread_bytes_max"], ["frame_bytes_max"]], "quire_bookie_unsent_bytes"),
+    Buffer("entries of batch reads that want more, and the last run of each thread",
+           "bookie/server/handlers.py",
+           [["batch_reads_bytes_max"], ["reader_threads", "frame_bytes_max"]],
+           "quire_bookie_batch_read_bytes"),
+    Buffer("entries being read: 32 of the largest for each thread", "bookie/storage/reads.py",
+           [["reader_threads", 32, "frame_bytes_max"]], "quire_bookie_reads_in_progress"),
+    Buffer("adds that are not answered, beside their entries",
+           "bookie/server/core/request_limiter.py",
+           [["adds_in_flight_max", 2 * _KIB]], "quire_bookie_adds_in_progress"),
+    Buffer("reads that are not answered", "bookie/server/core/request_limiter.py",
+           [["reads_in_flight_max", 2 * _KIB]], "quire_bookie_reads_in_progress"),
+    Buffer("long polls", "bookie/server/core/request_limiter.py",
+           [["long_polls_max", 2 * _KIB]], "quire_bookie_long_polls"),
+    Buffer("connections", "client/node/connection_limits.py",
+           [["connections_max", 16 * _KIB]], "quire_bookie_connections"),
+    Buffer("bodies of admin requests", "client/node/http_connections.py",
+           [[BODIES_BYTES_MAX]], "quire_bookie_admin_body_bytes"),
+)  # fmt: skip
+
+
+LEDGER: Final = (
+    Buffer("entries of a writer that some bookie has still to answer",
+           "client/ledger/write/writer_room.py",
+           [["writer_unanswered_bytes_max"]], "quire_ledger_unanswered_bytes"),
+    Buffer("those of all writers on a connection to a bookie, in flight",
+           "client/ledger/bookies/bookie_link.py",
+           [["bookie_in_flight_bytes_max"]], "quire_ledger_bookie_in_flight_bytes"),
+    Buffer("a read of many entries, by batch reads: what is on its way",
+           "client/ledger/read/batch_read.py",
+           [["read_batches_max", "frame_bytes_max"]], ""),
+    Buffer("the same, entry by entry", "client/ledger/read/range_read.py",
+           [["read_window_entries", "frame_bytes_max"]], ""),
+    Buffer("a recovery", "client/ledger/recovery_run.py",
+           [["recovery_window_entries", "frame_bytes_max"]], ""),
+    Buffer("receive buffers for batch reads, kept to be used again",
+           "client/wire/reused_buffers.py", [["batch_buffers_max", "frame_bytes_max"]], ""),
+)  # fmt: skip
+"""Of each writer, connection, read and recovery of a ledger client: they are no sum."""
+
+PARTS: Final = {
+    # of a broker
+    "control_request_bytes_max": "one request of those that are not answered",
+    "connection_in_flight_bytes_max": "of those, what one connection may have",
+    "partition_hold_bytes_max": "of those, Produce requests that wait for a leader",
+    "log_in_flight_bytes_max": "of those, what one partition may have unconfirmed",
+    "log_shared_entry_bytes_max": "of those, one entry",
+    "ledger.bookie_in_flight_bytes_max": "of those, what is on its way to one bookie",
+    "ledger.writer_in_flight_bytes_max": "of those, what one ledger has unconfirmed",
+    "ledger.writer_unanswered_bytes_max": "of those, what bookies have to answer to one ledger",
+    "send_buffer_bytes_max": "answers of one connection: where they begin to count as unread",
+    "read_ahead_reader_bytes_max": "of what is read ahead, what one consumer may have",
+    "offset_metadata_bytes_max": "one committed offset, which is kept: see below",
+    # of a bookie
+    "unsent_bytes_max": "answers of one connection: where they begin to count as unread",
+    "log_file_bytes_max": "on the disk",
+}
+"""Limits in bytes that add nothing to the sum, with the reason."""
+
+
+def value_of(config: object, factor: Factor) -> int:
+    """Return a number, or the value of a setting (`ledger.` goes one level down)."""
+    if isinstance(factor, int):
+        return factor
+    value = config
+    for name in factor.split("."):
+        value = getattr(value, name)
+    assert isinstance(value, int), factor
+    return value
+
+
+def most_bytes(buffer: Buffer, config: object) -> int:
+    """Return the most bytes that a buffer takes with these settings."""
+    return sum(math.prod(value_of(config, each) for each in term) for term in buffer.most)
+
+
+def sum_bytes(config: BrokerConfig | BookieConfig) -> int:
+    """Return the most that all buffers of a node take together, without the process itself."""
+    buffers = BROKER if isinstance(config, BrokerConfig) else BOOKIE
+    return sum(most_bytes(buffer, config) for buffer in buffers)
+
+
+def _size(count: int) -> str:
+    for unit, name in ((_MIB, "MiB"), (_KIB, "KiB")):
+        if count >= unit:
+            return f"{count / unit:,.0f} {name}"
+    return f"{count:,}"
+
+
+def _factor(factor: Factor, config: object) -> str:
+    if isinstance(factor, int):
+        return _size(factor)
+    value = value_of(config, factor)
+    return f"`{factor}` ({_size(value) if '_bytes' in factor else format(value, ',')})"
+
+
+def _rows(buffers: Sequence[Buffer], config: object) -> Iterator[str]:
+    yield "| what | owner | at most, with the defaults | in MiB | gauge |"
+    yield "|---|---|---|---|---|"
+    for buffer in buffers:
+        limit = " + ".join(" × ".join(_factor(f, config) for f in term) for term in buffer.most)
+        gauge = f"`{buffer.gauge}`" if buffer.gauge else "none"
+        most = most_bytes(buffer, config) / _MIB
+        yield f"| {buffer.what} | `{buffer.owner}` | {limit} | {most:,.0f} | {gauge} |"
+
+
+def _table(buffers: Sequence[Buffer], config: BrokerConfig | BookieConfig) -> Iterator[str]:
+    yield from _rows(buffers, config)
+    base, total = BASE_BYTES / _MIB, (BASE_BYTES + sum_bytes(config)) / _MIB
+    yield f"| the process itself | | | {base:,.0f} | `process_resident_memory_bytes` |"
+    yield f"| **never more than** | | | **{total:,.0f}** | `process_resident_memory_bytes` |"
+
+
+def _parts(config: type) -> Iterator[str]:
+    keys = {setting.key for setting in settings_of(config)}
+    for name, text in PARTS.items():
+        if name in keys and not name.startswith("log_file"):
+            yield f"- `{name}`: {text}"
+
+
+def tables() -> str:
+    """Return the tables of the page."""
+    lines = ["", "## A broker", "", *_table(BROKER, BrokerConfig()), ""]
+    lines += [
+        "Parts of these, with limits and often gauges of their own:",
+        "",
+        *_parts(BrokerConfig),
+        "",
+    ]
+    lines += ["## A bookie", "", *_table(BOOKIE, BookieConfig(data_dir=Path("data"))), ""]
+    lines += [
+        "## A ledger client",
+        "",
+        "A broker has one: its entries count among the broker's requests, its reads where they are"
+        " read ahead or for a fetch. Nodes of auto recovery and applications have one, too.",
+        "",
+        *_rows(LEDGER, LedgerClientConfig()),
+        "",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def parts() -> tuple[str, str, str]:
+    """Return what the page has above the tables, the tables, and what is below."""
+    head, begin, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
+    shown, end, tail = rest.partition(END)
+    return head + begin, shown, end + tail
+
+
+def main() -> int:
+    """Write the tables."""
+    head, _, tail = parts()
+    DOCUMENT.write_text(head + tables() + tail, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
