@@ -109,6 +109,16 @@ class TestOldConnection:
             producer(NEW, 1)
         )
 
+    def test_an_epoch_that_was_followed_by_a_transaction_counts_for_nothing(self) -> None:
+        bench = Bench()
+        bench.init(connection=1)
+        second = outcome(bench, bench.init(FIRST, connection=2))
+        assert second == producer(NEW, 1)
+        bench.add(producer(NEW, 1), connection=2)
+        late = bench.end(FIRST, connection=9)
+        assert isinstance(bench.replies[late], ProducerFenced)
+        assert outcome(bench, bench.end(producer(NEW, 1), connection=2)) == second
+
     def test_a_retry_with_the_epoch_before_counts(self) -> None:
         bench = Bench()
         bench.init(connection=1)
