@@ -12,6 +12,7 @@ from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
 from client.ids import Clock, Rng
 from client.metadata.store import MetadataStore
+from client.segments.pages import PageCache
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class LogServices:
     rng: Rng
     cache: TailCache
     lease: SessionLease
+    pages: PageCache = dataclasses.field(default_factory=PageCache)
+    """Of segment lists, for all partitions together."""
     ahead: ReadAhead = dataclasses.field(default_factory=ReadAhead)
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
     metrics: Metrics = dataclasses.field(default_factory=Metrics)

@@ -55,6 +55,7 @@ from broker.partition.core.leader_effects import (
     SwitchLedger,
     Trim,
     Trimmed,
+    UnfoldList,
 )
 from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
@@ -335,7 +336,9 @@ class Partition:
                 self._on_confirmed(effect.entry)
             case PlanSend():
                 self._loop.call_soon(self._on_turn_over)
-            case CreateLedger() | ChangeList() | CloseLedger() | DeleteLedgers() | DiscardLedger():
+            case CreateLedger() | ChangeList() | UnfoldList():
+                self._steps.start(effect)
+            case CloseLedger() | DeleteLedgers() | DiscardLedger():
                 self._steps.start(effect)
             case SwitchLedger(ledger_id):
                 self._steps.switch(ledger_id)

@@ -23,25 +23,27 @@ KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = (2, 4)
 
 
-def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Answer each partition by itself."""
     return {
         "topics": [
             {
                 "topic": topic.topic,
-                "partitions": [_end(services, topic.topic, item) for item in topic.partitions],
+                "partitions": [
+                    await _end(services, topic.topic, item) for item in topic.partitions
+                ],
             }
             for topic in request.topics
         ]
     }
 
 
-def _end(services: Services, topic: str, item: Any) -> dict[str, Any]:
+async def _end(services: Services, topic: str, item: Any) -> dict[str, Any]:
     answer = {"error_code": int(Code.none), "partition": item.partition}
     try:
         leader = services.partitions.leader(topic, item.partition)
         check_epoch(leader, field(item, "current_leader_epoch", -1))
-        epoch, end_offset = leader.reader.epoch_end(item.leader_epoch)
+        epoch, end_offset = await leader.reader.epoch_end(item.leader_epoch)
     except QuireError as error:
         return {**answer, "error_code": code_of(error), "leader_epoch": -1, "end_offset": -1}
     return {**answer, "leader_epoch": epoch, "end_offset": end_offset}

@@ -14,6 +14,7 @@ from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata
 from client.log.segments import Segment, SegmentList
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster
+from client.segments.pages import PageCache
 from client.spark.ledgers.ledger_access import BookieAddresses, LedgerAccess
 from client.spark.ledgers.metadata_view import MetadataView
 from tests.fakes.ledger_source import FakeLedger
@@ -56,6 +57,7 @@ class Listing(LedgerAccess):
 
     def __init__(self, tree: MemoryCluster) -> None:
         self._view = tree.session()
+        self._pages = PageCache()
 
 
 async def test_only_partitions_that_exist_have_segments() -> None:
@@ -68,11 +70,12 @@ async def test_only_partitions_that_exist_have_segments() -> None:
     await store.create(paths.partition("id", 1), listed.condemned().encode())
     await store.create(paths.partition("id", 2), b"{")
     access = Listing(tree)
-    assert await access.segments("id", 0) == listed
+    assert await access.segments("id", 0, 0, 99) == [*listed.segments]
+    assert await access.segments("id", 0, 0, 10) == []
     for none_of_it in (1, 3):  # deleted, and never made
-        assert (await access.segments("id", none_of_it)).segments == ()
+        assert await access.segments("id", none_of_it, 0, 99) == []
     with pytest.raises(LogCorrupt, match=r"^/quire/partitions/id/2: segment list is damaged"):
-        await access.segments("id", 2)
+        await access.segments("id", 2, 0, 99)
 
 
 class Moving(LedgerAccess):
