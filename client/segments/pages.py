@@ -1,8 +1,10 @@
 """Reads the pages of a partition's segment list, a few of them at a time, however many there are.
 
 Pages never change, so what was read once is kept: the ones used last, of all partitions of a
-process together. A page that is missing raises NoNode. Either a trim has deleted it, and then the
-list that names it is old; or it is lost. Callers read the list again and compare.
+process together. Whoever has read the head of a list can read its pages: they were made before, and
+what a session sees never goes back. So a page that is missing, which raises NoNode, was deleted by
+a trim, and then the list that names it is old; or it is lost. Callers read the list again and
+compare.
 """
 
 from __future__ import annotations
