@@ -53,6 +53,7 @@ from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
 from client.metadata.store import MetadataStore, SessionState
+from client.segments.pages import PageCache
 
 log = logging.getLogger(__name__)
 
@@ -259,6 +260,7 @@ def _log_services(
         clock=clock,
         rng=rng,
         cache=TailCache(config.tail_cache_bytes_max),
+        pages=PageCache(config.segment_pages_max),
         lease=SessionLease(config.session_timeout_ms / 1000),
         ahead=ReadAhead(
             config.read_ahead_bytes_max,

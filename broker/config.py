@@ -314,6 +314,15 @@ class BrokerConfig:
     log_snapshot_interval_entries: int = setting(
         64, "And about so many entries at most.", at_least=1
     )
+    log_segment_page_entries: int = setting(
+        256,
+        "A partition's segment list moves its oldest segments into pages of so many, and pages into"
+        " pages of so many. Lower: its node is smaller, searches in old data read more pages.",
+        at_least=2, at_most=2_000,
+    )  # fmt: skip
+    segment_pages_max: int = setting(
+        64, "Pages of segment lists kept in memory, for all partitions together.", at_least=1
+    )
     tail_cache_bytes_max: int = setting(
         256 * _MIB, "Recent record bytes kept in memory for consumers that keep up.", at_least=0
     )
@@ -423,6 +432,7 @@ class BrokerConfig:
             shared_entry_batches_max=self.log_shared_entry_batches_max,
             snapshot_interval_bytes=self.log_snapshot_interval_bytes,
             snapshot_interval_entries=self.log_snapshot_interval_entries,
+            segment_page_entries=self.log_segment_page_entries,
             producer_expiration_ms=self.producer_expiration_ms,
             settling_ms=self.producer_settling_ms,
             opened_records_max=self.opened_records_max,

@@ -12,9 +12,12 @@ from typing import NamedTuple
 from broker.cluster.core.topology import TopicInfo
 from client.errors import NoNode
 from client.ids import LedgerId
-from client.log.segments import Segment, decode_segments
+from client.log.paging import segment_count
+from client.log.segment_pages import PageRef
+from client.log.segments import Segment, SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.store import MetadataStore
+from client.segments.pages import SegmentPages
 
 
 class LedgerPlace(NamedTuple):
@@ -28,8 +31,11 @@ class LedgerPlace(NamedTuple):
     segment_count: int
 
 
-async def places(store: MetadataStore) -> AsyncIterator[LedgerPlace]:
-    """Yield every listed ledger, by topic, partition and age. Raises MetadataError, LogCorrupt."""
+async def places(
+    store: MetadataStore, ledger_id: LedgerId | None = None
+) -> AsyncIterator[LedgerPlace]:
+    """Yield every listed ledger, by topic, partition and age; not those in pages of a list that
+    cannot have `ledger_id`. Raises MetadataError, LogCorrupt."""
     try:
         names = await store.children(paths.TOPICS)
     except NoNode:
@@ -40,18 +46,34 @@ async def places(store: MetadataStore) -> AsyncIterator[LedgerPlace]:
         except NoNode:
             continue  # deleted meanwhile
         for partition in range(topic.partition_count):
+            path = paths.partition(topic.id_text, partition)
             try:
-                node = await store.get(paths.partition(topic.id_text, partition))
+                listed = decode_segments((await store.get(path)).data)
             except NoNode:
                 continue  # nobody has opened it yet
-            segments = decode_segments(node.data).segments
-            for position, segment in enumerate(segments):
-                yield LedgerPlace(name, partition, segment, position, len(segments))
+            async for position, segment in _positions(store, path, listed, ledger_id):
+                yield LedgerPlace(name, partition, segment, position, segment_count(listed))
+
+
+async def _positions(
+    store: MetadataStore, path: str, listed: SegmentList, ledger_id: LedgerId | None
+) -> AsyncIterator[tuple[int, Segment]]:
+    position = 0
+
+    def wanted(ref: PageRef) -> bool:
+        nonlocal position
+        is_wanted = ledger_id is None or ref.may_hold(ledger_id)
+        position += 0 if is_wanted else ref.segment_count
+        return is_wanted
+
+    async for segment in SegmentPages(store, path).segments(listed, wanted):
+        yield position, segment
+        position += 1
 
 
 async def find(store: MetadataStore, ledger_id: LedgerId) -> LedgerPlace | None:
     """Return where a ledger is listed; None if no partition knows it."""
-    async for place in places(store):
+    async for place in places(store, ledger_id):
         if place.segment.ledger_id == ledger_id:
             return place
     return None

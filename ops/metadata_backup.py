@@ -5,9 +5,10 @@
     ...
 
 Parents come before children. Ephemeral nodes are left out: they say who lives, not what there is.
-A backup of a cluster at work is not of one moment: a ledger that was made during it may be in
-the list of its partition and not among the ledgers, or the other way round, so stop the brokers
-for a moment if you can. What was written after the backup is not known to the restored cluster.
+A backup of a cluster at work is not of one moment: a ledger that was made during it may be in the
+list of its partition and not among the ledgers, or the other way round, and a page that a trim
+deleted during it may be named by its list, so stop the brokers for a moment if you can. What was
+written after the backup is not known to the restored cluster.
 Restoring takes a ZooKeeper without these trees, and completes a restore that was cut short. Numbers
 that may have been given out after the backup are not given out again: bookies still hold the
 ledgers, and logs the batches, that bear them. So new ledger ids come from the next directory of

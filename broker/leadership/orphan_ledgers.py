@@ -6,8 +6,10 @@ metadata the partition and leader epoch it was created for. It is listed by a co
 version that its creator had read, in that epoch; so once the list has reached a later epoch without
 it, that compare-and-set can no longer succeed, whatever its creator believes.
 
+The same is true of the pages of a list (`client/segments/page_nodes.py`), and they are swept too.
+
 One live broker sweeps, the one with the lowest id; two at once would do no harm. Ledgers of other
-applications are not touched.
+applications are not touched. A round keeps eight bytes per listed ledger.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -33,10 +37,13 @@ from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.node import background
+from client.segments.page_nodes import delete_pages, orphan_pages
+from client.segments.pages import SegmentPages
 
 _LOG = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 6 * 3600.0
+_RUN_BITS: Final = 16
 _DIGITS_MAX: Final = 10
 _INT32_MAX: Final = 2**31 - 1
 
@@ -100,21 +107,47 @@ class OrphanLedgers:
                 continue
             try:
                 await self.sweep()
+                await self.sweep_pages()
             except (MetadataError, LedgerError, LogCorrupt) as error:
                 _LOG.warning("sweep.failed error=%r", error)
 
-    async def _listed(self) -> dict[LedgerId, None]:
-        """Return every ledger that some list names: none of them needs a closer look."""
-        found: dict[LedgerId, None] = {}
+    async def sweep_pages(self) -> list[str]:
+        """Delete pages that no list can name any more; return their paths. Raises MetadataError."""
+        deleted: list[str] = []
+        for topic_id, index in await self._partitions():
+            path = paths.partition(topic_id, index)
+            try:
+                names = await orphan_pages(self._store, path)
+            except NoNode:
+                continue  # the list changed meanwhile, or is gone: the next round looks again
+            for name in names:
+                _LOG.info("sweep.page path=%s", paths.segment_page(path, *name))
+            await delete_pages(self._store, path, names)
+            deleted += [paths.segment_page(path, *name) for name in names]
+        return deleted
+
+    async def _partitions(self) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
         for topic_id in await self._store.children(paths.PARTITIONS):
             try:
                 indexes = await self._store.children(paths.topic_partitions(topic_id))
             except NoNode:
                 continue
-            for index in indexes:
-                segments = await self._segments(topic_id, int(index))
-                if segments is not None:
-                    found.update((item.ledger_id, None) for item in segments.segments)
+            found += [(topic_id, int(index)) for index in indexes]
+        return found
+
+    async def _listed(self) -> LedgerSet:
+        """Return every ledger that some list names: none of them needs a closer look."""
+        found = LedgerSet()
+        for topic_id, index in await self._partitions():
+            segments = await self._segments(topic_id, index)
+            if segments is None:
+                continue
+            pages = SegmentPages(self._store, paths.partition(topic_id, index))
+            with contextlib.suppress(NoNode):  # the list changed: those need the closer look
+                async for item in pages.segments(segments):
+                    found.add(item.ledger_id)
+        found.sort()
         return found
 
     async def _is_orphan(self, ledger_id: LedgerId) -> bool:
@@ -131,9 +164,15 @@ class OrphanLedgers:
             return False
         path = paths.partition(purpose.topic_id, purpose.partition)
         await self._store.sync(path)
-        return is_orphan(
-            ledger_id, purpose, await self._segments(purpose.topic_id, purpose.partition)
-        )
+        segments = await self._segments(purpose.topic_id, purpose.partition)
+        if segments is None:
+            return True
+        if segments.leader_epoch <= purpose.leader_epoch:
+            return False
+        try:
+            return not await SegmentPages(self._store, path).has(segments, ledger_id)
+        except NoNode:
+            return False  # the list changed meanwhile: the next round looks again
 
     async def _segments(self, topic_id: str, index: int) -> SegmentList | None:
         try:
@@ -143,11 +182,26 @@ class OrphanLedgers:
         return decode_segments(node.data)
 
 
-def is_orphan(ledger_id: LedgerId, purpose: Purpose, segments: SegmentList | None) -> bool:
-    """Whether no list can name the ledger any more; None: the partition was deleted."""
-    if segments is None:
-        return True
-    return not segments.has(ledger_id) and segments.leader_epoch > purpose.leader_epoch
+class LedgerSet:
+    """Ids of ledgers, in eight bytes each: a cluster has tens of millions."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, array[int]] = {}
+        """By the higher bits; so what is sorted at a time is small."""
+
+    def add(self, ledger_id: LedgerId) -> None:
+        """Take an id in. Call `sort` before asking for any."""
+        self._runs.setdefault(ledger_id >> _RUN_BITS, array("q")).append(ledger_id)
+
+    def sort(self) -> None:
+        """All ids are in."""
+        for key, ids in self._runs.items():
+            self._runs[key] = array("q", sorted(ids))
+
+    def __contains__(self, ledger_id: LedgerId) -> bool:
+        ids = self._runs.get(ledger_id >> _RUN_BITS, array("q"))
+        at = bisect_left(ids, ledger_id)
+        return at < len(ids) and ids[at] == ledger_id
 
 
 def purpose_of(labels: Mapping[str, bytes]) -> Purpose | None:

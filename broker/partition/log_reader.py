@@ -9,6 +9,7 @@ ever returned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import aclosing
 from typing import Final
 
 from broker.errors import LogReadFailed
@@ -17,10 +18,12 @@ from broker.partition.ledger_views import LedgerView
 from broker.partition.ledgers import Writer
 from broker.partition.log_services import LogServices
 from broker.partition.tail_cache import READ_BATCHES_MAX, Fetched
-from client.errors import LedgerError, LogCorrupt, RemoteProtocolError
+from client.errors import LedgerError, LogCorrupt, MetadataError, RemoteProtocolError
 from client.ids import EntryId, LedgerId, Offset
 from client.log.entry_format import batch_headers, is_internal
+from client.log.segment_pages import PageRef
 from client.log.segments import Segment, SegmentList
+from client.segments.pages import SegmentPages
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.record_scan import OpenedRecords, first_not_older
 from client.wire.kafka.records import BatchHeader, Buffer
@@ -31,8 +34,9 @@ _SCAN_BYTES: Final = 1024 * 1024
 class LogReader:
     """Reads the ledgers of one partition."""
 
-    def __init__(self, services: LogServices) -> None:
+    def __init__(self, services: LogServices, pages: SegmentPages) -> None:
         self._services = services
+        self._pages = pages
         self._active: ActiveSegment | None = None
         """The segment that is written now."""
         self._views: dict[LedgerId, LedgerView] = {}
@@ -86,7 +90,11 @@ class LogReader:
         """
         if offset >= limit:
             return Fetched([], offset, 0)
-        view = await self._view(listed.segments[listed.locate(offset)])
+        try:
+            segment = await self._pages.find(listed, offset)
+        except MetadataError as error:
+            raise _no_page(error) from error
+        view = await self._view(segment)
         return await self._read_ledger(view, offset, limit, size_max, at_least_one=at_least_one)
 
     async def find_timestamp(
@@ -103,19 +111,27 @@ class LogReader:
         """
         if log_start >= limit:
             return None
-        for segment in listed.segments[listed.locate(log_start) :]:
-            if self._newest_ms(segment) < timestamp_ms:
-                continue
-            view = await self._view(segment)
-            found = await self._scan(view, timestamp_ms, log_start, limit, opened)
-            if found is not None:
-                return found
+
+        def wanted(ref: PageRef) -> bool:
+            return ref.max_timestamp_ms >= timestamp_ms and ref.end_offset > log_start
+
+        try:
+            async with aclosing(self._pages.segments(listed, wanted)) as walk:
+                async for segment in walk:
+                    is_before = segment.end_offset is not None and segment.end_offset <= log_start
+                    if is_before or self._newest_ms(segment) < timestamp_ms:
+                        continue
+                    view = await self._view(segment)
+                    found = await self._scan(view, timestamp_ms, log_start, limit, opened)
+                    if found is not None:
+                        return found
+        except MetadataError as error:
+            raise _no_page(error) from error
         return None
 
     def max_timestamp_ms(self, listed: SegmentList) -> int:
         """Return the largest timestamp in sealed segments and the active one; -1: none."""
-        facts = [item.facts for item in listed.segments if item.facts is not None]
-        sealed_ms = max((item.max_timestamp_ms for item in facts), default=-1)
+        sealed_ms = listed.max_timestamp_ms
         return sealed_ms if self._active is None else max(sealed_ms, self._active.max_timestamp_ms)
 
     def _newest_ms(self, segment: Segment) -> float:
@@ -228,6 +244,11 @@ class LogReader:
             return await self._services.turns.run(first_not_older(batch, timestamp_ms, log_start))
         except RemoteProtocolError:
             return whole
+
+
+def _no_page(error: MetadataError) -> LogReadFailed:
+    """A trim may have deleted the page meanwhile: who asks again goes by the list as it is then."""
+    return LogReadFailed(f"a page of the segment list: {error!r}")
 
 
 def _batches(entry: Entry) -> Iterator[tuple[memoryview, BatchHeader]]:

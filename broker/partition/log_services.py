@@ -13,6 +13,7 @@ from broker.partition.tail_cache import TailCache
 from client.ids import Clock, Rng
 from client.metadata.store import MetadataStore
 from client.node.turns import Turns
+from client.segments.pages import PageCache
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class LogServices:
     lease: SessionLease
     turns: Turns = dataclasses.field(default_factory=Turns)
     """Where long work waits; one for the whole process."""
+    pages: PageCache = dataclasses.field(default_factory=PageCache)
+    """Of segment lists, for all partitions together."""
     ahead: ReadAhead = dataclasses.field(default_factory=ReadAhead)
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
     metrics: Metrics = dataclasses.field(default_factory=Metrics)

@@ -6,7 +6,7 @@ It decides nothing: which step follows which is the core's business.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple, assert_never
 
@@ -46,6 +46,7 @@ from client.errors import (
     VersionConflict,
 )
 from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
 
 _LOG = logging.getLogger(__name__)
@@ -81,8 +82,8 @@ class Opening:
         self._index = index
         self._is_claimed = is_claimed
         self._replays = nullcontext() if replays is None else replays
-        self._node = SegmentNode(services.store, topic, index)
-        self._takeover = Takeover()
+        self._node = SegmentNode(services.store, topic, index, services.pages)
+        self._takeover = Takeover(services.limits.segment_page_entries)
         self._readers: dict[LedgerId, Reader] = {}
         self._writer: Writer | None = None
 
@@ -143,8 +144,8 @@ class Opening:
                 return takeover.on_replayed(ledger_id, await self._replay(ledger_id))
             case CreateLedger(epoch):
                 return await self._create(epoch)
-            case Commit(segments, expected_version):
-                return await self._commit(segments, expected_version)
+            case Commit(segments, expected_version, pages):
+                return await self._commit(segments, expected_version, pages)
             case ReadBack():
                 return await self._read_back()
             case DeleteLedger(ledger_id):
@@ -183,8 +184,11 @@ class Opening:
         now_ms = self._services.clock.now_ms()
         return self._takeover.on_created(self._writer.ledger_id, now_ms)
 
-    async def _commit(self, segments: SegmentList, expected_version: int) -> Step:
+    async def _commit(
+        self, segments: SegmentList, expected_version: int, pages: Sequence[NewPage]
+    ) -> Step:
         try:
+            await self._node.write_pages(pages)
             version = await self._node.set(segments, expected_version)
         except (VersionConflict, NoNode):
             return self._takeover.on_commit(CommitLost())

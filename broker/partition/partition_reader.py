@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from broker.errors import LeadershipLost, NotLeader, OffsetOutOfRange
+from broker.errors import LeadershipLost, LogReadFailed, NotLeader, OffsetOutOfRange
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append
 from broker.partition.ledgers import Writer
@@ -70,7 +70,7 @@ class PartitionReader:
         self._resign = resign
         self._limits = services.limits
         self._tail = services.cache.tail()
-        self._log = LogReader(services)
+        self._log = LogReader(services, node.pages)
 
     # --- what the leader tells ----------------------------------------------------------
 
@@ -177,10 +177,16 @@ class PartitionReader:
         newest = self._log.max_timestamp_ms(self._segments)
         return await self.offset_for_timestamp(newest, opened) if newest >= 0 else None
 
-    def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+    async def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known leader epoch up to `epoch` and its end; (-1, -1): unknown.
 
-        Raises NotLeader.
+        Raises NotLeader, LogReadFailed, LogCorrupt.
         """
         self._check_leading()
-        return self._segments.epoch_end(epoch, self._offsets.high_watermark)
+        high_watermark = self._offsets.high_watermark
+        try:
+            found = await self._node.pages.epoch_end(self._segments, epoch, high_watermark)
+        except MetadataError as error:
+            raise LogReadFailed(f"a page of the segment list: {error!r}") from error
+        self._check_leading()
+        return found

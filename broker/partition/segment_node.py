@@ -1,25 +1,34 @@
-"""The metadata node that holds a partition's segment list.
+"""The metadata node that holds a partition's segment list, and the pages that it names.
 
-Covers reading and changing it. A change is a compare-and-set on the node's version; when the
+Covers reading and changing it: pages that a change makes are there before the node names them
+(PAGE-FIRST). A change is a compare-and-set on the node's version; when the
 answer gets lost the node is read back, from a server that has caught up, and our own bytes in it,
 one version on, are the proof of success.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from broker.cluster.core.topology import TopicInfo
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
+from client.log.segment_pages import NewPage, PageRef
 from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.store import MetadataStore
+from client.segments.page_nodes import delete_pages, write_page
+from client.segments.pages import PageCache, SegmentPages
 
 
 class SegmentNode:
     """One partition's node."""
 
-    def __init__(self, store: MetadataStore, topic: TopicInfo, index: int) -> None:
+    def __init__(
+        self, store: MetadataStore, topic: TopicInfo, index: int, cache: PageCache | None = None
+    ) -> None:
         self._store = store
         self.path = paths.partition(topic.id_text, index)
+        self.pages = SegmentPages(store, self.path, cache)
 
     async def read(self) -> tuple[SegmentList, int]:
         """Return the list and its version; a missing node is made. Raises MetadataError."""
@@ -36,6 +45,18 @@ class SegmentNode:
         await self._store.sync(self.path)
         node = await self._store.get(self.path)
         return decode_segments(node.data), node.version
+
+    async def write_pages(self, pages: Sequence[NewPage]) -> None:
+        """Make the pages that a change of the list will name; they are there afterwards.
+
+        Raises NoNode if the partition is not there any more, SessionExpired, LogCorrupt.
+        """
+        for page in pages:
+            await write_page(self._store, self.path, page)
+
+    async def delete_pages(self, pages: Iterable[PageRef]) -> None:
+        """Delete pages that the list has let go. Raises MetadataError; the sweep does the rest."""
+        await delete_pages(self._store, self.path, (ref.name for ref in pages))
 
     async def set(self, segments: SegmentList, expected_version: int) -> int:
         """Try one compare-and-set; return the new version.

@@ -5,7 +5,7 @@ A crash at any point does no harm, because each step can be repeated:
 1. the topic node goes, if the broker that made the tombstone died before removing it;
 2. each partition's segment list is condemned by compare-and-set: from then on nobody can open
    the partition or add a ledger to it, so the list is complete;
-3. the listed ledgers go, then the partition's node;
+3. the listed ledgers go, then the pages of the list, then the partition's node;
 4. the directory goes, and last the tombstone.
 
 One live broker cleans up, the preferred leader of the topic's first partition; two at once would do
@@ -41,6 +41,8 @@ from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.node import background
+from client.segments.page_nodes import delete_all_pages
+from client.segments.pages import SegmentPages
 
 log = logging.getLogger(__name__)
 
@@ -157,14 +159,21 @@ class TopicCleaner:
     async def _clean_partition(self, path: str) -> None:
         """Condemn the list, delete its ledgers, then the node and what is below it."""
         with contextlib.suppress(NoNode):
-            for segment in (await self._condemn(path)).segments:
-                # A missing one was deleted by an interrupted attempt.
-                with contextlib.suppress(NoSuchLedger):
-                    await self._ledgers.delete(segment.ledger_id)
+            await self._delete_ledgers(path, await self._condemn(path))
+            await delete_all_pages(self._store, path)
             for child in await self._store.children(path):
                 with contextlib.suppress(NoNode):
                     await self._store.delete(f"{path}/{child}")
             await self._store.delete(path)
+
+    async def _delete_ledgers(self, path: str, listed: SegmentList) -> None:
+        """Pages go after the ledgers of all of them: if one is missing, that has been done."""
+        pages = SegmentPages(self._store, path)
+        with contextlib.suppress(NoNode):
+            async for segment in pages.segments(listed):
+                # A missing one was deleted by an interrupted attempt.
+                with contextlib.suppress(NoSuchLedger):
+                    await self._ledgers.delete(segment.ledger_id)
 
     async def _condemn(self, path: str) -> SegmentList:
         """Return the final list of a partition that nobody can open any more."""

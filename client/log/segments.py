@@ -1,14 +1,27 @@
 """The segment list: which ledgers, in which order, are the log of a partition.
 
-The list lives in one metadata node, as JSON, and changes by compare-and-set only. Leaders change
-it; readers of ledgers, Spark among them, only look. Each method that changes it says what the list
-becomes; the leader makes it true.
+The list lives in one metadata node, its head, as JSON, and changes by compare-and-set only. Leaders
+change it; readers of ledgers, Spark among them, only look. Each method that changes it says what
+the list becomes; the leader makes it true.
 
     opened    a takeover: the last segments sealed as recovered, a new one at the end, epoch + 1
     rolled    the leader adds the next ledger; the previous one is still being written
     sealed    the leader has closed the previous ledger; its facts and the next base are known
     trimmed   the oldest segments leave, the log start moves
     condemned the topic was deleted: no leader may open the partition any more
+
+A list that is longer than a page of segments moves its oldest ones into pages, nodes of their own
+(`segment_pages.py`), whenever a ledger is added (`paging.py`). What the head says then, in order:
+
+    oldest    what is left of the oldest page, once a trim has opened it
+    pages     references, of at most `page_entries - 1` pages of each level at either end
+    segments  the newest ones: what a takeover needs (NEWEST-IN-HEAD), and what may not be sealed
+
+So a head has some `page_entries` entries per level, and a level holds `page_entries` times as many
+segments as the one below: with 256, a head of at most some hundred KB for ten million segments.
+
+Node, version 1: a list that never had a page, so that brokers that know no pages can still open it;
+version 2: with `oldest`, `pages` and `page_count`. An unknown version is refused, never guessed.
 
 Invariants (`check`): every segment but the last two is sealed; only the last one may have an
 unknown base offset, and then exactly the one before it is unsealed too; offsets are gapless.
@@ -17,43 +30,41 @@ unknown base offset, and then exactly the one before it is unsealed too; offsets
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.metadata.json_node import INT64_MAX, read_object, whole
+from client.log.segment import Segment, SegmentFacts, segment_from_json, segment_to_json
+from client.log.segment_pages import (
+    Item,
+    PageRef,
+    check_run,
+    find_epoch_end,
+    ref_from_json,
+    ref_to_json,
+)
+from client.metadata.json_node import read_object, whole
+
+__all__ = [
+    "FORMAT_VERSION",
+    "NO_EPOCH",
+    "PAGED_VERSION",
+    "PAGE_ENTRIES",
+    "Segment",
+    "SegmentFacts",
+    "SegmentList",
+    "decode_segments",
+    "epoch_end",
+    "is_inline",
+]
 
 FORMAT_VERSION: Final = 1
+PAGED_VERSION: Final = 2
 NO_EPOCH: Final = LeaderEpoch(-1)
-
-
-class SegmentFacts(NamedTuple):
-    """What is known of a segment once nothing can be added to it."""
-
-    last_offset: Offset
-    """Base offset - 1 when it holds no record."""
-    size_bytes: int
-    max_timestamp_ms: int
-    """-1: no record has a timestamp."""
-
-
-class Segment(NamedTuple):
-    """One ledger as an offset range of the partition."""
-
-    ledger_id: LedgerId
-    base_offset: Offset | None
-    """None from its listing by a roll until the previous ledger is closed."""
-    leader_epoch: LeaderEpoch
-    created_ms: int
-    facts: SegmentFacts | None = None
-    """None until sealed."""
-
-    @property
-    def end_offset(self) -> Offset | None:
-        """Offset after its last record; None until sealed."""
-        return None if self.facts is None else Offset(self.facts.last_offset + 1)
+PAGE_ENTRIES: Final = 256
+"""Segments of a page, or pages of a page. Written once per so many segments, so small enough to be
+read at once; ten million segments take three levels of it."""
 
 
 class SegmentList(NamedTuple):
@@ -63,7 +74,40 @@ class SegmentList(NamedTuple):
     """Epoch of the last successful open; -1: never opened."""
     log_start_offset: Offset = Offset(0)
     segments: tuple[Segment, ...] = ()
+    """The newest ones; all of them while there are no pages."""
     deleted: bool = False
+    pages: tuple[PageRef, ...] = ()
+    """Older ones, oldest first."""
+    oldest: tuple[Segment, ...] = ()
+    """Older ones still. Empty without pages."""
+    page_count: int = 0
+    """Pages that were ever listed: the number of the next one."""
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """All of it, oldest first."""
+        return (*self.oldest, *self.pages, *self.segments)
+
+    @property
+    def front(self) -> tuple[Segment, ...]:
+        """The oldest segments: those that a trim may drop. None while a page is before them."""
+        if self.oldest or self.pages:
+            return self.oldest
+        return self.segments[:-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all sealed segments."""
+        return sum(ref.size_bytes for ref in self.pages) + sum(
+            item.facts.size_bytes for item in (*self.oldest, *self.segments) if item.facts
+        )
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The newest timestamp in sealed segments; -1: none."""
+        inline = (item.facts for item in (*self.oldest, *self.segments) if item.facts is not None)
+        stamps = [facts.max_timestamp_ms for facts in inline]
+        return max([*stamps, *(ref.max_timestamp_ms for ref in self.pages)], default=-1)
 
     def opened(
         self,
@@ -105,74 +149,85 @@ class SegmentList(NamedTuple):
         ).check()
 
     def trimmed(self, count: int, log_start_offset: Offset) -> SegmentList:
-        """Drop the oldest `count` segments, never the last one, and move the log start."""
-        assert 0 <= count < max(1, len(self.segments))
+        """Drop the oldest `count` segments, all of them in `front`, and move the log start."""
+        assert 0 <= count <= len(self.front)
         assert log_start_offset >= self.log_start_offset
-        return self._replace(
-            log_start_offset=log_start_offset, segments=self.segments[count:]
-        ).check()
+        if self.oldest or self.pages:
+            rest = self._replace(oldest=self.oldest[count:])
+        else:
+            rest = self._replace(segments=self.segments[count:])
+        return rest._replace(log_start_offset=log_start_offset).check()
 
     def condemned(self) -> SegmentList:
         """Mark the partition as deleted; its ledgers stay listed until they are deleted."""
         return self._replace(deleted=True)
 
-    def has(self, ledger_id: LedgerId) -> bool:
-        """Whether the ledger is listed."""
-        return any(segment.ledger_id == ledger_id for segment in self.segments)
+    def may_have(self, ledger_id: LedgerId) -> bool:
+        """Whether the ledger may be listed; never false for one that is (PAGE-LOOK).
 
-    def locate(self, offset: Offset) -> int:
-        """Return the index of the segment that holds, or would hold, the offset.
-
-        `offset` is at or above the first base offset. Segments without records are never the
-        answer unless the offset is the end of the log.
+        It is certain without a look into pages, and nearly always right.
         """
-        bases = [item.base_offset for item in self.segments if item.base_offset is not None]
-        at = bisect_right(bases, offset) - 1
-        assert at >= 0, (offset, bases[:1])
-        return at
-
-    def epoch_end(self, epoch: LeaderEpoch, end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
-        """Answer OffsetForLeaderEpoch: the largest known epoch up to `epoch`, and its end.
-
-        `end_offset` is the end of the current epoch. (-1, -1): the epoch is not known here.
-        """
-        if epoch == self.leader_epoch:
-            return epoch, end_offset
-        if epoch > self.leader_epoch or epoch < 0:
-            return NO_EPOCH, Offset(-1)
-        known = [item.leader_epoch for item in self.segments if item.leader_epoch <= epoch]
-        after = next(item for item in self.segments if item.leader_epoch > epoch)
-        assert after.base_offset is not None
-        return (known[-1] if known else epoch), after.base_offset
+        return is_inline(self, ledger_id) or any(ref.may_hold(ledger_id) for ref in self.pages)
 
     def check(self) -> SegmentList:
         """Assert the invariants and return self."""
         count = len(self.segments)
-        expected: Offset | None = None
+        assert count or not (self.pages or self.oldest), self
+        older: tuple[Item, ...] = (*self.oldest, *self.pages)
+        check_run(older)
+        before: Item | None = older[-1] if older else None
         for index, segment in enumerate(self.segments):
             last = index == count - 1
             assert segment.facts is not None or index >= count - 2, self
             assert segment.base_offset is not None or (last and count > 1), self
             assert segment.leader_epoch <= self.leader_epoch, self
-            if index:
-                assert segment.base_offset == expected, self
-                assert self.segments[index - 1].leader_epoch <= segment.leader_epoch, self
-            expected = segment.end_offset
-        ids = [segment.ledger_id for segment in self.segments]
-        assert len(ids) == len({*ids}), self
+            if before is not None:
+                assert segment.base_offset == before.end_offset, self
+                assert before.last_epoch <= segment.leader_epoch, self
+            before = segment
+        inline = [segment.ledger_id for segment in (*self.oldest, *self.segments)]
+        assert len(inline) == len({*inline}), self
         return self
 
     def encode(self) -> bytes:
         """Return the JSON of the metadata node."""
         value: dict[str, object] = {
-            "version": FORMAT_VERSION,
+            "version": PAGED_VERSION if self.page_count else FORMAT_VERSION,
             "leader_epoch": self.leader_epoch,
             "log_start_offset": self.log_start_offset,
-            "segments": [_segment_to_json(segment) for segment in self.segments],
         }
+        if self.page_count:
+            value["page_count"] = self.page_count
+            value["oldest"] = [segment_to_json(segment) for segment in self.oldest]
+            value["pages"] = [ref_to_json(ref) for ref in self.pages]
+        value["segments"] = [segment_to_json(segment) for segment in self.segments]
         if self.deleted:
             value["deleted"] = True
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def is_inline(listed: SegmentList, ledger_id: LedgerId) -> bool:
+    """Whether the head itself lists the ledger."""
+    return any(item.ledger_id == ledger_id for item in (*listed.oldest, *listed.segments))
+
+
+def epoch_end(
+    listed: SegmentList, epoch: LeaderEpoch, end_offset: Offset
+) -> tuple[LeaderEpoch, Offset] | PageRef:
+    """Answer OffsetForLeaderEpoch: the largest known epoch up to `epoch`, and its end.
+
+    Or the page that says it. `end_offset` is the end of the current epoch. (-1, -1): the epoch
+    is not known here.
+    """
+    if epoch == listed.leader_epoch:
+        return epoch, end_offset
+    if epoch > listed.leader_epoch or epoch < 0:
+        return NO_EPOCH, Offset(-1)
+    found = find_epoch_end(listed.items, epoch)
+    if isinstance(found, PageRef):
+        return found
+    known, end = found
+    return (epoch if known is None else known), end
 
 
 def decode_segments(data: bytes) -> SegmentList:
@@ -181,47 +236,22 @@ def decode_segments(data: bytes) -> SegmentList:
         return SegmentList()
     try:
         value = read_object(data)
-        if value["version"] != FORMAT_VERSION:
+        version = value["version"]
+        if version not in (FORMAT_VERSION, PAGED_VERSION):
             raise LogCorrupt(
-                f"segment list of version {value['version']}, only {FORMAT_VERSION} is known"
+                f"segment list of version {version}, only {FORMAT_VERSION} and {PAGED_VERSION}"
+                " are known: it was written by a newer broker"
             )
+        is_paged = version == PAGED_VERSION
         found = SegmentList(
             LeaderEpoch(whole(value, "leader_epoch", NO_EPOCH)),
             Offset(whole(value, "log_start_offset")),
-            tuple(_segment_from_json(item) for item in value["segments"]),
+            tuple(segment_from_json(item) for item in value["segments"]),
             value.get("deleted", False),
+            tuple(ref_from_json(item) for item in value["pages"]) if is_paged else (),
+            tuple(segment_from_json(item) for item in value["oldest"]) if is_paged else (),
+            whole(value, "page_count", 1) if is_paged else 0,
         )
         return found.check()
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise LogCorrupt(f"segment list is damaged: {data[:200]!r}") from error
-
-
-def _segment_to_json(segment: Segment) -> dict[str, int | None]:
-    value: dict[str, int | None] = {
-        "ledger": segment.ledger_id,
-        "base_offset": segment.base_offset,
-        "leader_epoch": segment.leader_epoch,
-        "created_ms": segment.created_ms,
-    }
-    if segment.facts is not None:
-        value["last_offset"] = segment.facts.last_offset
-        value["bytes"] = segment.facts.size_bytes
-        value["max_timestamp_ms"] = segment.facts.max_timestamp_ms
-    return value
-
-
-def _segment_from_json(value: dict[str, int]) -> Segment:
-    facts = None
-    if "last_offset" in value:
-        facts = SegmentFacts(
-            Offset(whole(value, "last_offset", -1)),
-            whole(value, "bytes"),
-            whole(value, "max_timestamp_ms", -INT64_MAX - 1),
-        )
-    return Segment(
-        LedgerId(whole(value, "ledger")),
-        Offset(whole(value, "base_offset")) if value["base_offset"] is not None else None,
-        LeaderEpoch(whole(value, "leader_epoch")),
-        whole(value, "created_ms"),
-        facts,
-    )

@@ -11,15 +11,19 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
     /quire/topics/<name>                         JSON TopicInfo (topic id, partitions, configs)
     /quire/partitions/<topic id>/<n>             JSON segment list; its CAS commits every takeover
     /quire/partitions/<topic id>/<n>/owner       ephemeral, JSON {broker, incarnation}
+    /quire/partitions/<topic id>/<n>/pages/<f>/<number>-<epoch>-<ledger>
+                                                 JSON page of the segment list, never changed; a
+                                                 folder f for every thousand numbers
     /quire/producer_ids                          next block of producer ids, by CAS
     /quire/deleted/<topic id>                    tombstone of a topic whose ledgers still go
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from client.ids import BookieId, BrokerId, LedgerId
+from client.ids import BookieId, BrokerId, LeaderEpoch, LedgerId
 
 LEDGERS_ROOT: Final = "/ledgers"
 QUIRE_ROOT: Final = "/quire"
@@ -32,6 +36,9 @@ PRODUCER_IDS: Final = f"{QUIRE_ROOT}/producer_ids"
 DELETED: Final = f"{QUIRE_ROOT}/deleted"
 
 _SHORT_LEDGER_ID_MAX: Final = 2**31 - 1
+_PAGES_PER_FOLDER: Final = 1000
+"""ZooKeeper answers the names of a node's children in one message of at most 1 MiB."""
+_PAGE_NAME: Final = re.compile(r"(\d{10,19})-(\d{1,10})-(\d{1,19})")
 
 
 def broker(broker_id: BrokerId) -> str:
@@ -57,6 +64,33 @@ def partition(topic_id: str, index: int) -> str:
 def partition_owner(topic_id: str, index: int) -> str:
     """Ephemeral of the broker that leads a partition."""
     return f"{PARTITIONS}/{topic_id}/{index}/owner"
+
+
+def segment_pages(partition_path: str) -> str:
+    """Directory of the pages of a partition's segment list."""
+    return f"{partition_path}/pages"
+
+
+def page_folder(partition_path: str, number: int) -> str:
+    """Directory of a page, and of others with a number near it."""
+    return f"{partition_path}/pages/{number // _PAGES_PER_FOLDER:07d}"
+
+
+def segment_page(
+    partition_path: str, number: int, leader_epoch: LeaderEpoch, ledger_id: LedgerId
+) -> str:
+    """One page of a partition's segment list."""
+    folder = page_folder(partition_path, number)
+    return f"{folder}/{number:010d}-{leader_epoch}-{ledger_id}"
+
+
+def page_name(node: str) -> tuple[int, LeaderEpoch, LedgerId] | None:
+    """Return (number, leader epoch, ledger id) of a page's node; None: it is none of ours."""
+    found = _PAGE_NAME.fullmatch(node)
+    if found is None:
+        return None
+    number, epoch, ledger = map(int, found.groups())
+    return number, LeaderEpoch(epoch), LedgerId(ledger)
 
 
 def deleted_topic(topic_id: str) -> str:

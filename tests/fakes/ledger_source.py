@@ -82,12 +82,14 @@ class FakeLedgerSource:
         self.rolling = False
         """Whether the last ledger is listed without its base offset."""
 
-    async def segments(self, topic_id: str, partition: int) -> SegmentList:
+    async def segments(
+        self, topic_id: str, partition: int, start: int, end: int
+    ) -> Sequence[Segment]:
         segments = [ledger.segment() for ledger in self.ledgers.values()]
         if self.rolling:
             segments[-1] = segments[-1]._replace(base_offset=None)
         listed = SegmentList(EPOCH, Offset(segments[0].base_offset or 0), tuple(segments))
-        return decode_segments(listed.encode())
+        return decode_segments(listed.encode()).segments
 
     async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
         if self.ledgers[ledger_id].gone:

@@ -46,6 +46,7 @@ from client.log.entry_format import (
     has_transactions,
     next_offset,
 )
+from client.log.segment_pages import decode_page
 from client.log.segments import SegmentList, decode_segments
 from client.log.snapshot import open_snapshot, seal_snapshot, snapshot_points
 from client.spark.decode.decode import Wanted, decode
@@ -61,6 +62,7 @@ from client.wire.kafka.decoder import decode as decode_entity
 from client.wire.kafka.fetch_client import decode_fetch
 from client.wire.kafka.record_builder import Record, build_batch, records
 from client.wire.kafka.records import Codec
+from tests.fakes.segment_lists import in_pages, long_list
 from tests.unit.client.wire.bookkeeper import vectors
 from tests.unit.client.wire.kafka.instances import instance
 
@@ -235,6 +237,8 @@ _SEGMENTS: Final = (
     b'"leader_epoch":1,"created_ms":5,"last_offset":8,"bytes":90,"max_timestamp_ms":7},'
     b'{"ledger":2,"base_offset":9,"leader_epoch":2,"created_ms":6}]}'
 )
+_HEAD, _PAGES = in_pages(long_list(4), 2)
+_PAGE: Final = _PAGES[_HEAD.pages[0].name]
 _ENTRY: Final = EntryCodec(LedgerId(7), DigestType.DUMMY, b"")
 _HOLDINGS: Final = encode_availability([EntryId(n) for n in (0, 1, 2, 5, 8, 11, 40)])
 _PLAIN: Final = b"some bytes " * 20
@@ -299,6 +303,12 @@ TARGETS: Final = [
     Target("snapshot", _snapshot, [_SNAPSHOT]),
     Target(
         "segment-list", decode_segments, [_SEGMENTS, SegmentList().encode(), b"{}", b"[", b"[[[["]
+    ),
+    Target("segment-list-pages", decode_segments, [_HEAD.encode(), b'{"version":2,"pages":[[1]]}']),
+    Target(
+        "segment-page",
+        lambda data: decode_page(data, _HEAD.pages[0]),
+        [_PAGE.encode(), b'{"version":1,"level":1,"pages":[]}'],
     ),
     Target("producer-ids", _decode_producer_ids, [b'{"version": 1, "next": 1000}']),
     Target("owner", decode_owner, [b'{"broker": 1, "incarnation": "x"}']),

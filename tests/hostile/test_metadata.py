@@ -19,11 +19,13 @@ from client.ids import BookieId, BrokerId, EntryId
 from client.ledger.bookies.bookie_directory import parse_service_info
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata
+from client.log.segment_pages import decode_page
 from client.log.segments import decode_segments
 from client.metadata import paths
 from client.wire.bookkeeper import protobuf
 from client.wire.bookkeeper.entry import DigestType
 from tests.fakes.broker import FakeCloud
+from tests.fakes.segment_lists import in_pages, long_list
 from tests.fakes.wire_client import WireClient
 from tests.fuzz.targets import _BROKER, _TOPIC
 from tests.unit.broker.front.handlers.requests import batch, create_topic, produce
@@ -131,6 +133,38 @@ LISTS = {
     "not whole": without(SEGMENTS, log_start_offset=0.5),
     "true": without(SEGMENTS, log_start_offset=True),
 }  # fmt: skip
+HEAD, _PAGES = in_pages(long_list(4), 2)
+_HEAD: dict[str, Any] = json.loads(HEAD.encode())
+_FIRST: dict[str, Any] = json.loads(_PAGES[HEAD.pages[0].name].encode())
+
+
+def changed_ref(at: int, value: object) -> bytes:
+    """Return the list's node with one number of its first reference changed."""
+    copy = json.loads(json.dumps(_HEAD))
+    copy["pages"][0][at] = value
+    return json.dumps(copy).encode()
+
+
+PAGED_LISTS = {
+    "no pages": json.dumps({k: v for k, v in _HEAD.items() if k != "pages"}).encode(),
+    "a reference that is text": without(_HEAD, pages=["x"]),
+    "a reference of another length": without(_HEAD, pages=[[1, 2, 3]]),
+    "a page without segments": changed_ref(4, 0),
+    "more levels than there are": changed_ref(3, 10**6),
+    "a page that overlaps": changed_ref(6, 11),
+    "a page name beyond 64 bits": changed_ref(0, 2**63),
+    "a negative page": changed_ref(0, -1),
+    "a page that is true": changed_ref(0, True),
+    "no page yet": without(_HEAD, page_count=0),
+    "no segments": without(_HEAD, segments=[]),
+}
+PAGES = {
+    "empty": without(_FIRST, segments=[]),
+    "another level": without(_FIRST, level=1),
+    "other segments": without(_FIRST, segments=_FIRST["segments"][:1]),
+    "not sealed": without(_FIRST, segments=[{**_FIRST["segments"][0], "base_offset": None}]),
+    "other bytes": without(_FIRST, "segments", 0, bytes=1),
+}
 TOPICS = {
     "no partitions": without(TOPIC, partition_count=0),
     "more than anybody can count": without(TOPIC, partition_count=10**12),
@@ -149,6 +183,8 @@ BROKERS = {
 }
 PARSERS: dict[str, tuple[Callable[[bytes], object], dict[str, bytes]]] = {
     "segments": (decode_segments, LISTS),
+    "segments in pages": (decode_segments, PAGED_LISTS),
+    "page": (lambda data: decode_page(data, HEAD.pages[0]), PAGES),
     "topic": (lambda data: TopicInfo.decode("t", data), TOPICS),
     "broker": (lambda data: BrokerInfo.decode(BrokerId(1), data), BROKERS),
     "producer ids": (decode_producer_ids, {"negative": b'{"version": 1, "next": -5}'}),

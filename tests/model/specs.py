@@ -87,6 +87,16 @@ def _rolling(ledgers: int, entries: int) -> dict[str, str]:
     }
 
 
+def _pages(ledgers: int, changes: int, page_size: int) -> dict[str, str]:
+    return {
+        "Brokers": "{b1, b2}",
+        "LedgersMax": str(ledgers),
+        "ChangesMax": str(changes),
+        "PageSize": str(page_size),
+        "CrashesMax": "1",
+    }
+
+
 _ROLLING: Final = Model(
     module="LogRolling",
     rules=(
@@ -302,4 +312,22 @@ _TRANSACTIONS: Final = Model(
     ),
 )
 
-MODELS: Final = (_ROLLING, _LEDGER, _TAKEOVER, _TRANSACTIONS)
+_PAGES: Final = Model(
+    module="SegmentPages",
+    rules=("PageFirst", "PageName", "PageDelete", "PageSweep", "PageLook"),
+    bounds=(
+        Bounds("pages of two", _pages(ledgers=5, changes=6, page_size=2)),
+        Bounds("pages of one", _pages(ledgers=5, changes=5, page_size=1)),
+    ),
+    invariants=("TypeOK", "NamedPagesAreThere", "NoSegmentIsLost", "ListedIsThere"),
+    symmetry="Symmetry",
+    mutants=(
+        Mutant("PageFirst", ("NamedPagesAreThere",)),
+        Mutant("PageName", ("NoSegmentIsLost",), "pages of one"),
+        Mutant("PageDelete", ("NamedPagesAreThere",)),
+        Mutant("PageSweep", ("NamedPagesAreThere",)),
+        Mutant("PageLook", ("ListedIsThere",)),
+    ),
+)
+
+MODELS: Final = (_ROLLING, _LEDGER, _TAKEOVER, _TRANSACTIONS, _PAGES)

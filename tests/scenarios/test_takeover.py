@@ -65,8 +65,8 @@ def test_the_new_leader_has_everything_that_was_acknowledged(backend: type) -> N
         assert await read_all(new) == expected
         assert await done(new.append(batch("x"))) == 40
         assert (await read_all(new))[-1] == (40, "x")
-        assert new.reader.epoch_end(LeaderEpoch(0)) == (0, 40)
-        assert new.reader.epoch_end(LeaderEpoch(1)) == (1, 41)
+        assert await new.reader.epoch_end(LeaderEpoch(0)) == (0, 40)
+        assert await new.reader.epoch_end(LeaderEpoch(1)) == (1, 41)
 
     two_brokers(scenario, backend, snapshot_interval_bytes=500)
 

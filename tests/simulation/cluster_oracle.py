@@ -7,6 +7,7 @@
     C5 a new leader lists its ledger once all others are closed
     C6 ledgers in order give one gapless sequence of offsets
     C7 a listed ledger is never deleted
+    C8 a page is there while the list names it, and never changes
 
     T1 acknowledged records stay            T2 one value per offset, for everybody, for ever
     T3 an idempotent batch is stored once   T4 in its producer's order
@@ -38,7 +39,9 @@ import re
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from client.log.segments import SegmentList, decode_segments
+from client.log.segment_pages import PageName, decode_page
+from client.log.segments import Segment, SegmentList, decode_segments, is_inline
+from client.metadata import paths
 from client.wire.kafka.record_builder import records
 from tests.model import rules
 from tests.simulation.oracle import BookieBook, LedgerBook, LedgerOracle, ledger_of
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from tests.simulation.wiretap import Pending
 
 _PARTITION_PATH = re.compile(r"^/quire/partitions/([^/]+)/(\d+)$")
+_PAGE_PATH = re.compile(r"^(/quire/partitions/[^/]+/\d+)/pages/\d+/([^/]+)$")
 _PARTITIONS = "/quire/partitions/"
 _TOPIC_PREFIX = "/quire/topics/"
 _BATCH = struct.Struct(">qiibIhiqqqhii")
@@ -99,12 +103,24 @@ def batches_of(payload: bytes) -> list[Batch]:
     return found
 
 
+def _page_of(path: str) -> tuple[str, PageName] | None:
+    """Return (the partition's path, name) of a page's node."""
+    match = _PAGE_PATH.match(path)
+    name = paths.page_name(match[2]) if match is not None else None
+    return (match[1], PageName(*name)) if match is not None and name is not None else None
+
+
 class PartitionBook:
     """All that is known about one partition."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.segments = SegmentList()
+        """As it was last set, with what is in its pages in their place."""
+        self.pages: dict[PageName, bytes] = {}
+        """Nodes of pages that are there."""
+        self.named: dict[PageName, None] = {}
+        """Pages that the list names, those that pages name included."""
         self.chain: list[int] = []
         """Every ledger that was ever listed, in order."""
         self.ends: dict[int, int] = {}
@@ -195,6 +211,10 @@ class ClusterOracle(LedgerOracle):
     def node_made(self, path: str, data: bytes) -> None:
         super().node_made(path, data)
         self._list_set(path, data)
+        page = _page_of(path)
+        if page is not None:
+            self.hot("page made")
+            self._book(page[0]).pages[page[1]] = data
         if path.startswith(_TOPIC_PREFIX):
             fields = json.loads(data)
             self._topic_ids[path.removeprefix(_TOPIC_PREFIX)] = fields["topic_id"]
@@ -206,16 +226,24 @@ class ClusterOracle(LedgerOracle):
     def node_changed(self, path: str, data: bytes) -> None:
         super().node_changed(path, data)
         self._list_set(path, data)
+        if _page_of(path) is not None:
+            self.fail("C8", f"{path} was set again")
 
     def node_deleted(self, path: str) -> None:
         super().node_deleted(path)
+        page = _page_of(path)
+        if page is not None:
+            book = self._book(page[0])
+            del book.pages[page[1]]
+            if page[1] in book.named and not book.segments.deleted:
+                self.fail("C8", f"{book.name}: {page[1]} was deleted, the list names it")
         ledger_id = ledger_of(path)
         if ledger_id is None or ledger_id not in self._owners:
             return
         partition = self._owners[ledger_id]
         if not partition.segments.deleted:
             self.trace.deleted(partition.name, ledger_id)
-        if partition.segments.has(ledger_id) and not partition.segments.deleted:  # type: ignore[arg-type]
+        if is_inline(partition.segments, ledger_id) and not partition.segments.deleted:  # type: ignore[arg-type]
             self.fail("C7", f"{partition.name}: listed ledger {ledger_id} was deleted")
 
     def _list_set(self, path: str, data: bytes) -> None:
@@ -223,7 +251,7 @@ class ClusterOracle(LedgerOracle):
         if match is None:
             return
         book = self._book(path)
-        old, new = book.segments, decode_segments(data)
+        old, new = book.segments, self._expanded(book, decode_segments(data))
         if old == new:
             return
         self.note(
@@ -238,6 +266,25 @@ class ClusterOracle(LedgerOracle):
         self.trace.listed(book.name, new.leader_epoch, ids)
         self._check_list(book, old, new)
         book.segments = new
+
+    def _expanded(self, book: PartitionBook, head: SegmentList) -> SegmentList:
+        """Return a list with the content of its pages in their place."""
+        book.named = {}
+        older: list[Segment] = []
+        left = [*head.pages[::-1]]
+        while left:
+            ref = left.pop()
+            book.named[ref.name] = None
+            data = book.pages.get(ref.name)
+            if data is None:
+                self.fail("C8", f"{book.name}: the list names {ref.name}, which is not there")
+                continue
+            page = decode_page(data, ref)
+            self.count("pages of pages" if page.pages else "pages")
+            left += page.pages[::-1]
+            older += page.segments
+        segments = (*head.oldest, *older, *head.segments)
+        return head._replace(oldest=(), pages=(), page_count=0, segments=segments)
 
     def _check_list(self, book: PartitionBook, old: SegmentList, new: SegmentList) -> None:
         before = [s.ledger_id for s in old.segments]

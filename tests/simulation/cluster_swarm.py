@@ -63,6 +63,10 @@ class ClusterSwarm:
     auto_recovery: bool
     broker_session_s: float
     tail_cache_bytes: int
+    page_entries: int = 256
+    """Segments of a page of the segment list: so few that lists have pages, and pages of pages."""
+    sweep_every_s: float = 0.0
+    """How often each broker looks for orphans, ledgers and pages; 0: never."""
     room_bytes: int = 0
     """What a partition may hold; half of that is for its writer, and for all on a connection to a
     bookie. So small that clients wait for room all the time. 0: the defaults, which nobody meets.
@@ -216,6 +220,8 @@ def _draw_any(seed: int) -> ClusterSwarm:
         auto_recovery=auto_recovery,
         broker_session_s=session_s,
         tail_cache_bytes=rng.choice((0, 2000, 1 << 20)),
+        page_entries=random.Random(f"cluster pages {seed}").choice((2, 2, 3, 256)),
+        sweep_every_s=random.Random(f"cluster sweep {seed}").choice((0.0, 0.0, 0.3, 1.0)),
         room_bytes=random.Random(f"cluster room {seed}").choice((0, 400, 1000, 4000)),
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.app import Broker
 from broker.config import BrokerConfig
+from broker.leadership.orphan_ledgers import OrphanLedgers
 from broker.partition.core.log_limits import LogLimits
 from broker.partition.ledger_access import LedgerAccess
 from broker.partition.partition import Partition
@@ -63,12 +64,14 @@ class VariedConfig(BrokerConfig):
     """A broker's settings, with sizes that no setting of a broker tells."""
 
     snapshot_interval_bytes: int = setting(1 << 22, "See LogLimits.", at_least=1)
+    page_entries: int = setting(256, "See LogLimits.", at_least=2)
     room_bytes: int = setting(0, "LogLimits.in_flight_bytes_max; 0: its default.", at_least=0)
 
     def log_limits(self) -> LogLimits:
         """Return the limits of partition logs: small ones, so that small logs meet them."""
         return LogLimits(
             in_flight_bytes_max=self.room_bytes or self.log_in_flight_bytes_max,
+            segment_page_entries=self.page_entries,
             snapshot_interval_bytes=self.snapshot_interval_bytes,
             snapshot_interval_entries=min(64, max(3, self.snapshot_interval_bytes // 100)),
             shared_entry_bytes_max=min(1 << 16, 2 * self.snapshot_interval_bytes),
@@ -131,6 +134,8 @@ class ClusterWorld(Machines):
         self.oracle.is_only_slow = lambda: self.is_only_slow
         self._broker_config = VariedConfig(
             snapshot_interval_bytes=plan.snapshot_interval_bytes,
+            page_entries=plan.page_entries,
+            segment_pages_max=2,
             room_bytes=plan.room_bytes,
             admin_port=-1,
             listen_host="0.0.0.0",
@@ -315,17 +320,18 @@ class ClusterWorld(Machines):
         try:
             await client.start()
             ledgers = LedgerAccess(client, _PASSWORD)
+            tapped = TappedLedgers(ledgers, self.oracle, f"{host.name}#{host.starts}")
             broker = Broker(
                 self._config_of(host),
                 store=store,
-                ledgers=TappedLedgers(ledgers, self.oracle, f"{host.name}#{host.starts}"),
+                ledgers=tapped,
                 clock=clock,
                 rng=rng,
             )
             self._running[host.name] = broker
             self._ledger_clients[host.name] = client
             await broker.start()
-            await self.loop.create_future()
+            await self._sweep(OrphanLedgers(store, tapped, broker.cluster, broker.config.node_id))
         except (QuireError, OSError) as error:
             self.oracle.note("%s ends: %r", host.name, error)
             self.oracle.count(f"broker ended by {type(error).__name__}")
@@ -352,6 +358,18 @@ class ClusterWorld(Machines):
             for name, value in lower.items():
                 object.__setattr__(config, name, value)
         return config
+
+    async def _sweep(self, orphans: OrphanLedgers) -> None:
+        """Look for orphans now and then, in every broker: brokers do so every few hours."""
+        while True:
+            await asyncio.sleep(self.plan.sweep_every_s or 1e9)
+            try:
+                for _ in await orphans.sweep():
+                    self.oracle.count("orphan ledgers")
+                for _ in await orphans.sweep_pages():
+                    self.oracle.count("orphan pages")
+            except QuireError as error:
+                self.oracle.note("sweep: %r", error)
 
     def close_broker(self, host: Host) -> None:
         """Stop the broker on a host in peace; its supervisor starts another."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from broker.cluster.owner_node import OwnerNode
 from broker.coordinator.coordinator_log import CoordinatorLog
 from broker.coordinator.runtime import CoordinatorRuntime, Phase
+from broker.leadership import orphan_ledgers
 from broker.partition import ledger_creation, opening
-from broker.partition.core import producer_state, takeover
+from broker.partition.core import leader, producer_state, takeover
 from broker.partition.core.append_queue import AppendQueue
 from broker.partition.core.leader import PartitionLeader
 from broker.partition.core.leader_effects import LedgerClosed, ListChanged
@@ -25,7 +26,10 @@ from broker.partition.opening import Opening
 from broker.partition.partition import Partition
 from broker.partition.segment_node import SegmentNode
 from client.errors import ConnectionLoss, MetadataError, NoNode, VersionConflict
-from client.log.segments import SegmentList
+from client.log.segment_pages import PageName
+from client.log.segments import SegmentList, decode_segments, is_inline
+from client.metadata import paths
+from client.segments.pages import SegmentPages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,7 +211,7 @@ def delete_before_listing(patch: Any) -> None:
         with contextlib.suppress(MetadataError):
             listed, _ = await self.node.read_back()
             for item in listed.segments:
-                if step.segments.has(item.ledger_id):
+                if is_inline(step.segments, item.ledger_id):
                     break
                 await self._delete(item.ledger_id)
         return await original(self, step)
@@ -219,7 +223,7 @@ def trim_too_far(patch: Any) -> None:
     """A trim drops the segment that holds the new log start, too."""
 
     def trimmed(self: SegmentList, count: int, log_start: Any) -> Any:
-        return original(self, min(count + 1, len(self.segments) - 1), log_start)
+        return original(self, min(count + 1, len(self.front)), log_start)
 
     original = patch(SegmentList, "trimmed", trimmed)
 
@@ -244,6 +248,75 @@ def gap_ignored_at_end(patch: Any) -> None:
         return self._list.log_start_offset
 
     patch(Takeover, "_derive_end", derive)
+
+
+def page_after_head(patch: Any) -> None:
+    """The head names a page before it is there."""
+
+    async def write(self: SegmentNode, pages: Any) -> None:
+        async def later() -> None:
+            await asyncio.sleep(0.01)
+            with contextlib.suppress(NoNode, MetadataError):
+                await original(self, pages)
+
+        if pages:
+            asyncio.get_running_loop().create_task(later())
+
+    original = patch(SegmentNode, "write_pages", write)
+
+
+def page_deleted_before_listing(patch: Any) -> None:
+    """A trim deletes the page that it opens before the list lets go of it."""
+
+    async def unfold(self: LeaderSteps, segments: Any) -> Any:
+        unfolded = await original(self, segments)
+        await self._delete_pages(unfolded.opened)
+        return unfolded
+
+    original = patch(LeaderSteps, "_unfold", unfold)
+
+
+def page_forgets_the_oldest(patch: Any) -> None:
+    """A page is made without the oldest of the segments that leave the head for it."""
+
+    def put(listed: SegmentList, ledger_id: Any, entries: int) -> Any:
+        paged = original(listed, ledger_id, entries)
+        if not paged.pages or listed.pages:
+            return paged
+        return original(listed.trimmed(1, listed.log_start_offset), ledger_id, entries)
+
+    original = patch(leader, "paged", put)
+    patch(takeover, "paged", put)
+
+
+def young_page_swept(patch: Any) -> None:
+    """The sweep deletes pages that no list names, whoever may be about to list them."""
+
+    async def orphans(store: Any, path: str) -> Any:
+        there = []
+        with contextlib.suppress(NoNode):
+            for folder in await store.children(paths.segment_pages(path)):
+                names = await store.children(f"{paths.segment_pages(path)}/{folder}")
+                there += [PageName(*name) for name in map(paths.page_name, names) if name]
+        listed = decode_segments((await store.get(path)).data)
+        named = await SegmentPages(store, path).names(listed)
+        return [name for name in there if name not in named]
+
+    patch(orphan_ledgers, "orphan_pages", orphans)
+
+
+def listed_in_the_head_alone(patch: Any) -> None:
+    """Who asks whether a ledger is listed looks at the head of the list, and not into pages."""
+
+    async def has(self: SegmentPages, listed: Any, ledger_id: Any) -> bool:
+        return is_inline(listed, ledger_id)
+
+    def segments(self: SegmentPages, listed: Any, *wanted: Any, **options: Any) -> Any:
+        return original(self, listed, *(wanted or (lambda ref: False,)), **options)
+
+    patch(SegmentPages, "has", has)
+    patch(SegmentList, "may_have", is_inline)
+    original = patch(SegmentPages, "segments", segments)
 
 
 def deposed_unnoticed(patch: Any) -> None:

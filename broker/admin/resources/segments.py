@@ -7,7 +7,8 @@ progress of the ledger that is being written is asked of the leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 from broker.admin.context import AdminContext
@@ -20,8 +21,10 @@ from broker.cluster.core.topology import TopicInfo
 from client.errors import NoNode, NoSuchLedger
 from client.ids import LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.log.segment_pages import PageRef
 from client.log.segments import Segment, SegmentList, decode_segments
 from client.metadata import paths
+from client.segments.pages import SegmentPages
 
 _OLDEST: Final = "oldest"
 _NEWEST: Final = "newest"
@@ -66,8 +69,9 @@ async def list_segments(context: AdminContext, request: AdminRequest) -> Answer:
     """List the segments of a partition."""
     topic, index = await context.partition(request)
     listed = await _segment_list(context, topic, index)
+    pages = SegmentPages(context.broker.store, paths.partition(topic.id_text, index))
     newest_first = request.query["order"] == _NEWEST
-    chosen = _page(listed.segments, request.query, newest_first=newest_first)
+    chosen, more = await _page(listed, pages, request.query, newest_first=newest_first)
     metadata = await asyncio.gather(*(_metadata(context, item.ledger_id) for item in chosen))
     live: Mapping[str, Any] | None = None
     if any(item.facts is None for item in chosen):
@@ -76,8 +80,6 @@ async def list_segments(context: AdminContext, request: AdminRequest) -> Answer:
         _shown(segment, ledger, _active(listed, segment, live))
         for segment, ledger in zip(chosen, metadata, strict=True)
     ]
-    ends_with = listed.segments[0 if newest_first else -1 :][:1]
-    more = bool(chosen) and (chosen[-1],) != ends_with
     return Answer({"items": rows, "next": str(chosen[-1].ledger_id) if more else None})
 
 
@@ -89,24 +91,49 @@ async def _segment_list(context: AdminContext, topic: TopicInfo, index: int) -> 
     return decode_segments(node.data)
 
 
-def _page(
-    segments: Sequence[Segment], query: Mapping[str, Any], *, newest_first: bool
-) -> list[Segment]:
-    """Return the segments after the one with the ledger id `after`, in the order asked for.
+async def _page(
+    listed: SegmentList, pages: SegmentPages, query: Mapping[str, Any], *, newest_first: bool
+) -> tuple[list[Segment], bool]:
+    """Return the segments after the one with the ledger id `after`, in the order asked for, and
+    whether there are more. Reads the pages of the list in which they are.
 
     Segments go at the old end only. So if that ledger is not listed any more, every older one
     is gone too, and the rest begins with the oldest.
     """
-    after = number_after(query)
-    ids = [segment.ledger_id for segment in segments]
-    ordered = list(reversed(segments)) if newest_first else list(segments)
+    after, limit = number_after(query), query["limit"]
     if after >= 0:
-        if after in ids:
-            at = [segment.ledger_id for segment in ordered].index(LedgerId(after))
-            ordered = ordered[at + 1 :]
-        elif newest_first:
-            ordered = []
-    return ordered[: query["limit"]]
+        following = _from(listed, pages, LedgerId(after), newest_first)
+        chosen = await _take(following, limit + 2)
+        if chosen or newest_first:
+            return chosen[1 : limit + 1], len(chosen) > limit + 1
+    chosen = await _take(pages.segments(listed, newest_first=newest_first), limit + 1)
+    return chosen[:limit], len(chosen) > limit
+
+
+async def _from(
+    listed: SegmentList, pages: SegmentPages, ledger_id: LedgerId, newest_first: bool
+) -> AsyncGenerator[Segment, None]:
+    """Walk the list from a ledger on; nothing if it is not listed."""
+    found = False
+
+    def wanted(ref: PageRef) -> bool:
+        return found or ref.may_hold(ledger_id)
+
+    async with aclosing(pages.segments(listed, wanted, newest_first=newest_first)) as walk:
+        async for segment in walk:
+            found = found or segment.ledger_id == ledger_id
+            if found:
+                yield segment
+
+
+async def _take(segments: AsyncGenerator[Segment, None], count: int) -> list[Segment]:
+    taken: list[Segment] = []
+    async with aclosing(segments):
+        async for segment in segments:
+            taken.append(segment)
+            if len(taken) == count:
+                break
+    return taken
 
 
 async def _metadata(context: AdminContext, ledger_id: LedgerId) -> LedgerMetadata | None:
@@ -120,13 +147,12 @@ def _active(
     listed: SegmentList, segment: Segment, live: Mapping[str, Any] | None
 ) -> Mapping[str, int] | None:
     """Return how far the segment being written has got, if its leader said so."""
-    is_last = segment is listed.segments[-1]
+    is_last = segment == listed.segments[-1]
     if not is_last or live is None or live["high_watermark"] is None:
         return None
-    sealed = sum(item.facts.size_bytes for item in listed.segments if item.facts is not None)
     return {
         "last_offset": live["high_watermark"] - 1,
-        "bytes": max(0, live["bytes"] - sealed),
+        "bytes": max(0, live["bytes"] - listed.size_bytes),
     }
 
 

@@ -31,17 +31,17 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         partitions = []
         for item in topic.partitions:
             await pace.item()
-            partitions.append(_end(services, topic.topic, item))
+            partitions.append(await _end(services, topic.topic, item))
         topics.append({"topic": topic.topic, "partitions": partitions})
     return {"topics": topics}
 
 
-def _end(services: Services, topic: str, item: Any) -> dict[str, Any]:
+async def _end(services: Services, topic: str, item: Any) -> dict[str, Any]:
     answer = {"error_code": int(Code.none), "partition": item.partition}
     try:
         leader = services.partitions.leader(topic, item.partition)
         check_epoch(leader, field(item, "current_leader_epoch", -1))
-        epoch, end_offset = leader.reader.epoch_end(item.leader_epoch)
+        epoch, end_offset = await leader.reader.epoch_end(item.leader_epoch)
     except QuireError as error:
         return {**answer, "error_code": code_of(error), "leader_epoch": -1, "end_offset": -1}
     return {**answer, "leader_epoch": epoch, "end_offset": end_offset}

@@ -20,7 +20,9 @@ One change at a time; each begins from the version that the last one left:
     SEALING    LedgerNotClosed    SEALING    CloseLedger once more if nobody answered, else Ended
     SEALING    LedgerClosed       FACTS      ChangeList
     FACTS      ListChanged        -          ChangeDone
-    -          Trim, Maintain     TRIMMING   ChangeList
+    -          Trim, Maintain     UNFOLDING  UnfoldList, if the oldest segments are in a page
+                                  TRIMMING   ChangeList
+    UNFOLDING  ListUnfolded       TRIMMING   ChangeList
     TRIMMING   ListChanged        DELETING   DeleteLedgers
     DELETING   LedgersDeleted     -          ChangeDone
     DISCARDING LedgersDeleted     -          ChangeDone
@@ -36,6 +38,8 @@ Rules, by the names that TAKEOVER.md and the tests use:
     ONE-ROLL         the next roll begins after the last step of the one before, so that never more
                      than the last two listed ledgers are open.
     LIST-THEN-DELETE ledgers are deleted after the list let them go.
+    PAGE-BY-PAGE     a trim drops the segments of one page at most; what is left comes after the
+                     changes that others wait for.
     OWN-SNAPSHOT     no segment goes before the active ledger can replace what it knows.
     RESIGN, UNKNOWN  whatever fails ends the leadership, with an unknown outcome.
 """
@@ -74,6 +78,7 @@ from broker.partition.core.leader_effects import (
     LedgersDeleted,
     ListChanged,
     ListLost,
+    ListUnfolded,
     Maintain,
     Now,
     Roll,
@@ -84,12 +89,20 @@ from broker.partition.core.leader_effects import (
     SwitchLedger,
     Trim,
     Trimmed,
+    UnfoldList,
 )
 from broker.partition.core.log_limits import UNLIMITED, SegmentLimits
 from broker.partition.core.log_state import LogState
-from broker.partition.core.retention import expired_count, trimmed_start
+from broker.partition.core.retention import (
+    dropped_below,
+    expired_count,
+    looks_into_pages,
+    trimmed_start,
+)
 from client.errors import QuireError
-from client.ids import LedgerId, Offset
+from client.ids import Offset
+from client.log.paging import paged
+from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
 from client.wire.kafka.records import Buffer
 
@@ -115,6 +128,7 @@ class Stage(enum.Enum):
     DRAINING = "draining"
     SEALING = "sealing"
     FACTS = "facts"
+    UNFOLDING = "unfolding"
     TRIMMING = "trimming"
     DELETING = "deleting"
     FINISHING = "finishing"
@@ -149,6 +163,8 @@ class PartitionLeader:
         """The one under way."""
         self._wanted = segments
         """The list that the running compare-and-set would make."""
+        self._dropped = DeleteLedgers(())
+        """What the running trim lets go."""
         self._previous: ActiveSegment | None = None
         """The segment before the active one, while a roll completes it."""
         self._roll_not_before_s = float("-inf")
@@ -176,8 +192,7 @@ class PartitionLeader:
     @property
     def size_bytes(self) -> int:
         """Bytes of the whole log, each counted once."""
-        sealed = sum(item.facts.size_bytes for item in self.segments.segments if item.facts)
-        return sealed + self.log.active.size_bytes
+        return self.segments.size_bytes + self.log.active.size_bytes
 
     def check_open(self) -> None:
         """Raise NotLeader unless appends are accepted."""
@@ -261,7 +276,9 @@ class PartitionLeader:
         match outcome:
             case LedgerCreated(ledger_id):
                 self.stage = Stage.LISTING
-                return self._change_list(self.segments.rolled(ledger_id, now.ms))
+                rolled = self.segments.rolled(ledger_id, now.ms)
+                entries = self.log.limits.segment_page_entries
+                return self._change_list(*paged(rolled, ledger_id, entries))
             case LedgerRefused(error):
                 return self._done(
                     now, NotEnoughReplicas(f"{self._name}: no next ledger: {error!r}")
@@ -270,12 +287,14 @@ class PartitionLeader:
                 return self._on_list_changed(version, now)
             case ListLost(error):
                 return self._on_list_lost(change, error)
+            case ListUnfolded():
+                return self._trim(change, outcome, now)
             case LedgerClosed():
                 return self._on_ledger_closed(change)
             case LedgerNotClosed():
                 return self._on_ledger_not_closed(change, outcome)
             case LedgersDeleted():
-                return self._done(now, self._error)
+                return self._on_deleted(now)
         assert_never(outcome)
 
     def end(self, reason: str) -> Effects:
@@ -312,10 +331,8 @@ class PartitionLeader:
         match change:
             case Roll():
                 return self._begin_roll(now)
-            case Trim(_, before):
-                return self._begin_trim(before, now)
-            case Maintain():
-                return self._trim(self._expired_count(now.ms), Offset(0), now)
+            case Trim() | Maintain():
+                return self._begin_trim(change, now)
             case Close():
                 self.log.finish_segment()
                 self.stage = Stage.FINISHING
@@ -337,20 +354,19 @@ class PartitionLeader:
         effects = self.end(reason)
         return [*effects, ChangeDone(change.ticket, self._error)]
 
-    def _change_list(self, wanted: SegmentList) -> Effects:
+    def _change_list(self, wanted: SegmentList, pages: Sequence[NewPage] = ()) -> Effects:
         self._wanted = wanted
-        return (ChangeList(wanted, self._version),)
+        return (ChangeList(wanted, self._version, pages),)
 
     def _on_list_changed(self, version: int, now: Now) -> Effects:
-        before, self.segments = self.segments, self._wanted
+        self.segments = self._wanted
         self._version = version
         if self.stage is Stage.LISTING:
             return self._hold(now)
         if self.stage is Stage.FACTS:
             return self._on_facts_listed(now)
         assert self.stage is Stage.TRIMMING, self.stage
-        count = len(before.segments) - len(self.segments.segments)
-        return self._on_trimmed([item.ledger_id for item in before.segments[:count]], now)
+        return self._on_trimmed(now)
 
     def _on_list_lost(self, change: Change, error: QuireError) -> Effects:
         is_roll = self.stage is Stage.LISTING
@@ -435,31 +451,51 @@ class PartitionLeader:
 
     # --- trim ---------------------------------------------------------------------------
 
-    def _begin_trim(self, before: Offset, now: Now) -> Effects:
-        start = max(before, self.log.offsets.log_start)
-        ends = [item.end_offset for item in self.segments.segments[:-1]]
-        return self._trim(sum(1 for end in ends if end is not None and end <= start), start, now)
+    def _begin_trim(self, change: Trim | Maintain, now: Now) -> Effects:
+        listed = self.segments
+        start = change.before if isinstance(change, Trim) else None
+        if self.log.has_own_snapshot and looks_into_pages(listed, self._limits, start):
+            self.stage = Stage.UNFOLDING
+            return (UnfoldList(listed),)
+        return self._trim(change, ListUnfolded(listed), now)
 
-    def _expired_count(self, now_ms: int) -> int:
-        active_bytes = self.log.active.size_bytes
-        return expired_count(self.segments, self._limits, active_bytes=active_bytes, now_ms=now_ms)
-
-    def _trim(self, count: int, start: Offset, now: Now) -> Effects:
+    def _trim(self, change: Change, unfolded: ListUnfolded, now: Now) -> Effects:
         """Drop segments, as far as no takeover could need them, and move the log start."""
+        listed, offsets = unfolded.segments, self.log.offsets
+        start = max(change.before if isinstance(change, Trim) else Offset(0), offsets.log_start)
         if not self.log.has_own_snapshot:
             count = 0
+        elif isinstance(change, Trim):
+            count = dropped_below(listed, start)
+        else:
+            count = expired_count(
+                listed, self._limits, active_bytes=self.log.active.size_bytes, now_ms=now.ms
+            )
         if count:
-            start = max(start, trimmed_start(self.segments, count))
-        if not count and start <= self.log.offsets.log_start:
+            start = max(start, trimmed_start(listed, count))
+        elif start <= offsets.log_start:
             return self._done(now)
+        else:
+            unfolded = ListUnfolded(self.segments)
+        ledger_ids = [item.ledger_id for item in listed.front[:count]]
+        self._dropped = DeleteLedgers(ledger_ids, unfolded.opened)
         self.stage = Stage.TRIMMING
-        return self._change_list(self.segments.trimmed(count, start))
+        return self._change_list(unfolded.segments.trimmed(count, start))
 
-    def _on_trimmed(self, dropped: Sequence[LedgerId], now: Now) -> Effects:
-        log_start = self.segments.log_start_offset
+    def _on_trimmed(self, now: Now) -> Effects:
+        dropped, log_start = self._dropped, self.segments.log_start_offset
         self.log.offsets.on_trimmed(log_start)
-        effects: list[Effect] = [AdoptList(self.segments), Trimmed(dropped, log_start)]
-        if not dropped:
+        effects: list[Effect] = [
+            AdoptList(self.segments),
+            Trimmed(dropped.ledger_ids, log_start),
+        ]
+        if not dropped.ledger_ids:
             return [*effects, *self._done(now)]
         self.stage = Stage.DELETING
-        return [*effects, DeleteLedgers(dropped)]
+        return [*effects, dropped]
+
+    def _on_deleted(self, now: Now) -> Effects:
+        if self.stage is Stage.DELETING and self.segments.page_count:
+            assert self._change is not None
+            self._asked.append(self._change._replace(ticket=0))  # the next page may have more
+        return self._done(now, self._error)

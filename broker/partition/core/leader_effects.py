@@ -15,6 +15,7 @@ from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append, LogEntry
 from client.errors import QuireError
 from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.segment_pages import NewPage, PageRef
 from client.log.segments import SegmentFacts, SegmentList
 
 
@@ -69,10 +70,17 @@ class CreateLedger(NamedTuple):
 
 
 class ChangeList(NamedTuple):
-    """Compare-and-set the segment list. Outcomes: ListChanged, ListLost."""
+    """Make the pages, then compare-and-set the segment list. Outcomes: ListChanged, ListLost."""
 
     segments: SegmentList
     expected_version: int
+    pages: Sequence[NewPage] = ()
+
+
+class UnfoldList(NamedTuple):
+    """Open the list's first page, so that its oldest segments are known. Outcome: ListUnfolded."""
+
+    segments: SegmentList
 
 
 class CloseLedger(NamedTuple):
@@ -84,9 +92,10 @@ class CloseLedger(NamedTuple):
 
 
 class DeleteLedgers(NamedTuple):
-    """Delete ledgers that are not listed any more. Outcome: LedgersDeleted."""
+    """Delete ledgers, and pages, that are not listed any more. Outcome: LedgersDeleted."""
 
     ledger_ids: Sequence[LedgerId]
+    pages: Sequence[PageRef] = ()
 
 
 class DiscardLedger(NamedTuple):
@@ -97,7 +106,7 @@ class DiscardLedger(NamedTuple):
     version: int
 
 
-LeaderStep = CreateLedger | ChangeList | CloseLedger | DeleteLedgers | DiscardLedger
+LeaderStep = CreateLedger | ChangeList | UnfoldList | CloseLedger | DeleteLedgers | DiscardLedger
 
 
 # --- outcomes -------------------------------------------------------------------------------
@@ -127,6 +136,14 @@ class ListLost(NamedTuple):
     error: QuireError
 
 
+class ListUnfolded(NamedTuple):
+    """The same list with its first page opened, and the pages that it needs no more when it is
+    written like that. Unchanged if the page cannot be read: then nothing is dropped."""
+
+    segments: SegmentList
+    opened: Sequence[PageRef] = ()
+
+
 class LedgerClosed(NamedTuple):
     """The ledger is closed at its last confirmed entry."""
 
@@ -147,6 +164,7 @@ StepOutcome = (
     | LedgerRefused
     | ListChanged
     | ListLost
+    | ListUnfolded
     | LedgerClosed
     | LedgerNotClosed
     | LedgersDeleted

@@ -62,6 +62,10 @@ class LogLimits:
     search_span_entries: int = 8
     """A search reads the rest in one go once so few entries are left."""
 
+    segment_page_entries: int = 256
+    """Segments in a page of the segment list, or pages in one of the level above. Lower: the list's
+    node is smaller and rolls write less, and a search reads more pages. From 2 on."""
+
     readers_max: int = 8
     """Open ledger readers that a partition keeps."""
 

@@ -3,13 +3,15 @@
 Segments go whole and from the oldest on; the last one, which is being written, never goes (when
 its records have expired it is rolled first). A segment without records at the head of the list
 goes as soon as another one follows it.
+
+Only the list's `front` is judged: of a list with pages that is what is left of the oldest one.
 """
 
 from __future__ import annotations
 
 from broker.partition.core.log_limits import UNLIMITED, SegmentLimits
 from client.ids import Offset
-from client.log.segments import Segment, SegmentList
+from client.log.segments import SegmentFacts, SegmentList
 
 
 def expired_count(
@@ -20,20 +22,19 @@ def expired_count(
     By time: while the segment's newest record is older than `retention_ms`. By size: while the
     remaining segments still have `retention_bytes`. Below the log start: always.
     """
-    items = segments.segments
-    sizes = [item.facts.size_bytes if item.facts is not None else active_bytes for item in items]
-    total = sum(sizes)
+    total = segments.size_bytes + active_bytes
     count = 0
-    for index, segment in enumerate(items[:-1]):
+    items = segments.items
+    for index, segment in enumerate(segments.front):
         facts = segment.facts
         if facts is None:
             break
-        rest = total - sizes[index]
+        rest = total - facts.size_bytes
         if not (
             facts.last_offset < segments.log_start_offset
             or facts.last_offset + 1 == segment.base_offset
             or (limits.retention_bytes != UNLIMITED and rest >= limits.retention_bytes)
-            or _is_old(segment, items[index + 1], limits, now_ms)
+            or _is_old(facts, items[index + 1].created_ms, limits, now_ms)
         ):
             break
         count += 1
@@ -41,17 +42,39 @@ def expired_count(
     return count
 
 
-def _is_old(segment: Segment, following: Segment, limits: SegmentLimits, now_ms: int) -> bool:
+def looks_into_pages(segments: SegmentList, limits: SegmentLimits, before: Offset | None) -> bool:
+    """Whether some segment of the first page may have to go, and the page is not open.
+
+    `before`: what a trim asks for; None: what is expired goes.
+    """
+    if segments.oldest or not segments.pages:
+        return False
+    if before is None and (limits.retention_ms, limits.retention_bytes) != (UNLIMITED, UNLIMITED):
+        return True
+    start = max(segments.log_start_offset, before or Offset(0))
+    return segments.pages[0].base_offset < start
+
+
+def dropped_below(segments: SegmentList, start: Offset) -> int:
+    """Return how many of the oldest segments end at or below an offset."""
+    count = 0
+    for segment in segments.front:
+        if segment.end_offset is None or segment.end_offset > start:
+            break
+        count += 1
+    return count
+
+
+def _is_old(facts: SegmentFacts, ended_ms: int, limits: SegmentLimits, now_ms: int) -> bool:
     """Compare the newest record's timestamp; without any, the time at which the segment ended."""
     if limits.retention_ms == UNLIMITED:
         return False
-    assert segment.facts is not None
-    newest = segment.facts.max_timestamp_ms
-    return now_ms - (newest if newest >= 0 else following.created_ms) > limits.retention_ms
+    newest = facts.max_timestamp_ms
+    return now_ms - (newest if newest >= 0 else ended_ms) > limits.retention_ms
 
 
 def trimmed_start(segments: SegmentList, count: int) -> Offset:
     """Return the log start after dropping `count` segments."""
-    base = segments.segments[count].base_offset
+    base = segments.items[count].base_offset
     assert base is not None
     return max(segments.log_start_offset, base)

@@ -34,7 +34,9 @@ from typing import Final, NamedTuple
 from broker.partition.core.replay import LedgerTail
 from client.errors import LocalProtocolError, LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.segments import Segment, SegmentFacts, SegmentList
+from client.log.paging import Paged, paged
+from client.log.segment_pages import NewPage
+from client.log.segments import PAGE_ENTRIES, Segment, SegmentFacts, SegmentList
 
 RECOVER_LEDGERS: Final = 2
 """The last two: the old leader may still write the last but one while it lists the last."""
@@ -82,10 +84,11 @@ class CreateLedger(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Set the list if its version is still the expected one."""
+    """Make the pages, then set the list if its version is still the expected one."""
 
     segments: SegmentList
     expected_version: int
+    pages: tuple[NewPage, ...] = ()
 
 
 class Committed(NamedTuple):
@@ -149,8 +152,10 @@ Step = (
 class Takeover:
     """One attempt to lead one partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, page_entries: int = PAGE_ENTRIES) -> None:
+        """`page_entries`: segments, or pages, in a page of the list."""
         self.state = State.CLAIMING
+        self._page_entries = page_entries
         self._list = SegmentList()
         self._version = -1
         self._to_recover: list[LedgerId] = []
@@ -158,7 +163,7 @@ class Takeover:
         self._tails: dict[LedgerId, LedgerTail | None] = {}
         self._ledger_id: LedgerId | None = None
         self._log_end = Offset(0)
-        self._committed_list = SegmentList()
+        self._committed = Paged(SegmentList(), ())
         self._outcome_unknown = False
         self._reason = ""
 
@@ -206,9 +211,10 @@ class Takeover:
         recovered = {
             segment.ledger_id: facts for segment, facts in self._recovered() if facts is not None
         }
-        self._committed_list = self._list.opened(
+        opened = self._list.opened(
             ledger_id, base_offset=self._log_end, created_ms=now_ms, recovered=recovered
         )
+        self._committed = paged(opened, ledger_id, self._page_entries)
         return self._commit()
 
     def on_commit(self, outcome: CommitOutcome) -> Step:
@@ -228,7 +234,7 @@ class Takeover:
         """What the list is now decides what became of the unknown attempt."""
         self._expect(State.SETTLING)
         assert self._ledger_id is not None
-        if segments.has(self._ledger_id):
+        if segments.may_have(self._ledger_id):
             last = segments.segments[-1].ledger_id == self._ledger_id
             if last and version == self._version + 1:
                 return self._serve(version)
@@ -321,13 +327,13 @@ class Takeover:
 
     def _commit(self) -> Step:
         self.state = State.COMMITTING
-        return Commit(self._committed_list, self._version)
+        return Commit(self._committed.segments, self._version, self._committed.pages)
 
     def _serve(self, version: int) -> Step:
         assert self._ledger_id is not None
         self.state = State.LEADING
         return Serve(
-            self._committed_list, version, self._ledger_id, self._newest_tail(), self._log_end
+            self._committed.segments, version, self._ledger_id, self._newest_tail(), self._log_end
         )
 
     def _discard(self, reason: str) -> Step:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from broker.cluster.core.topology import TopicInfo
@@ -26,7 +26,9 @@ from broker.partition.core.leader_effects import (
     LedgersDeleted,
     ListChanged,
     ListLost,
+    ListUnfolded,
     StepOutcome,
+    UnfoldList,
 )
 from broker.partition.ledger_creation import create_ledger
 from broker.partition.ledgers import Writer
@@ -41,6 +43,8 @@ from client.errors import (
     NoSuchLedger,
 )
 from client.ids import LeaderEpoch, LedgerId
+from client.log.segment_pages import PageRef
+from client.log.segments import SegmentList
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,7 +63,7 @@ class LeaderSteps:
         self.topic = topic
         self.writer = writer
         """Of the ledger that entries go to."""
-        self.node = SegmentNode(services.store, topic, index)
+        self.node = SegmentNode(services.store, topic, index, services.pages)
         self.index = index
         self._services = services
         self._on_outcome = on_outcome
@@ -123,11 +127,14 @@ class LeaderSteps:
                 return await self._create(epoch)
             case ChangeList():
                 return await self._change_list(step)
+            case UnfoldList(segments):
+                return await self._unfold(segments)
             case CloseLedger():
                 return await self._close(step)
-            case DeleteLedgers(ledger_ids):
+            case DeleteLedgers(ledger_ids, pages):
                 for ledger_id in ledger_ids:
                     await self._delete(ledger_id)
+                await self._delete_pages(pages)
                 return LedgersDeleted()
             case DiscardLedger():
                 return await self._discard(step)
@@ -143,9 +150,20 @@ class LeaderSteps:
 
     async def _change_list(self, step: ChangeList) -> StepOutcome:
         try:
+            await self.node.write_pages(step.pages)
             return ListChanged(await self.node.change(step.segments, step.expected_version))
-        except MetadataError as error:
+        except (MetadataError, LogCorrupt) as error:
             return ListLost(error)
+
+    async def _unfold(self, segments: SegmentList) -> StepOutcome:
+        try:
+            return ListUnfolded(*await self.node.pages.unfolded(segments))
+        except (MetadataError, LogCorrupt) as error:
+            _LOG.warning(
+                "trim.page_unread topic=%s partition=%d error=%r",
+                self.topic.name, self.index, error,
+            )  # fmt: skip
+            return ListUnfolded(segments)
 
     async def _close(self, step: CloseLedger) -> StepOutcome:
         if step.delay_s:
@@ -159,7 +177,7 @@ class LeaderSteps:
     async def _discard(self, step: DiscardLedger) -> StepOutcome:
         try:
             found, version = await self.node.read_back()
-            is_certain = version != step.version and not found.has(step.ledger_id)
+            is_certain = version != step.version and not found.may_have(step.ledger_id)
         except NoNode:
             is_certain = True  # the topic was deleted, and its lists with it
         except (MetadataError, LogCorrupt):
@@ -177,4 +195,14 @@ class LeaderSteps:
             _LOG.warning(
                 "ledger.orphan topic=%s partition=%d ledger=%d error=%r",
                 self.topic.name, self.index, ledger_id, error,
+            )  # fmt: skip
+
+    async def _delete_pages(self, pages: Sequence[PageRef]) -> None:
+        try:
+            await self.node.delete_pages(pages)
+        except MetadataError as error:
+            _LOG.warning(
+                "page.orphan topic=%s partition=%d pages=%s error=%r",
+                self.topic.name, self.index, ",".join(str(ref.name.number) for ref in pages),
+                error,
             )  # fmt: skip

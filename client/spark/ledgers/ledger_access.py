@@ -33,8 +33,10 @@ from client.ledger.read.batch_read import BatchReads
 from client.ledger.read.range_read import RangeRead
 from client.ledger.read.tail import read_lac
 from client.ledger.standalone import WallClock
-from client.log.segments import SegmentList, decode_segments
+from client.log.segment_pages import Item
+from client.log.segments import Segment, SegmentList, decode_segments
 from client.metadata import paths
+from client.segments.pages import PageCache, SegmentPages
 from client.spark.ledgers.metadata_view import MetadataView
 from client.wire.bookkeeper.entry import Entry, EntryCodec
 
@@ -91,6 +93,7 @@ class LedgerAccess:
             self._view, rng=random.SystemRandom(), clock=WallClock(), config=config, bookies=bookies
         )
         self._batches = BatchReads(self._client.context)
+        self._pages = PageCache()
         self._codecs: dict[LedgerId, EntryCodec] = {}
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(
@@ -123,15 +126,35 @@ class LedgerAccess:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_STOP_S)
 
-    async def segments(self, topic_id: str, partition: int) -> SegmentList:
+    async def segments(self, topic_id: str, partition: int, start: int, end: int) -> list[Segment]:
+        """Pages of the list are read as far as they overlap the range, and kept.
+
+        A trim may delete a page while it is looked for: then the list is read again, and a page
+        that the same list still names is lost.
+        """
         path = paths.partition(topic_id, partition)
+        before = None
+        while True:
+            listed = await self._segment_list(path)
+            if listed is None or listed.deleted:
+                return []
+            try:
+                return await _overlapping(
+                    SegmentPages(self._view, path, self._pages), listed, start, end
+                )
+            except NoNode as error:
+                if listed == before:
+                    raise LogCorrupt(f"{path} names a page that is not there: {error}") from error
+                before = listed
+                await self._view.sync(path)
+
+    async def _segment_list(self, path: str) -> SegmentList | None:
         try:
-            listed = decode_segments((await self._view.get(path)).data)
+            return decode_segments((await self._view.get(path)).data)
         except NoNode:
-            return SegmentList()
+            return None
         except LogCorrupt as error:
             raise LogCorrupt(f"{path}: {error}") from error
-        return SegmentList() if listed.deleted else listed
 
     async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
         return await self._client.describe(ledger_id)
@@ -179,6 +202,19 @@ class LedgerAccess:
     async def _close(self) -> None:
         await self._client.close()
         await self._view.close()
+
+
+async def _overlapping(
+    pages: SegmentPages, listed: SegmentList, start: int, end: int
+) -> list[Segment]:
+    """Return the segments that may hold offsets of [start, end)."""
+
+    def overlaps(item: Item) -> bool:
+        if item.base_offset is None or item.base_offset >= end:
+            return False
+        return item.end_offset is None or item.end_offset > start
+
+    return [segment async for segment in pages.segments(listed, overlaps) if overlaps(segment)]
 
 
 async def _cancel_others() -> None:

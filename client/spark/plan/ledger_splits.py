@@ -25,7 +25,7 @@ from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.log.entry_format import first_offset, next_offset
 from client.log.offset_search import OffsetSearch
-from client.log.segments import Segment, SegmentList
+from client.log.segments import Segment
 from client.log.snapshot import snapshot_points
 from client.spark.plan.task_sizing import multiple
 from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange, Position, Split
@@ -40,10 +40,11 @@ _UNREADABLE: Final = (LedgerError, LogCorrupt, RemoteProtocolError)
 class LedgerSource(Protocol):
     """Where segment lists and ledgers are looked up."""
 
-    async def segments(self, topic_id: str, partition: int) -> SegmentList:
-        """Return a partition's segments; none if it is deleted.
-
-        Raises MetadataError, LogCorrupt.
+    async def segments(
+        self, topic_id: str, partition: int, start: int, end: int
+    ) -> Sequence[Segment]:
+        """Return the segments that may hold offsets of [start, end), in order; none if the
+        partition is deleted. Raises MetadataError, LogCorrupt.
         """
         ...
 
@@ -119,8 +120,8 @@ class LedgerSplitter:
     async def locate(self, end: OffsetRange) -> Position | None:
         """Return the entry with the last record below `end.end`; None: no ledger says."""
         target = end.end - 1
-        listed = await self._source.segments(end.topic_id, end.partition)
-        for segment in reversed(listed.segments):
+        listed = await self._source.segments(end.topic_id, end.partition, target, end.end)
+        for segment in reversed(listed):
             if segment.base_offset is not None and segment.base_offset <= target:
                 ledger = await self._ledger(segment)
                 if ledger is None or target >= ledger.end_offset:
@@ -134,8 +135,10 @@ class LedgerSplitter:
 
     async def _pieces(self, whole: OffsetRange) -> list[_Piece | BrokerSplit]:
         """Return what ledgers, and in between brokers, have of a range."""
-        listed = await self._source.segments(whole.topic_id, whole.partition)
-        wanted = [one for one in listed.segments if _overlaps(one, whole)]
+        listed = await self._source.segments(
+            whole.topic_id, whole.partition, whole.start, whole.end
+        )
+        wanted = [one for one in listed if _overlaps(one, whole)]
         ledgers = await asyncio.gather(*(self._ledger(segment) for segment in wanted))
         readable = [one for one in ledgers if one is not None and _overlap(one, whole)]
         pieces = await asyncio.gather(*(self._piece(one, whole) for one in readable))

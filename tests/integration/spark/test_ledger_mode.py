@@ -133,10 +133,9 @@ def test_planning_and_reading_fence_nobody(cluster: LocalCluster) -> None:
 
     async def states() -> dict[int, str]:
         async with connect(cluster.zookeeper) as ledgers:
-            listed = await access.segments(whole.topic_id, 0)
+            listed = await access.segments(whole.topic_id, 0, 0, 2_000)
             return {
-                one.ledger_id: (await ledgers.describe(one.ledger_id)).state.name
-                for one in listed.segments
+                one.ledger_id: (await ledgers.describe(one.ledger_id)).state.name for one in listed
             }
 
     access = ledger_access.shared(cluster.zookeeper, settings.ledger_speculative_ms)

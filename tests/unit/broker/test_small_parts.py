@@ -209,9 +209,11 @@ def test_the_limits_of_shared_entries_and_snapshots_are_settings() -> None:
         log_shared_entry_batches_max=7,
         log_snapshot_interval_bytes=100_000,
         log_snapshot_interval_entries=9,
+        log_segment_page_entries=11,
     ).log_limits()
     assert (limits.shared_entry_bytes_max, limits.shared_entry_batches_max) == (1_000, 7)
     assert (limits.snapshot_interval_bytes, limits.snapshot_interval_entries) == (100_000, 9)
+    assert limits.segment_page_entries == 11
 
 
 def test_settings_left_alone_are_what_partition_logs_have_by_themselves() -> None:

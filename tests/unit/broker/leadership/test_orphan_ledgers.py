@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.leadership.orphan_ledgers import OrphanLedgers, purpose_of
-from client.ids import BrokerId, LedgerId
+from broker.leadership.orphan_ledgers import LedgerSet, OrphanLedgers, purpose_of
+from broker.partition.core.log_limits import LogLimits
+from client.ids import BrokerId, LeaderEpoch, LedgerId
+from client.log.segment_pages import NewPage, Page, PageName
 from client.metadata import paths
 from client.metadata.memory import Fault
+from client.segments.page_nodes import write_page
 from tests.fakes.brokers import (
     Broker,
     ClientBackend,
@@ -21,6 +24,7 @@ from tests.fakes.brokers import (
     settle,
     until,
 )
+from tests.fakes.segment_lists import sealed
 from tests.fakes.virtual_time import run
 
 
@@ -91,6 +95,59 @@ def test_the_next_ledger_of_a_roll_under_way_is_left_alone() -> None:
         assert len(world.segments(topic).segments) == 2
 
     with_sweep(scenario)
+
+
+def test_a_ledger_in_a_page_is_listed() -> None:
+    """PAGE-LOOK: in the round's own list, and in the closer look."""
+
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        world.limits = LogLimits(segment_page_entries=2)
+        short = await world.broker(2, owning=False)
+        topic = await world.topic()
+        for _ in range(2):
+            partition = await short.open(topic)
+            for number in range(6):
+                await done(partition.append(batch(f"v{number}")))
+                await partition.changes.roll()
+        before = world.ledger_ids()
+        assert world.segments(topic).pages
+        assert await sweep.sweep() == []
+        sweep._listed = no_list  # type: ignore[method-assign]
+        assert await sweep.sweep() == []
+        assert world.ledger_ids() == before
+
+    with_sweep(scenario)
+
+
+async def no_list() -> LedgerSet:
+    return LedgerSet()
+
+
+def test_a_page_that_nobody_names_goes_once_its_epoch_has_passed() -> None:
+    """SWEEP."""
+
+    async def scenario(world: World, broker: Broker, sweep: OrphanLedgers) -> None:
+        topic = await world.topic()
+        await broker.open(topic)
+        path = paths.partition(topic.id_text, 0)
+        new = NewPage(PageName(0, LeaderEpoch(0), LedgerId(9)), Page((sealed(0),)))
+        await write_page(world.admin, path, new)
+        assert await sweep.sweep_pages() == [], "its creator might still list it"
+        await broker.open(topic)
+        assert await sweep.sweep_pages() == [paths.segment_page(path, *new.name)]
+        assert await sweep.sweep_pages() == []
+
+    with_sweep(scenario)
+
+
+def test_a_set_of_ledgers_has_what_was_added() -> None:
+    found = LedgerSet()
+    ids = [5, 1, 1 << 62, (1 << 16) - 1, 1 << 16, 70_000, 3]
+    for number in ids:
+        found.add(LedgerId(number))
+    found.sort()
+    assert all(LedgerId(number) in found for number in ids)
+    assert not any(LedgerId(number) in found for number in (0, 2, 4, 65_537, 1 << 61))
 
 
 def test_ledgers_of_deleted_partitions_and_of_others() -> None:

@@ -62,6 +62,37 @@ async def test_a_deleted_topics_ledgers_and_nodes_go(cloud: FakeCloud, broker: B
     await cloud.close()
 
 
+@pytest.mark.parametrize("fails_at", [None, 1, 3, 5])
+async def test_a_long_lists_ledgers_and_pages_go(
+    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch, fails_at: int | None
+) -> None:
+    """All ledgers before any page: whoever comes after an interruption finds the rest."""
+    monkeypatch.setattr("broker.topics.topic_cleaner._RETRY_S", 0.01)
+    broker = await cloud.start_broker(1, log_segment_page_entries=2)
+    partition = await create_topic(broker)
+    for number in range(9):
+        partition.append(batch(b"a"))
+        await until(lambda end=number: partition.high_watermark == end + 1)
+        await partition.changes.roll()
+    node = paths.partition(partition.topic.id_text, 0)
+    assert await children(cloud.tree.session(), paths.segment_pages(node))
+    deletes: list[str] = []
+
+    def lose(operation: Operation) -> Fault | None:
+        if operation.name != "delete" or "/pages/" not in operation.path:
+            return None
+        assert not cloud.ledgers.ledgers, "a ledger is left, and a page goes"
+        deletes.append(operation.path)
+        return Fault.LOSE_REQUEST if len(deletes) == fails_at else None
+
+    cloud.tree.on_request = lose
+    await broker.topics.delete("t")
+    await gone(cloud, partition.topic.id_text)
+    assert not cloud.ledgers.ledgers
+    assert len(deletes) >= 5, "four pages, and their folder"
+    await cloud.close()
+
+
 async def test_nobody_can_open_a_partition_whose_ledgers_go(
     cloud: FakeCloud, broker: Broker
 ) -> None:

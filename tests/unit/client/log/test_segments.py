@@ -8,7 +8,15 @@ import pytest
 
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.segments import Segment, SegmentFacts, SegmentList, decode_segments
+from client.log.segment_pages import find_offset
+from client.log.segments import (
+    Segment,
+    SegmentFacts,
+    SegmentList,
+    decode_segments,
+    epoch_end,
+    is_inline,
+)
 
 
 def facts(last: int, size: int = 1000, newest: int = 50) -> SegmentFacts:
@@ -87,27 +95,31 @@ def test_trim_drops_a_prefix_and_keeps_the_last() -> None:
         trimmed.trimmed(0, Offset(11))
 
 
-def test_locate_skips_segments_without_records() -> None:
+def found(listed: SegmentList, offset: int) -> int:
+    return listed.items.index(find_offset(listed.items, Offset(offset)))
+
+
+def test_find_skips_segments_without_records() -> None:
     listed = opened(opened(three(), 4, 30, {3: (30, 29)}), 5, 30, {4: (30, 29)})
-    assert [listed.locate(Offset(at)) for at in (0, 9, 10, 29, 30, 99)] == [0, 0, 1, 1, 4, 4]
+    assert [found(listed, at) for at in (0, 9, 10, 29, 30, 99)] == [0, 0, 1, 1, 4, 4]
 
 
-def test_locate_ignores_a_base_that_is_not_known() -> None:
+def test_find_ignores_a_base_that_is_not_known() -> None:
     rolled = opened(SegmentList(), 1, 0).rolled(LedgerId(2), 8)
-    assert rolled.locate(Offset(500)) == 0
+    assert found(rolled, 500) == 0
 
 
 def test_epoch_ends() -> None:
     listed = opened(three(), 4, 40, {3: (30, 39)})  # epochs 0: 0..29, 1: 30..39, 2: 40..
     end = Offset(55)
 
-    def ask(epoch: int) -> tuple[int, int]:
-        return listed.epoch_end(LeaderEpoch(epoch), end)
+    def ask(epoch: int) -> object:
+        return epoch_end(listed, LeaderEpoch(epoch), end)
 
     assert [ask(epoch) for epoch in (0, 1, 2)] == [(0, 30), (1, 40), (2, 55)]
     assert [ask(epoch) for epoch in (-1, 3)] == [(-1, -1), (-1, -1)]
-    assert listed.trimmed(2, Offset(30)).epoch_end(LeaderEpoch(0), end) == (0, 30)
-    assert SegmentList().epoch_end(LeaderEpoch(0), end) == (-1, -1)
+    assert epoch_end(listed.trimmed(2, Offset(30)), LeaderEpoch(0), end) == (0, 30)
+    assert epoch_end(SegmentList(), LeaderEpoch(0), end) == (-1, -1)
 
 
 def test_epochs_without_segments_answer_with_the_one_before() -> None:
@@ -119,7 +131,7 @@ def test_epochs_without_segments_answer_with_the_one_before() -> None:
             Segment(LedgerId(2), Offset(10), LeaderEpoch(9), 0),
         ),
     )
-    assert listed.epoch_end(LeaderEpoch(5), Offset(20)) == (2, 10)
+    assert epoch_end(listed, LeaderEpoch(5), Offset(20)) == (2, 10)
 
 
 def test_json_round_trip() -> None:
@@ -141,7 +153,15 @@ def test_json_names() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"{", b"[]", b'{"version":2}', b'{"version":1}', b"null", b'{"version":1,"segments":3}'],
+    [
+        b"{",
+        b"[]",
+        b'{"version":2}',
+        b'{"version":1}',
+        b'{"version":3}',
+        b"null",
+        b'{"version":1,"segments":3}',
+    ],
 )
 def test_damaged_json_is_refused(data: bytes) -> None:
     with pytest.raises(LogCorrupt):
@@ -156,5 +176,5 @@ def test_json_that_breaks_an_invariant_is_refused() -> None:
 
 
 def test_has() -> None:
-    assert three().has(LedgerId(2))
-    assert not three().has(LedgerId(9))
+    assert is_inline(three(), LedgerId(2))
+    assert not three().may_have(LedgerId(9))

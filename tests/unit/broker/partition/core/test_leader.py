@@ -22,6 +22,7 @@ from broker.partition.core.leader_effects import (
     LedgersDeleted,
     ListChanged,
     ListLost,
+    ListUnfolded,
     Maintain,
     Now,
     Roll,
@@ -30,6 +31,7 @@ from broker.partition.core.leader_effects import (
     SwitchLedger,
     Trim,
     Trimmed,
+    UnfoldList,
 )
 from client.errors import (
     ConnectionLoss,
@@ -39,6 +41,8 @@ from client.errors import (
     VersionConflict,
 )
 from client.ids import LedgerId, Offset
+from client.log.paging import unfolded
+from client.log.segment_pages import Page, PageName
 from tests.fakes.brokers import batch
 from tests.unit.broker.partition.core.leader_driver import FIRST, NOW_MS, Lead, kinds, one
 
@@ -249,6 +253,79 @@ def test_a_trim_that_is_not_listed_deletes_nothing() -> None:
     assert isinstance(done.error, LeadershipLost)
     assert lead.leader.log.offsets.log_start == 0
     assert lead.hear(ListChanged(4)) == []
+
+
+def paged(count: int) -> tuple[Lead, dict[PageName, Page]]:
+    """A leader that has rolled so often, with two segments to a page; and its pages."""
+    lead = Lead(segment_page_entries=2)
+    pages: dict[PageName, Page] = {}
+    for number in range(count):
+        lead.append(f"v{number}")
+        lead.settle()
+        lead.ask(Roll(1))
+        listing = one(lead.hear(LedgerCreated(LedgerId(FIRST + 1 + number))), ChangeList)
+        pages |= dict(listing.pages)
+        lead.hear(ListChanged(listing.expected_version + 1))
+        lead.settle()
+        facts = one(lead.hear(LedgerClosed()), ChangeList)
+        lead.hear(ListChanged(facts.expected_version + 1))
+        lead.settle()
+    return lead, pages
+
+
+def test_pages_are_written_with_the_set_that_names_them() -> None:
+    """PAGE-FIRST."""
+    lead, pages = paged(3)
+    assert not pages
+    lead.ask(Roll(1))
+    listing = one(lead.hear(LedgerCreated(LedgerId(9))), ChangeList)
+    ((name, page),) = listing.pages
+    assert name == (0, 0, 9)
+    assert [item.base_offset for item in page.segments] == [0, 1]
+    assert [ref.name for ref in listing.segments.pages] == [name]
+
+
+def test_a_trim_opens_the_oldest_page_and_goes_on_with_the_next() -> None:
+    """PAGE-BY-PAGE, LIST-THEN-DELETE."""
+    lead, pages = paged(6)
+    listed = lead.leader.segments
+    assert [ref.level for ref in listed.pages] == [1]
+    assert lead.ask(Trim(5, Offset(3))) == [UnfoldList(listed)]
+    index, opened = listed.pages[0], unfolded(listed, pages[listed.pages[0].name])
+    leaf = opened.pages[0]
+    opened = unfolded(opened, pages[leaf.name])
+    listing = one(lead.hear(ListUnfolded(opened, (index, leaf))), ChangeList)
+    assert listing.segments.log_start_offset == 3
+    assert (listing.segments.oldest, len(listing.segments.pages)) == ((), 1)
+    delete = one(lead.hear(ListChanged(listing.expected_version + 1)), DeleteLedgers)
+    assert delete == DeleteLedgers([FIRST, NEXT], (index, leaf))
+    done, unfold = lead.hear(LedgersDeleted())
+    assert done == ChangeDone(5)
+    assert isinstance(unfold, UnfoldList), "the third segment is in the next page"
+    unread = one(lead.hear(ListUnfolded(unfold.segments)), ChangeDone)
+    assert unread == ChangeDone(0), "a page that cannot be read is left for the next round"
+
+
+def test_what_is_left_of_a_trim_waits_for_what_others_asked_for() -> None:
+    """PAGE-BY-PAGE."""
+    lead, pages = paged(6)
+    (unfold,) = lead.ask(Trim(5, Offset(3)))
+    assert isinstance(unfold, UnfoldList)
+    opened = unfolded(unfold.segments, pages[unfold.segments.pages[0].name])
+    opened = unfolded(opened, pages[opened.pages[0].name])
+    listing = one(lead.hear(ListUnfolded(opened)), ChangeList)
+    lead.hear(ListChanged(listing.expected_version + 1))
+    assert lead.ask(Roll(6)) == []
+    assert kinds(lead.hear(LedgersDeleted())) == ["ChangeDone", "CreateLedger"]
+
+
+def test_a_trim_above_the_oldest_page_reads_none() -> None:
+    lead, _ = paged(6)
+    assert kinds(lead.ask(Maintain(1))) == ["UnfoldList"], "retention has to look"
+    listed = lead.leader.segments
+    assert lead.hear(ListUnfolded(listed)) == [ChangeDone(1)]
+    forever, _ = paged(0)
+    assert forever.ask(Trim(2, Offset(0))) == [ChangeDone(2)]
 
 
 def test_a_trim_inside_a_segment_only_moves_the_log_start() -> None:

@@ -25,7 +25,8 @@ from broker.partition.core.takeover import (
 )
 from client.errors import LocalProtocolError, LogCorrupt
 from client.ids import LedgerId, Offset
-from client.log.segments import SegmentFacts, SegmentList
+from client.log.paging import paged
+from client.log.segments import SegmentFacts, SegmentList, is_inline
 
 NEW = LedgerId(50)
 
@@ -274,3 +275,44 @@ def test_is_current() -> None:
     takeover, _ = at_list(opened_list(10), 7)
     assert takeover.is_current(7)
     assert not takeover.is_current(8)
+
+
+def test_pages_come_with_the_commit_and_again_with_its_repetition() -> None:
+    """PAGE-FIRST: the list that is set names what is written before."""
+    takeover = Takeover(page_entries=2)
+    takeover.start()
+    takeover.on_claimed()
+    listed = opened_list(10, 20, 30, 40)
+    takeover.on_list(listed, 7)
+    takeover.on_recovered(LedgerId(4))
+    takeover.on_recovered(LedgerId(5))
+    takeover.on_replayed(LedgerId(5), tail(40, 45))
+    commit = takeover.on_created(NEW, 99)
+    assert isinstance(commit, Commit)
+    assert [new.page.segments for new in commit.pages[:1]] == [listed.segments[:2]]
+    assert [new.name.ledger_id for new in commit.pages[:1]] == [NEW]
+    takeover.on_commit(CommitUnknown())
+    assert takeover.on_read_back(listed, 7) == commit
+    served = takeover.on_commit(Committed(8))
+    assert isinstance(served, Serve)
+    assert served.segments == commit.segments
+
+
+def test_our_ledger_in_a_page_is_listed() -> None:
+    """PAGE-LOOK: we were overtaken so long ago that our ledger has left the head."""
+    takeover, commit = at_commit()
+    takeover.on_commit(CommitUnknown())
+    later = commit.segments
+    for number in range(4):
+        ledger_id = LedgerId(NEW + 1 + number)
+        last = later.segments[-1]
+        assert last.base_offset is not None
+        end = Offset(last.base_offset + 10)
+        later = later.opened(
+            ledger_id, base_offset=end, created_ms=0,
+            recovered={last.ledger_id: (last.base_offset, facts(end - 1))},
+        )  # fmt: skip
+        later = paged(later, ledger_id, 2).segments
+    assert not is_inline(later, NEW)
+    step = takeover.on_read_back(later, 12)
+    assert isinstance(step, Resign), "a ledger of the log is not deleted"

@@ -30,10 +30,10 @@ class Access(FakeLedgerSource):
     def call(self, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
         return asyncio.run(work)
 
-    async def segments(self, topic_id: str, partition: int) -> Any:
+    async def segments(self, topic_id: str, partition: int, start: int, end: int) -> Any:
         if self.error is not None:
             raise self.error
-        return await super().segments(topic_id, partition)
+        return await super().segments(topic_id, partition, start, end)
 
 
 def options(mode: str) -> Options:
