@@ -31,14 +31,9 @@ if TYPE_CHECKING:
 
 _EVERY_STEPS = 5
 REQUEST_BYTES_MAX = 1_000
-"""More than any request of these schedules has."""
+"""More than any request of these schedules has, but for the creation of many topics."""
 _ANSWER_BYTES_MAX = 300
 """More than any answer has, but for its records."""
-
-APPENDS_COUNT_UNTIL_CONFIRMED = False
-"""Whether a broker counts the bytes of appends as its own until they are confirmed, also when their
-request has been answered or its connection is gone. Then all partitions together hold no more than
-the broker may."""
 
 
 class HeldBytes:
@@ -66,19 +61,27 @@ class HeldBytes:
 
     def _look_at_broker(self, broker: Broker, client: LedgerClient) -> None:
         server, limit = broker.server, broker.config.in_flight_bytes_max
-        if server.in_flight_bytes >= limit + REQUEST_BYTES_MAX:
-            self._fail("B1", f"{server.in_flight_bytes} request bytes, the limit is {limit}")
-        answering = 0
+        held = server.in_flight_bytes
+        requests = 0
         for connection in server._connections:
-            answering += connection._wire.in_flight_bytes
+            requests += sum(slot._held_bytes for slot in connection._wire._slots)
             self._look_at_connection(connection)
         if server._starved:
             self._world.oracle.count("looks at full brokers")
-        if answering > server.in_flight_bytes:
-            self._fail("B1", f"counts {server.in_flight_bytes} request bytes, has {answering}")
-        appended = sum(map(self._look_at_partition, broker.partitions))
-        if APPENDS_COUNT_UNTIL_CONFIRMED and appended >= limit + REQUEST_BYTES_MAX:
+        appended = 0
+        for partition in broker.partitions:
+            size = self._look_at_partition(partition)
+            appended += 0 if partition.topic.internal else size
+        if appended >= limit + REQUEST_BYTES_MAX:  # whoever brought them may have gone
             self._fail("B1", f"{appended} bytes appended, the limit is {limit}")
+        unsent = sum(partition._sender._unsent_bytes for partition in broker.partitions)
+        writers: Any = [writer._pipeline._memory for writer in client._writers]
+        sent = sum(entry.size for memory in writers for entry in memory._entries.values())
+        if requests + unsent + sent > held:
+            self._fail("B1", f"counts {held} bytes, has {requests} + {unsent} + {sent}")
+        largest = max(map(_largest, server._connections), default=REQUEST_BYTES_MAX)
+        if held - sent >= limit + largest:  # writers send entries of the broker's own too
+            self._fail("B1", f"{held - sent} request bytes, the limit is {limit}")
         bookies: Any = client._bookies
         for bookie in bookies._bookies.values():
             for connection in (bookie._plain, bookie._exact):
@@ -91,7 +94,7 @@ class HeldBytes:
             config.connection_in_flight_bytes_max,
             config.connection_requests_max,
         )
-        if wire.in_flight_bytes >= bytes_max + REQUEST_BYTES_MAX:
+        if wire.in_flight_bytes >= bytes_max + _largest(connection):
             self._fail("B1", f"{wire.in_flight_bytes} bytes of a connection, not {bytes_max}")
         if wire.open_slots > requests_max:
             self._fail("B1", f"{wire.open_slots} requests of a connection, not {requests_max}")
@@ -126,7 +129,7 @@ class HeldBytes:
         return held
 
     def _look_at_writer(self, partition: Partition) -> None:
-        writer: Any = partition._steps.writer
+        writer: Any = partition.changes._steps.writer
         adds = writer._writer._pipeline.adds
         config = writer._writer._context.config
         pending = adds._pending
@@ -139,18 +142,30 @@ class HeldBytes:
             unconfirmed, limit = sum(waiting[:-1]), config.writer_in_flight_bytes_max
             if unconfirmed >= limit:
                 self._fail("B3", f"{unconfirmed} unconfirmed bytes, the limit is {limit}")
-        if self._world.is_only_slow and (adds.suspended or adds.state is AddsState.CHANGING):
+        if self._world.is_only_slow and (
+            adds.members.suspended or adds.state is AddsState.CHANGING
+        ):
             self._fail(
                 "T18", f"a bookie of ledger {writer.ledger_id} was slow and counts as failed"
             )
 
     def _look_at_link(self, link: Link) -> None:
         held = sum(record.size for record in link._records)
+        limit = link._config.bookie_in_flight_bytes_max
         if link._waiting:
             self._world.oracle.count("looks at full links")
         if held != link.in_flight_bytes:
             self._fail("B4", f"counts {link.in_flight_bytes} bytes under way, has {held}")
-        if held > link._bytes_max:
+        if held > limit:
             sizes = [r.size for r in link._records if type(r.request) is AddRequest]
-            if len(sizes) > 1 and sum(sizes) > link._bytes_max:
-                self._fail("B4", f"{sum(sizes)} bytes of adds, the limit is {link._bytes_max}")
+            if len(sizes) > 1 and sum(sizes) > limit:
+                self._fail(
+                    "B4",
+                    f"{sum(sizes)} bytes of adds, the limit is {limit}",
+                )
+
+
+def _largest(connection: Connection) -> int:
+    """Return by how much the requests of a connection may exceed a limit: by one of them."""
+    sizes = (slot.request_size for slot in connection._wire._slots)
+    return max(REQUEST_BYTES_MAX, *sizes, 0)
