@@ -469,13 +469,18 @@ class ClusterWorld(Machines):
             self.oracle.judge_log(book)
         for host in self.brokers:
             if host.running and host.name in self._running:
-                self._judge_memory(self._running[host.name])
+                assert host.process is not None
+                node = self.node(host.process)
+                if node is not None:
+                    self._judge_memory(*node)
 
-    def _judge_memory(self, broker: Broker) -> None:
+    def _judge_memory(self, broker: Broker, client: LedgerClient) -> None:
         """T21: or else a broker that loses count reads nothing more in the end."""
         connections = broker.server._connections
         open_bytes = sum(connection._wire.in_flight_bytes for connection in connections)
         held, reading = broker.server.in_flight_bytes, broker.services.reading.taken
+        entries = [e for w in client._writers for e in w._pipeline._memory._entries.values()]
+        open_bytes += sum(entry.size for entry in entries if entry.unanswered or entry.is_pending)
         if held > open_bytes or reading:
             self.oracle.fail("T21", f"{held} bytes are held, {open_bytes} open, {reading} read")
 

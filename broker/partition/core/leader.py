@@ -38,8 +38,7 @@ Rules, by the names that TAKEOVER.md and the tests use:
     ONE-ROLL         the next roll begins after the last step of the one before, so that never more
                      than the last two listed ledgers are open.
     LIST-THEN-DELETE ledgers are deleted after the list let them go.
-    PAGE-BY-PAGE     a trim drops the segments of one page at most; what is left comes after the
-                     changes that others wait for.
+    PAGE-BY-PAGE     a trim drops one page at most; the rest comes after changes that others await.
     OWN-SNAPSHOT     no segment goes before the active ledger can replace what it knows.
     RESIGN, UNKNOWN  whatever fails ends the leadership, with an unknown outcome.
 """
