@@ -9,6 +9,7 @@ import pytest
 from broker.metric_table import REQUEST_SECONDS, STAGE_SECONDS, TABLE
 from broker.metrics import OTHER_TOPICS, Metrics
 from client.errors import NotEnoughBookies
+from client.held_memory import HeldMemory
 from client.node.exposition import Kind
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.connection import Slot
@@ -32,7 +33,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
 def test_names_and_labels_keep_the_conventions(row: object) -> None:
     name, kind, text, labels, parent = row  # type: ignore[misc]
     assert re.fullmatch(
-        r"quire_((broker|topic|group|ledger|metadata|loop|task)_[a-z_]+|info|groups)", name
+        r"quire_((broker|topic|group|ledger|metadata|loop|task|callback)_[a-z_]+|info|groups)", name
     )
     assert not name.endswith("_total"), "is added when it is shown"
     assert (text.endswith((".", "tree.")) and text[0].isupper()) or text[0].isdigit()
@@ -44,7 +45,7 @@ def test_names_and_labels_keep_the_conventions(row: object) -> None:
 
 
 def slot(api: int, *times: float) -> Slot:
-    made = Slot(0, api, *times[:2])
+    made = Slot(0, api, *times[:2], HeldMemory())
     made.split_s, made.answered_s = times[2:]
     return made
 

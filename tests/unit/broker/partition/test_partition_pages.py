@@ -353,7 +353,7 @@ def test_timestamps_and_epochs_are_found_in_pages() -> None:
         assert await reader.offset_of_max_timestamp() == (17, 1_000_017)
         assert await reader.epoch_end(LeaderEpoch(0)) == (0, 9)
         assert await reader.epoch_end(LeaderEpoch(1)) == (1, 18)
-        assert taken.size_bytes > 18 * 60
+        assert taken.usage.size_bytes > 18 * 60
         await taken.close(1)
 
     one_partition(scenario, **SMALL)
