@@ -19,7 +19,8 @@ from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import batch, fetch_fields, produce
 
 LABELS_BOUNDED = {
-    "api", "stage", "error", "source", "program", "version", "state", "task",  # small sets
+    "api", "stage", "error", "source", "program", "version", "state", "task",
+    "kind",  # small sets
     "bookie", "op",  # as many as there are
     "topic", "group", "partition",  # limited by the configuration
 }  # fmt: skip
