@@ -144,7 +144,9 @@ class HeldBytes:
             unconfirmed, limit = sum(waiting[:-1]), config.writer_in_flight_bytes_max
             if unconfirmed >= limit:
                 self._fail("B3", f"{unconfirmed} unconfirmed bytes, the limit is {limit}")
-        if self._world.is_only_slow and (writer.suspended or adds.state is AddsState.CHANGING):
+        if self._world.is_only_slow and (
+            adds.members.suspended or adds.state is AddsState.CHANGING
+        ):
             self._fail(
                 "T18", f"a bookie of ledger {writer.ledger_id} was slow and counts as failed"
             )
@@ -157,7 +159,7 @@ class HeldBytes:
             self._world.oracle.count("looks at full links")
         if held != link.in_flight_bytes:
             self._fail("B4", f"counts {link.in_flight_bytes} bytes under way, has {held}")
-        limit = link._config.bookie_in_flight_bytes_max
+        limit = link._bytes_max
         if held > limit:
             sizes = [r.size for r in link._records if type(r.request) is AddRequest]
             if len(sizes) > 1 and sum(sizes) > limit:
