@@ -26,7 +26,7 @@ from broker.partition.partition import Partition
 from client.errors import QuireError
 from client.ids import BrokerId, Offset
 from client.node import background
-from client.wire.kafka.records import HEADER_BYTES, parse_header
+from client.wire.kafka.batches.records import HEADER_BYTES, parse_header
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from broker.coordinator.core.coordinator_types import LogRecord
 from broker.errors import BrokerError, LeadershipLost, OffsetOutOfRange
 from broker.partition.partition import Append, Partition
 from client.ids import Offset
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.record_builder import records as decode_records
-from client.wire.kafka.records import headers
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import records as decode_records
+from client.wire.kafka.batches.records import headers
 
 _LOG = logging.getLogger(__name__)
 

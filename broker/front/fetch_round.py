@@ -20,8 +20,8 @@ from broker.leadership.awaited_partitions import Key
 from broker.partition.partition import Fetched, Partition
 from client.errors import QuireError
 from client.ids import Offset
+from client.wire.kafka.batches.records import CODEC_MASK, Codec, headers
 from client.wire.kafka.fetch import READ_COMMITTED, FetchRequest, PartitionData, PartitionFetch
-from client.wire.kafka.records import CODEC_MASK, Codec, headers
 from client.wire.steps import STEP_ITEMS, Steps
 
 _ZSTD_FROM: Final = 10

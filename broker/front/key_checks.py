@@ -10,8 +10,8 @@ from typing import Final
 
 from broker.errors import MessageTooLarge
 from broker.partition.partition import Partition
-from client.wire.kafka.record_scan import OpenedRecords
-from client.wire.kafka.records import HEADER_BYTES, parse_header
+from client.wire.kafka.batches.record_scan import OpenedRecords
+from client.wire.kafka.batches.records import HEADER_BYTES, parse_header
 from client.wire.steps import Steps
 
 _WORK_RECORDS: Final = 8

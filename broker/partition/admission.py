@@ -14,7 +14,7 @@ from broker.errors import Overloaded
 from broker.partition.core.batch_checks import key_check
 from broker.partition.core.leader import PartitionLeader, State
 from client.ids import Clock
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 from client.wire.steps import Steps
 
 

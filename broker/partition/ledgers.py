@@ -15,7 +15,7 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.stats import LedgerStats
 from client.wire.bookkeeper.entry import Entry
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 AddDone = Callable[[EntryId, LedgerError | None], None]
 

@@ -25,8 +25,8 @@ from client.log.segment_pages import PageRef
 from client.log.segments import Segment, SegmentList
 from client.segments.pages import SegmentPages
 from client.wire.bookkeeper.entry import Entry
-from client.wire.kafka.record_scan import OpenedRecords, first_not_older
-from client.wire.kafka.records import BatchHeader, Buffer
+from client.wire.kafka.batches.record_scan import OpenedRecords, first_not_older
+from client.wire.kafka.batches.records import BatchHeader, Buffer
 
 _SCAN_BYTES: Final = 1024 * 1024
 

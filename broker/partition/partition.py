@@ -52,7 +52,7 @@ from broker.partition.usage import LogUsage
 from client.errors import LedgerError, MetadataError
 from client.ids import EntryId, LeaderEpoch, Offset
 from client.metadata.store import NODE_BYTES_MAX
-from client.wire.kafka.records import Buffer, parse_header
+from client.wire.kafka.batches.records import Buffer, parse_header
 
 __all__ = ["HIGH_WATERMARK", "Append", "Fetched", "Partition", "State"]
 

@@ -22,7 +22,7 @@ from broker.partition.tail_cache import Fetched
 from client.errors import MetadataError
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import SegmentList
-from client.wire.kafka.record_scan import OpenedRecords
+from client.wire.kafka.batches.record_scan import OpenedRecords
 
 
 class Offsets(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from client.ids import Offset
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 READ_BATCHES_MAX: Final = 5_000
 """One read returns about so many batches at most, however small: the others wait for the next."""

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, Offset, ProducerId
 from client.log.entry_format import open_internal, seal_internal
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 ABORTED_TYPE: Final = 2
 ABORTED_VERSION: Final = 1

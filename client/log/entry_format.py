@@ -26,7 +26,7 @@ from crc32c import crc32c
 
 from client.errors import LogCorrupt, RemoteProtocolError
 from client.ids import LeaderEpoch, Offset
-from client.wire.kafka.records import (
+from client.wire.kafka.batches.records import (
     CRC_START,
     LENGTH_PREFIX_BYTES,
     BatchHeader,

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from client.errors import LogCorrupt
 from client.ids import EntryId, LeaderEpoch, Offset
 from client.log.entry_format import SNAPSHOT_TYPE, is_internal, open_internal, seal_internal
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 SNAPSHOT_VERSION: Final = 1
 

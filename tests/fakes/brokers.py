@@ -38,8 +38,8 @@ from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper
 from client.metadata.memory import MemoryCluster, MemoryStore
-from client.wire.kafka.record_builder import Record, build_batch, records
-from client.wire.kafka.records import Codec, headers
+from client.wire.kafka.batches.record_builder import Record, build_batch, records
+from client.wire.kafka.batches.records import Codec, headers
 from tests.fakes.bookies import FakeBookies
 from tests.fakes.ledgers import FakeLedgers
 from tests.fakes.virtual_time import VirtualClock

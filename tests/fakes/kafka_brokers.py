@@ -14,9 +14,9 @@ from typing import Any
 from client.spark.brokers.kafka_cluster import EARLIEST, LATEST, PartitionLeader, TopicFacts
 from client.spark.brokers.kafka_link import LinkBroken
 from client.spark.splits import TopicPartition
+from client.wire.kafka.batches.records import BatchHeader, pack_batch, parse_header
 from client.wire.kafka.fetch import PartitionData, build_response, parse_request
 from client.wire.kafka.fetch_client import VERSION
-from client.wire.kafka.records import BatchHeader, pack_batch, parse_header
 
 CONTROL = 0x30
 TRANSACTIONAL = 0x10

@@ -22,7 +22,7 @@ from broker.errors import (
 from broker.partition.core.append_queue import Append
 from broker.partition.tail_cache import Fetched
 from client.ids import LeaderEpoch, Offset
-from client.wire.kafka.records import STAMP_BYTES, parse_header, stamp
+from client.wire.kafka.batches.records import STAMP_BYTES, parse_header, stamp
 
 
 class FakeLog:

@@ -57,11 +57,11 @@ from client.wire.bookkeeper.connection import decode_call
 from client.wire.bookkeeper.entry import DigestType, EntryCodec
 from client.wire.frames import FrameSplitter
 from client.wire.kafka import apis, codec, fetch, produce
-from client.wire.kafka.compression import compress, decompress
+from client.wire.kafka.batches.compression import compress, decompress
+from client.wire.kafka.batches.record_builder import Record, build_batch, records
+from client.wire.kafka.batches.records import Codec
 from client.wire.kafka.decoder import decode as decode_entity
 from client.wire.kafka.fetch_client import decode_fetch
-from client.wire.kafka.record_builder import Record, build_batch, records
-from client.wire.kafka.records import Codec
 from tests.fakes.segment_lists import in_pages, long_list
 from tests.unit.client.wire.bookkeeper import vectors
 from tests.unit.client.wire.kafka.instances import instance

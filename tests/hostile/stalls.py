@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.requests import request_frame
 from tests.fakes.wire_client import WireClient
 from tests.hostile.costly import ATTACKS, COMPACTED, PLAIN, Attack

@@ -18,9 +18,9 @@ from broker.partition.core.batch_checks import BatchLimits, check_batch
 from client.errors import RemoteProtocolError
 from client.spark.decode.decode import DamagedBatch, Wanted, decode
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.compression import cautious_bytes_max, compress, decompress
-from client.wire.kafka.record_builder import Record, build_batch, records
-from client.wire.kafka.records import BatchHeader, Codec, pack_batch, parse_header
+from client.wire.kafka.batches.compression import cautious_bytes_max, compress, decompress
+from client.wire.kafka.batches.record_builder import Record, build_batch, records
+from client.wire.kafka.batches.records import BatchHeader, Codec, pack_batch, parse_header
 from tests.fakes.admin import AdminCloud
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import NOW_MS, batch, create_topic, produce

@@ -35,7 +35,7 @@ from client.pubsub import TopicAdmin
 from client.wire.bookkeeper import v2
 from client.wire.bookkeeper.messages import BatchReadRequest, ReadRequest
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 from ops.monitoring import memory
 from tests.fakes.scrape import parse
 from tests.fakes.wire_client import WireClient

@@ -17,7 +17,7 @@ from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.log.entry_format import is_internal
 from client.log.snapshot import IndexPoint, seal_snapshot
 from client.wire.bookkeeper.entry import Entry
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 
 EPOCH = LeaderEpoch(0)
 

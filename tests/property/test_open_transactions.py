@@ -20,9 +20,9 @@ from broker.partition.core.transactions.open_transactions import (
 )
 from client.ids import EntryId, Offset, ProducerId
 from client.log.aborted_transactions import AbortedBlock, AbortedTransaction, aborted_within
-from client.wire.kafka.control_batch import Marker
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import BatchHeader, parse_header
+from client.wire.kafka.batches.control_batch import Marker
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import BatchHeader, parse_header
 
 TEMPLATE = parse_header(build_batch([Record(None, b"x", 1)], transactional=True))
 

@@ -16,9 +16,9 @@ from client.spark.decode.decode import DamagedBatch, Wanted, decode, decode_runs
 from client.spark.decode.record_fields import PADDING
 from client.spark.schema import COLUMNS, arrow_schema
 from client.spark.splits import AbortedTransaction
-from client.wire.kafka import record_builder
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import Codec, pack_batch, parse_header, stamp_log_append_time
+from client.wire.kafka.batches import record_builder
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Codec, pack_batch, parse_header, stamp_log_append_time
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

@@ -27,8 +27,8 @@ from client.errors import (
 from client.ids import Offset
 from client.metadata import paths
 from client.metadata.memory import Fault, Operation
-from client.wire.kafka.record_builder import records
-from client.wire.kafka.records import headers
+from client.wire.kafka.batches.record_builder import records
+from client.wire.kafka.batches.records import headers
 from tests.fakes.brokers import Broker, FakeBackend, World, batch, done, read_all
 from tests.fakes.ledgers import StoredLedger
 from tests.fakes.virtual_time import run

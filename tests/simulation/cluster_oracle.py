@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from client.log.segment_pages import PageName, decode_page
 from client.log.segments import Segment, SegmentList, decode_segments, is_inline
 from client.metadata import paths
-from client.wire.kafka.record_builder import records
+from client.wire.kafka.batches.record_builder import records
 from tests.model import rules
 from tests.simulation.oracle import BookieBook, LedgerBook, LedgerOracle, ledger_of
 

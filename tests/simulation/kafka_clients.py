@@ -11,7 +11,7 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.simulation.group_member import History, Member
 from tests.simulation.hosts import SimClock
 from tests.simulation.kafka_link import EARLIEST, LATEST, Fetched, KafkaLink, Leader, Refused

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from client.ids import BookieId, EntryId, LedgerId
     from client.ledger.core.ledger_metadata import LedgerMetadata
     from client.wire.bookkeeper.entry import Entry
-    from client.wire.kafka.records import Buffer
+    from client.wire.kafka.batches.records import Buffer
     from tests.simulation.oracle import LedgerOracle
 
 

@@ -10,7 +10,7 @@ import asyncio
 import struct
 from typing import TYPE_CHECKING
 
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.simulation.hosts import SimClock
 from tests.simulation.kafka_link import FETCH, KafkaLink, produce_body
 

@@ -37,10 +37,10 @@ from broker.errors import OffsetOutOfRange, PolicyViolation, RequestTimedOut
 from broker.partition.partition import Partition
 from client.errors import LogCorrupt, QuireError, RemoteProtocolError
 from client.ids import Offset
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_scan import records_from
+from client.wire.kafka.batches.records import headers
 from client.wire.kafka.partitioner import partition_of
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.record_scan import records_from
-from client.wire.kafka.records import headers
 
 _TEXT: Final = "text"
 _BASE64: Final = "base64"

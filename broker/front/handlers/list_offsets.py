@@ -26,9 +26,9 @@ from broker.front.services import Call, Services
 from broker.partition.partition import Partition
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.batches.record_scan import OpenedRecords
 from client.wire.kafka.codec import field
 from client.wire.kafka.fetch import READ_COMMITTED
-from client.wire.kafka.record_scan import OpenedRecords
 
 KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = (1, 8)

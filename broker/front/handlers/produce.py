@@ -59,8 +59,8 @@ from client.errors import QuireError, RemoteProtocolError
 from client.node.logs import AT_WILL
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.batches.records import CODEC_MASK, Codec
 from client.wire.kafka.produce import ProduceRequest
-from client.wire.kafka.records import CODEC_MASK, Codec
 from client.wire.steps import STEP_ITEMS, Steps
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from broker.errors import BrokerError
 from client.ids import NO_ENTRY, EntryId, Offset
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 
 class Append:

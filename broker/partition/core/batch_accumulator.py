@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from broker.partition.core.append_queue import Append, LogEntry
 from broker.partition.core.log_limits import LogLimits
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 
 class BatchAccumulator:

@@ -23,9 +23,9 @@ from broker.errors import (
     UnsupportedCompression,
 )
 from client.errors import RemoteProtocolError
-from client.wire.kafka.record_builder import DECOMPRESSED_BYTES_MAX, RECORD_BYTES_MIN
-from client.wire.kafka.record_scan import cautious_records_max, keyless
-from client.wire.kafka.records import (
+from client.wire.kafka.batches.record_builder import DECOMPRESSED_BYTES_MAX, RECORD_BYTES_MIN
+from client.wire.kafka.batches.record_scan import cautious_records_max, keyless
+from client.wire.kafka.batches.records import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,

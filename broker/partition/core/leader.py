@@ -103,7 +103,7 @@ from client.ids import Offset
 from client.log.paging import paged
 from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 RETRY_S: Final = 1.0
 """How long a failed roll, or the closing of a rolled ledger, waits before it is tried again."""

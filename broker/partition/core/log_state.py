@@ -42,7 +42,7 @@ from broker.partition.core.producer_state import AcceptedBatch, ProducerState
 from broker.partition.core.sequence_gaps import SequenceGaps, is_gap
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.log.snapshot import seal_snapshot
-from client.wire.kafka.records import (
+from client.wire.kafka.batches.records import (
     HEADER_BYTES,
     STAMP_BYTES,
     BatchHeader,

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 from broker.errors import InvalidProducerEpoch, OutOfOrderSequence
 from client.errors import LogCorrupt
 from client.ids import Offset, ProducerId
-from client.wire.kafka.records import BatchHeader
+from client.wire.kafka.batches.records import BatchHeader
 
 WINDOW_BATCHES: Final = 5
 """A producer has at most five requests in flight, so a retry is one of the last five batches."""

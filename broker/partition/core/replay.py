@@ -19,7 +19,7 @@ from client.errors import LogCorrupt
 from client.ids import EntryId, Offset
 from client.log.entry_format import batch_headers, first_offset, is_internal
 from client.log.snapshot import IndexPoint, Snapshot, open_snapshot
-from client.wire.kafka.records import BatchHeader, Buffer
+from client.wire.kafka.batches.records import BatchHeader, Buffer
 
 _FIRST_RUN_ENTRIES: Final = 1
 """A ledger that was closed in peace ends with a snapshot."""

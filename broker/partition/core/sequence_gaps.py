@@ -18,7 +18,7 @@ from typing import Final
 
 from broker.partition.core.producer_state import SEQUENCE_MODULUS
 from client.ids import ProducerId
-from client.wire.kafka.records import BatchHeader
+from client.wire.kafka.batches.records import BatchHeader
 
 _REMEMBERED_MAX: Final = 1_000
 

@@ -4,7 +4,7 @@ A task sees tens of thousands of batches a second where producers fill them to 1
 for each header would cost it more than the records do. Python finds where each batch begins; all
 else is an array operation for all of them.
 
-Layout of a header: `client/wire/kafka/records.py`.
+Layout of a header: `client/wire/kafka/batches/records.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from client.errors import RemoteProtocolError
 from client.spark.decode.record_fields import PADDING, Flags
 from client.spark.decode.record_starts import Positions
-from client.wire.kafka.records import (
+from client.wire.kafka.batches.records import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_BYTES,

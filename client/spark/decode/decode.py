@@ -33,8 +33,8 @@ from client.spark.decode.record_group import RecordGroup, base_offset_of
 from client.spark.decode.record_starts import RECORD_BYTES_MIN, Positions
 from client.spark.schema import HEADERS, arrow_schema
 from client.spark.splits import AbortedTransaction
-from client.wire.kafka.compression import decompress
-from client.wire.kafka.records import Buffer, Codec
+from client.wire.kafka.batches.compression import decompress
+from client.wire.kafka.batches.records import Buffer, Codec
 
 if TYPE_CHECKING:
     from client.spark.options import Options

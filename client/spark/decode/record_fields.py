@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from client.spark.decode.record_starts import Bytes, Positions, pairs
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 Flags = npt.NDArray[np.bool_]
 

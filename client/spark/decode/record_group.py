@@ -15,7 +15,7 @@ import pyarrow as pa
 from client.spark.decode.batch_run import BatchHeaders
 from client.spark.decode.record_fields import DamagedRecord, Fields
 from client.spark.decode.record_starts import RECORD_BYTES_MIN, Positions, record_starts
-from client.wire.kafka.records import Buffer
+from client.wire.kafka.batches.records import Buffer
 
 TIMESTAMP_MS_MAX: Final = (1 << 63) // 1000 - 1
 """Spark's timestamps count microseconds in 64 bits."""

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from client.ids import LeaderEpoch, Offset, ProducerId
-from client.wire.kafka.compression import compress
-from client.wire.kafka.records import (
+from client.wire.kafka.batches.compression import compress
+from client.wire.kafka.batches.records import (
     MAGIC,
     NO_PRODUCER,
     NO_SEQUENCE,

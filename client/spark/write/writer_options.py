@@ -32,7 +32,7 @@ from client.spark.options import (
     check_supported,
     names_by_lower_case,
 )
-from client.wire.kafka.records import Codec
+from client.wire.kafka.batches.records import Codec
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 import uvloop
 from confluent_kafka.admin import AdminClient
 
+from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.produce_client import VERSION, encode_produce
-from client.wire.kafka.record_builder import Record, build_batch
 from client.wire.kafka.requests import request_frame
 from ops.bench.load.channel import LoadFailed, tell
 from ops.bench.spread import percentile

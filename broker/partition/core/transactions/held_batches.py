@@ -27,7 +27,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from broker.errors import BrokerError, NotEnoughReplicas, Overloaded
 from broker.partition.core.sequence_gaps import is_gap
 from client.ids import ProducerId
-from client.wire.kafka.records import BatchHeader
+from client.wire.kafka.batches.records import BatchHeader
 
 T = TypeVar("T")
 

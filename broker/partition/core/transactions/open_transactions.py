@@ -35,8 +35,8 @@ from broker.errors import (
 from client.errors import LogCorrupt
 from client.ids import Offset, ProducerId
 from client.log.aborted_transactions import AbortedTransaction
-from client.wire.kafka.control_batch import Marker
-from client.wire.kafka.records import BatchHeader
+from client.wire.kafka.batches.control_batch import Marker
+from client.wire.kafka.batches.records import BatchHeader
 
 UNKNOWN_EPOCH: Final = -1
 """Epoch of a producer, or of a coordinator, that the log does not know."""

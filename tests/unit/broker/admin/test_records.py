@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Codec
 from client.wire.kafka.partitioner import partition_of
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import Codec
 from tests.fakes.admin import AdminCloud
 from tests.fakes.brokers import done
 

@@ -35,7 +35,7 @@ from broker.groups.core.group_types import (
 )
 from broker.groups.core.offset_records import offset_record
 from client.ids import Offset
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.fakes.partitions import FakeLog, FakePartition
 from tests.fakes.virtual_time import VirtualClock, run
 

@@ -29,8 +29,8 @@ from client.errors import (
 )
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import SegmentFacts
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import Codec, crc_of, headers, parse_header
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Codec, crc_of, headers, parse_header
 from tests.fakes.brokers import (
     Broker,
     World,

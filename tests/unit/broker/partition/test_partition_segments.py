@@ -15,7 +15,7 @@ from client.errors import (
     NotEnoughBookies,
 )
 from client.ids import Offset
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.fakes.brokers import (
     Broker,
     World,

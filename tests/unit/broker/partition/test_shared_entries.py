@@ -10,7 +10,7 @@ from broker.errors import CorruptBatch, LeadershipLost, OutOfOrderSequence
 from broker.partition.partition import Partition
 from client.errors import LedgerFenced
 from client.log.entry_format import batch_headers, is_internal
-from client.wire.kafka.records import headers
+from client.wire.kafka.batches.records import headers
 from tests.fakes.brokers import Broker, World, batch, done, forget_cache, read_all, settle, until
 from tests.fakes.one_partition import fetch, one_partition
 

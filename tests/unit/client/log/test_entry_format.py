@@ -15,8 +15,8 @@ from client.log.entry_format import (
     open_internal,
     seal_internal,
 )
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import parse_header
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import parse_header
 
 BATCH = build_batch([Record(b"k", b"v", 10)], base_offset=Offset(70), leader_epoch=LeaderEpoch(3))
 

@@ -10,7 +10,7 @@ from client.errors import LogCorrupt
 from client.ids import EntryId, LeaderEpoch, Offset
 from client.log.entry_format import is_internal, seal_internal
 from client.log.snapshot import IndexPoint, open_snapshot, seal_snapshot, snapshot_points
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 
 EPOCH = LeaderEpoch(2)
 POINTS = (IndexPoint(Offset(0), EntryId(0), -1), IndexPoint(Offset(30), EntryId(9), 777))

@@ -13,7 +13,7 @@ from broker.app import Broker
 from client.errors import ReadFailed
 from client.ids import Offset
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.records import Codec, headers
+from client.wire.kafka.batches.records import Codec, headers
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import (

@@ -13,9 +13,9 @@ from broker.app import Broker
 from client.node.turns import Turns
 from client.wire.kafka import fetch as fetch_wire
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import BatchHeader, pack_batch, parse_header
 from client.wire.kafka.codec import encode_error
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import BatchHeader, pack_batch, parse_header
 from client.wire.steps import STEP_ITEMS, STEP_RECORDS
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient

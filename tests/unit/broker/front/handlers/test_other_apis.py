@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from broker.app import Broker
 from client.wire.kafka import apis
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.record_builder import Record, build_batch
+from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import NOW_MS, batch, breathe, create_topic, produce

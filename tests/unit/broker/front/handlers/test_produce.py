@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import Codec
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Codec
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import (

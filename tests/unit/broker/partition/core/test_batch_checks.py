@@ -17,8 +17,8 @@ from broker.errors import (
 )
 from broker.partition.core.batch_checks import BatchLimits, check_batch
 from client.ids import Offset, ProducerId
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import Codec
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Codec
 
 NOW_MS = 1_700_000_000_000
 LIMITS = BatchLimits()

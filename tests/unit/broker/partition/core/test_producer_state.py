@@ -8,8 +8,8 @@ from broker.errors import InvalidProducerEpoch, OutOfOrderSequence
 from broker.partition.core.producer_state import AcceptedBatch, ProducerState, next_sequence
 from client.errors import LogCorrupt
 from client.ids import Offset, ProducerId
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import BatchHeader, parse_header
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import BatchHeader, parse_header
 
 LAST = 2**31 - 1
 NOW = 1000

@@ -10,8 +10,8 @@ from client.errors import LogCorrupt
 from client.ids import EntryId, LeaderEpoch, Offset, ProducerId
 from client.log.entry_format import seal_internal
 from client.log.snapshot import IndexPoint, seal_snapshot
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import parse_header
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import parse_header
 
 EPOCH = LeaderEpoch(1)
 

@@ -15,8 +15,8 @@ from client.spark.decode.decode import DamagedBatch, Wanted, decode, decode_runs
 from client.spark.decode.record_fields import PADDING
 from client.spark.decode.record_starts import LANES_MIN
 from client.spark.splits import AbortedTransaction
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import Codec, pack_batch, parse_header
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import Codec, pack_batch, parse_header
 
 ALL = 1 << 60
 

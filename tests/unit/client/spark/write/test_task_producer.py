@@ -17,10 +17,10 @@ from client.spark.splits import TopicPartition
 from client.spark.write.encode import Unsent, encode
 from client.spark.write.task_producer import TaskProducer
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.batches.record_builder import records
+from client.wire.kafka.batches.records import Codec, headers
 from client.wire.kafka.codec import encode_body
 from client.wire.kafka.produce import parse_request
-from client.wire.kafka.record_builder import records
-from client.wire.kafka.records import Codec, headers
 
 
 class FakeBrokers:

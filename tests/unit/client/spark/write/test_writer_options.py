@@ -28,7 +28,7 @@ from client.spark.write.writer_options import (
     check_columns,
     parse_writer_options,
 )
-from client.wire.kafka.records import Codec
+from client.wire.kafka.batches.records import Codec
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 

@@ -13,8 +13,8 @@ from broker.errors import (
 )
 from broker.partition.core.transactions.held_batches import Guard, HeldBatches, Released
 from client.ids import ProducerId
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import BatchHeader, parse_header
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import BatchHeader, parse_header
 
 PID = ProducerId(1)
 LAST_SEQUENCE = 2**31 - 1

@@ -17,9 +17,9 @@ from broker.partition.core.transactions.open_transactions import (
 from client.errors import LogCorrupt
 from client.ids import Offset, ProducerId
 from client.log.aborted_transactions import AbortedTransaction
-from client.wire.kafka.control_batch import Marker
-from client.wire.kafka.record_builder import Record, build_batch
-from client.wire.kafka.records import BatchHeader, parse_header
+from client.wire.kafka.batches.control_batch import Marker
+from client.wire.kafka.batches.record_builder import Record, build_batch
+from client.wire.kafka.batches.records import BatchHeader, parse_header
 
 CLOSE, WRITE, DONE = MarkerVerdict.CLOSE, MarkerVerdict.WRITE, MarkerVerdict.DONE
 

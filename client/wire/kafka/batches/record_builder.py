@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from client.errors import RemoteProtocolError
 from client.ids import LeaderEpoch, Offset, ProducerId
-from client.wire.kafka.compression import compress, decompress
-from client.wire.kafka.records import (
+from client.wire.kafka.batches.compression import compress, decompress
+from client.wire.kafka.batches.records import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_BYTES,

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from client.errors import RemoteProtocolError
 from client.ids import Offset
-from client.wire.kafka.compression import cautious_bytes_max, decompress
-from client.wire.kafka.record_builder import Record, codec_of, decode_record, get_varint
-from client.wire.kafka.records import HEADER_BYTES, BatchHeader, Buffer, Codec, parse_header
+from client.wire.kafka.batches.compression import cautious_bytes_max, decompress
+from client.wire.kafka.batches.record_builder import Record, codec_of, decode_record, get_varint
+from client.wire.kafka.batches.records import HEADER_BYTES, BatchHeader, Buffer, Codec, parse_header
 from client.wire.steps import STEP_RECORDS, Steps
 
 _CAUTIOUS_RECORDS: Final = 16_384

@@ -8,8 +8,8 @@ import pytest
 
 from client.errors import RemoteProtocolError
 from client.ids import Offset
-from client.wire.kafka.record_builder import Record, build_batch, records
-from client.wire.kafka.record_scan import (
+from client.wire.kafka.batches.record_builder import Record, build_batch, records
+from client.wire.kafka.batches.record_scan import (
     KEYLESS_MAX,
     OpenedRecords,
     cautious_records_max,
@@ -17,7 +17,7 @@ from client.wire.kafka.record_scan import (
     keyless,
     records_from,
 )
-from client.wire.kafka.records import BatchHeader, Codec, pack_batch, parse_header
+from client.wire.kafka.batches.records import BatchHeader, Codec, pack_batch, parse_header
 from client.wire.steps import STEP_RECORDS, Steps, finish
 
 TINY = b"\x0c\x00\x00\x00\x00\x00\x00"

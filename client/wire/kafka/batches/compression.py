@@ -15,7 +15,7 @@ from typing import Final
 import cramjam
 
 from client.errors import RemoteProtocolError
-from client.wire.kafka.records import Buffer, Codec
+from client.wire.kafka.batches.records import Buffer, Codec
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = struct.Struct(">8sii")

@@ -8,8 +8,8 @@ import pytest
 
 from client.errors import RemoteProtocolError
 from client.ids import LeaderEpoch, Offset, ProducerId
-from client.wire.kafka.record_builder import Record, build_batch, records
-from client.wire.kafka.records import (
+from client.wire.kafka.batches.record_builder import Record, build_batch, records
+from client.wire.kafka.batches.records import (
     HEADER_BYTES,
     STAMP_BYTES,
     crc_of,

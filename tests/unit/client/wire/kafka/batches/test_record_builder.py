@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from client.errors import RemoteProtocolError
 from client.ids import Offset, ProducerId
-from client.wire.kafka.record_builder import Record, build_batch, records
-from client.wire.kafka.records import (
+from client.wire.kafka.batches.record_builder import Record, build_batch, records
+from client.wire.kafka.batches.records import (
     CODEC_MASK,
     HEADER_BYTES,
     Codec,

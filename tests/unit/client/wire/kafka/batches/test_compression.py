@@ -8,8 +8,8 @@ import cramjam
 import pytest
 
 from client.errors import RemoteProtocolError
-from client.wire.kafka.compression import cautious_bytes_max, compress, decompress
-from client.wire.kafka.records import Codec
+from client.wire.kafka.batches.compression import cautious_bytes_max, compress, decompress
+from client.wire.kafka.batches.records import Codec
 
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 DATA = b"what goes in comes out " * 5000
