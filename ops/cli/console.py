@@ -38,8 +38,8 @@ _HINTS: Final[tuple[tuple[type[QuireError], str], ...]] = (
     ),
     (
         AdminUnreachable,
-        "Start a cluster with `quire up`, or give the address of a broker with --bootstrap-server"
-        " HOST:PORT.",
+        "Start a cluster with `quire up`, or give an address with --bootstrap-server HOST:PORT"
+        " or --admin URL.",
     ),
     (TopicNotFound, "`quire topic list` shows what there is, `quire topic create` makes one."),
     (TopicExists, "Use it, choose another name, or delete it with `quire topic delete`."),

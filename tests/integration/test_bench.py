@@ -18,7 +18,7 @@ from tests.integration.cluster import ROOT
 
 KINDS = {
     "hardware", "produce", "latency", "unbatched", "catch-up", "spark", "ledgers,", "ledgers",
-    "growth,", "partitions,", "pause:", "kill",
+    "growth,", "partitions,", "pause:", "kill", "fairness,",
 }  # fmt: skip
 """The first words of the rows of all workloads."""
 PEERS = {"kafka, synced": kafka.is_installed(), "bookkeeper": bookkeeper.is_installed()}

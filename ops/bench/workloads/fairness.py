@@ -79,7 +79,7 @@ async def measure(system: System, run: Run) -> list[Figure]:
         system, count, scale.warm_up_s, _busy(system, run, scale.fairness_s)
     )
     return named(
-        f"{count} partitions with a record a second each, and a busy one",
+        f"fairness, {count} partitions with a record a second each beside a busy one",
         {
             "p50 alone ms": alone["p50"],
             "p99 alone ms": alone["p99"],
