@@ -8,7 +8,6 @@ A credit that is given back while somebody still holds the bytes breaks one of t
     B2 a partition: bytes of appends that are not confirmed
     B3 a writer of a ledger: bytes not confirmed, and bytes that some bookie has not answered
     B4 a connection to a bookie: bytes of adds under way
-    B5 a bookie: adds under way
 
 A limit lets one piece pass that is larger than itself, alone; and what is counted only when it is
 there may exceed its limit by one piece.

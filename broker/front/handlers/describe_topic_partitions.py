@@ -39,30 +39,56 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     if request.cursor is not None:
         start = request.cursor.topic_name, max(0, request.cursor.partition_index)
     names = sorted({row.name for row in request.topics} or services.cluster.topics)
+    names = [name for name in names if name >= start[0]]
     left = min(_PARTITIONS_MAX, max(1, request.response_partition_limit))
+    found = await _find(services, names, left, start)
+    await _settle(services, list(filter(None, found.values())), are_named=bool(request.topics))
     topics: list[Row] = []
-    lookups = 0
-    pace = services.turns.pace()
-    for name in (name for name in names if name >= start[0]):
-        await pace.item()
+    for name, topic in found.items():
         if not left:
             return {"topics": topics, "next_cursor": _cursor(name, 0)}
-        first = start[1] if name == start[0] else 0
-        topic = services.cluster.topics.get(name)
-        if topic is None and lookups < _LOOKUPS_MAX:
-            lookups += 1
-            topic = await _look_for(services, name)
         if topic is None:
             topics.append(_missing(name))
             continue
-        await services.leader_changes.settle([topic])
+        first = start[1] if name == start[0] else 0
         states = partition_states(services.cluster, services.leader_changes, topic)
         page = states[first : first + left]
         topics.append(_described(topic, page))
         left -= len(page)
         if first + len(page) < len(states):
             return {"topics": topics, "next_cursor": _cursor(name, first + len(page))}
-    return {"topics": topics, "next_cursor": None}
+    rest = names[len(found) :]
+    return {"topics": topics, "next_cursor": _cursor(rest[0], 0) if rest else None}
+
+
+async def _find(
+    services: Services, names: Sequence[str], limit: int, start: tuple[str, int]
+) -> dict[str, TopicInfo | None]:
+    """Return the first of the topics, until they have so many partitions from `start` on."""
+    found: dict[str, TopicInfo | None] = {}
+    lookups = 0
+    pace = services.turns.pace()
+    for name in names:
+        await pace.item()
+        topic = services.cluster.topics.get(name)
+        if topic is None and lookups < _LOOKUPS_MAX:
+            lookups += 1
+            topic = await _look_for(services, name)
+        found[name] = topic
+        if topic is not None:
+            limit -= max(0, topic.partition_count - (start[1] if name == start[0] else 0))
+        if limit <= 0:
+            break
+    return found
+
+
+async def _settle(services: Services, topics: Sequence[TopicInfo], *, are_named: bool) -> None:
+    """Wait as Metadata does: for topics that are named, or else only for new ones."""
+    if not are_named:
+        epochs = services.cluster.leader_epochs
+        await epochs.load(topics)
+        topics = list(filter(epochs.unled, topics))
+    await services.leader_changes.settle(topics)
 
 
 def _cursor(name: str, index: int) -> Row:
