@@ -99,7 +99,7 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
         self.given: set[ProducerIdAndEpoch] = {WORN.producer}
         self.known: dict[str, ProducerIdAndEpoch] = {"worn": WORN.producer}
         self.confirmed: set[MarkerWritten] = set()
-        self.decided: dict[tuple[str, int, int], bool] = {}
+        self.decided: dict[tuple[str, int, ProducerIdAndEpoch], bool] = {}
         self.last_token = 0
         self.last_producer_id = 1
         self.last_connection = 0
@@ -153,8 +153,8 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
                 assert value.producer_id > before.producer_id
                 assert value.epoch == 0
         if value.state in RESULTS:
-            # Of the same transaction, as far as its number and first producer id tell.
-            key = (name, value.number, value.start_ms)
+            # An abort between two transactions bumps the epoch and keeps the number of the last.
+            key = (name, value.number, value.producer)
             assert self.decided.setdefault(key, RESULTS[value.state]) is RESULTS[value.state]
         if before is not None and before.state in PREPARED:
             wanted = {
