@@ -18,6 +18,7 @@ from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
+from broker.link.links import Links
 from broker.metrics import Metrics
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
@@ -55,6 +56,8 @@ class Services:
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
     groups: Groups
+    links: Links
+    """Asks other brokers, and answers them."""
     producer_ids: ProducerIds
     metrics: Metrics
     deadlines: Deadlines
@@ -64,4 +67,4 @@ class Services:
     clock: Clock
     rng: Rng
     served: Mapping[int, tuple[int, int]]
-    """API key -> (lowest, highest version) that has a handler here."""
+    """API key -> (lowest, highest version) that has a handler here and is advertised."""

@@ -57,9 +57,7 @@ class LinkServices:
         """Who said hello, by connection."""
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def serve(
-        self, api: LinkApi[Q, A], answer: Callable[[BrokerId, Q], Awaitable[A]]
-    ) -> None:
+    def serve(self, api: LinkApi[Q, A], answer: Callable[[BrokerId, Q], Awaitable[A]]) -> None:
         """Answer requests of a kind by `answer(who asks, request)`, which may raise QuireError."""
         self._served[api.kind] = api, answer
 
@@ -98,9 +96,7 @@ class LinkServices:
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
-    def _greet(
-        self, connection: object, correlation_id: int, hello: Hello, answer: Answer
-    ) -> None:
+    def _greet(self, connection: object, correlation_id: int, hello: Hello, answer: Answer) -> None:
         try:
             self._check(hello)
         except BrokerError as error:

@@ -45,8 +45,9 @@ class Links:
         incarnation: str,
         config: LinkConfig,
     ) -> None:
+        self.services = services
+        """What this broker answers, itself and others."""
         self._cluster = cluster
-        self._services = services
         self._me = me
         self._incarnation = incarnation
         self._config = config
@@ -59,9 +60,10 @@ class Links:
         self._cluster.add_listener(self._follow)
 
     async def close(self) -> None:
-        """Give up what is asked."""
+        """Give up what is asked, and answer nobody."""
         self._closing = True
         self._follow()
+        await self.services.close()
 
     async def ask(self, broker: BrokerId, api: LinkApi[Q, A], request: Q, lane: str = "") -> A:
         """Return a broker's answer.
@@ -70,7 +72,7 @@ class Links:
         it); of this broker itself, what the service raises.
         """
         if broker == self._me:
-            return await self._services.call(api, request)
+            return await self.services.call(api, request)
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
 
         def on_done(outcome: memoryview | PeerError) -> None:

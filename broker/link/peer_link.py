@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, cast
+from typing import cast
 
 from broker.cluster.core.topology import BrokerInfo
 from broker.errors import PeerError, PeerUnanswered, PeerUnavailable

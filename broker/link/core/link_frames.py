@@ -6,7 +6,7 @@ connection. Requests have Kafka's classic header, so that one listener serves bo
 
     request  size i32 | api key i16 | version i16 | correlation id i32 | client id, null i16
              | kind i8 | the rest is the kind's
-    answer   size i32 | correlation id i32 | status i8 | the rest: the kind's, or, of a refusal, text
+    answer   size i32 | correlation id i32 | status i8 | the rest: the kind's, or a refusal's text
 
 The first request is the hello: who asks, and whom it means to reach. A process that was restarted
 at the same address, or a broker of another cluster, refuses it.
