@@ -13,6 +13,7 @@ others take over; connections go last.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
@@ -27,7 +28,7 @@ from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
-from broker.front.endpoints import registered_host
+from broker.front.endpoints import endpoints_of, inter_broker_listener
 from broker.front.handlers.registry import handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
@@ -45,6 +46,7 @@ from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
+from broker.security.tls_files import TlsFiles
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
@@ -91,7 +93,9 @@ class Broker:
         `now_s` measures what metrics show; nothing is decided by it.
         """
         self.port = 0
-        """Where Kafka clients connect; known after `start`."""
+        """Where other brokers connect, and clients by default; known after `start`."""
+        self.ports: Mapping[str, int] = {}
+        """The port of each listener."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
         self.is_started, self.started_ms = False, 0
         self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
@@ -111,7 +115,14 @@ class Broker:
         )
         self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
-        peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
+        self._tls = TlsFiles(config.security, clock)
+        peers = Peers(
+            store,
+            self.cluster,
+            config.node_id,
+            config.peer_answer_max_ms / 1000,
+            self._tls.peer_context,
+        )
         leader_changes = LeaderChangeTracker(
             self.cluster, peers, config.metadata_hold_max_ms / 1000
         )
@@ -133,7 +144,8 @@ class Broker:
             rng=rng,
             served={handler.key: handler.versions for handler in served},
         )
-        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory)
+        dispatcher = Dispatcher(self.services, served)
+        self.server = Server(self.services, dispatcher, ledgers.memory, self._tls)
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._background: tuple[BackgroundTask, ...] = (
             Maintenance(
@@ -143,6 +155,7 @@ class Broker:
             peers,
             TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
             OrphanLedgers(store, ledgers, self.cluster, config.node_id),
+            self._tls,
         )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
@@ -174,18 +187,24 @@ class Broker:
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
 
-        Raises OSError (port taken), ConfigError (node id taken), MetadataError.
+        Raises OSError (port taken), ConfigError (node id taken, files of TLS), MetadataError.
         """
         config = self.config
         await self.cluster.start()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
-        self.port = await self.server.start()
+        self._tls.load()
+        self.ports = await self.server.start()
+        name = inter_broker_listener(config)
+        self.port = self.ports[name]
+        endpoints = endpoints_of(config, self.ports)
         myself = BrokerInfo(
             id=config.node_id,
             incarnation=self.incarnation,
-            host=registered_host(config),
-            port=config.advertised_port or self.port,
-            advertised=config.advertised_host is not None,
+            host=endpoints[name].host,
+            port=endpoints[name].port,
+            advertised=endpoints[name].advertised,
+            listener=name,
+            endpoints=endpoints,
             admin_url=admin_url,
             rack=config.rack,
         )

@@ -8,13 +8,13 @@ nothing may be left out.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from broker.cluster.core.topic_config import TOPIC_KEYS, Kind
-from broker.cluster.core.topology import TopicInfo
+from broker.cluster.core.topology import Endpoint, TopicInfo
 from broker.config import BrokerConfig
-from broker.front.endpoints import registered_host
+from broker.front.endpoints import inter_broker_listener, listeners_of
 from broker.topics.core.topic_rules import BROKER_DECIDES
 
 _HOUR_MS: Final = 3_600_000
@@ -68,18 +68,23 @@ def topic_settings(topic: TopicInfo) -> Iterable[Listed]:
 
 
 def broker_settings(
-    config: BrokerConfig, port: int, admin_urls: Sequence[str] = ()
+    config: BrokerConfig, endpoints: Mapping[str, Endpoint], admin_urls: Sequence[str] = ()
 ) -> Iterable[Listed]:
     """Return a broker's settings under Kafka's names; none can be changed while it runs.
 
+    `endpoints`: those that it registered.
     `admin_urls`: of all live brokers. With them, and `zookeeper.connect`, whoever knows one Kafka
     address finds everything else of the cluster.
     """
     retention_ms = TOPIC_KEYS["retention.ms"].default
-    listener = f"PLAINTEXT://{config.listen_host}:{port}"
-    advertised = f"PLAINTEXT://{registered_host(config)}:{config.advertised_port or port}"
+    bound = [
+        f"{name}://{bind.host}:{bind.port or endpoints[name].port}"
+        for name, _, bind, _ in listeners_of(config)
+    ]
+    told = [f"{name}://{one.host}:{one.port}" for name, one in endpoints.items()]
+    kinds = [f"{name}:{one.protocol}" for name, one in endpoints.items()]
     rows: tuple[tuple[str, object, Kind], ...] = (
-        ("advertised.listeners", advertised, Kind.STRING),
+        ("advertised.listeners", ",".join(told), Kind.STRING),
         ("auto.create.topics.enable", config.auto_create_topics, Kind.BOOLEAN),
         ("broker.id", config.node_id, Kind.INT),
         ("broker.rack", config.rack or "", Kind.STRING),
@@ -95,8 +100,10 @@ def broker_settings(
         ("group.max.session.timeout.ms", config.group_session_timeout_max_ms, Kind.INT),
         ("group.max.size", config.group_size_max, Kind.INT),
         ("group.min.session.timeout.ms", config.group_session_timeout_min_ms, Kind.INT),
+        ("inter.broker.listener.name", inter_broker_listener(config), Kind.STRING),
         ("inter.broker.protocol.version", "3.9-IV0", Kind.STRING),
-        ("listeners", listener, Kind.STRING),
+        ("listener.security.protocol.map", ",".join(kinds), Kind.STRING),
+        ("listeners", ",".join(bound), Kind.STRING),
         ("log.cleanup.policy", TOPIC_KEYS["cleanup.policy"].default, Kind.LIST),
         ("log.dirs", "ledgers", Kind.STRING),
         ("log.message.timestamp.type", "CreateTime", Kind.STRING),
