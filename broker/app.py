@@ -92,10 +92,8 @@ class Broker:
 
         `now_s` measures what metrics show; nothing is decided by it.
         """
-        self.port = 0
-        """Where other brokers connect, and clients by default; known after `start`."""
         self.ports: Mapping[str, int] = {}
-        """The port of each listener."""
+        """The port of each listener; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
         self.is_started, self.started_ms = False, 0
         self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
@@ -115,17 +113,8 @@ class Broker:
         )
         self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
-        self._tls = TlsFiles(config.security, clock)
-        peers = Peers(
-            store,
-            self.cluster,
-            config.node_id,
-            config.peer_answer_max_ms / 1000,
-            self._tls.peer_context,
-        )
-        leader_changes = LeaderChangeTracker(
-            self.cluster, peers, config.metadata_hold_max_ms / 1000
-        )
+        tls = TlsFiles(config.security, clock)
+        peers, leader_changes = _peers(self.cluster, store, config, tls)
         served = handlers()
         self.services = Services(
             config=config,
@@ -145,7 +134,7 @@ class Broker:
             served={handler.key: handler.versions for handler in served},
         )
         dispatcher = Dispatcher(self.services, served)
-        self.server = Server(self.services, dispatcher, ledgers.memory, self._tls)
+        self.server = Server(self.services, dispatcher, ledgers.memory, tls)
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._background: tuple[BackgroundTask, ...] = (
             Maintenance(
@@ -155,7 +144,7 @@ class Broker:
             peers,
             TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
             OrphanLedgers(store, ledgers, self.cluster, config.node_id),
-            self._tls,
+            tls,
         )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
@@ -168,6 +157,11 @@ class Broker:
     def config(self) -> BrokerConfig:
         """The settings that it runs with."""
         return self.services.config
+
+    @property
+    def port(self) -> int:
+        """Where other brokers connect, and clients by default; known after `start`."""
+        return self.ports.get(inter_broker_listener(self.config), 0)
 
     @property
     def metrics(self) -> Metrics:
@@ -192,10 +186,8 @@ class Broker:
         config = self.config
         await self.cluster.start()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
-        self._tls.load()
         self.ports = await self.server.start()
         name = inter_broker_listener(config)
-        self.port = self.ports[name]
         endpoints = endpoints_of(config, self.ports)
         myself = BrokerInfo(
             id=config.node_id,
@@ -262,6 +254,15 @@ class Broker:
         self.services.deadlines.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
+
+
+def _peers(
+    cluster: Cluster, store: MetadataStore, config: BrokerConfig, tls: TlsFiles
+) -> tuple[Peers, LeaderChangeTracker]:
+    """Return who watches the other brokers, and who answers for them."""
+    answer_max_s = config.peer_answer_max_ms / 1000
+    peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
+    return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
 
 
 def _log_services(

@@ -13,6 +13,7 @@ from typing import Final
 from broker.groups.core.group_types import GroupConfig
 from broker.partition.core.log_limits import LogLimits
 from broker.security.config import SecurityConfig
+from broker.transaction_settings import TransactionSettings
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId
@@ -112,6 +113,7 @@ class BrokerConfig:
 
     ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
     # --- new topics
     auto_create_topics: bool = setting(True, "Create a topic when a client first names it.")

@@ -40,6 +40,10 @@ class Doors:
         )
         self._rules = PrincipalRules(config.tls_principal_rules)
 
+    def load(self) -> None:
+        """Read the files of TLS, if there are any. Raises ConfigError."""
+        self._tls.load()
+
     def provide(self, metrics: Metrics) -> None:
         """Show what is counted here."""
         gate, tls = self._gate, self._tls

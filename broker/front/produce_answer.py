@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.errors import NotLeader, RequestTimedOut
+from broker.errors import InvalidRecord, NotLeader, RequestTimedOut
 from broker.faults import Code, code_of, message_of
 from broker.front.endpoints import node_endpoints
 from broker.front.services import Call, Services
@@ -79,7 +79,8 @@ class ProduceAnswer:
         hint = None
         if version >= _LEADER_HINT_FROM and isinstance(error, NotLeader):
             hint = self._hint(name, index, error)
-        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint)
+        to_blame = error.record_indexes if isinstance(error, InvalidRecord) else ()
+        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint, to_blame)
 
     def _count(self, code: int) -> None:
         errors = self._services.metrics.produce_errors

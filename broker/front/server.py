@@ -81,7 +81,8 @@ class Server(FramedServer["Connection"]):
         return self.memory.size
 
     async def start(self) -> Mapping[str, int]:
-        """Listen; return the port of each listener, by its name. Raises OSError."""
+        """Listen; return the port of each listener, by its name. Raises OSError, ConfigError."""
+        self.doors.load()
         ports: dict[str, int] = {}
         for listener in listeners_of(self.config):
             host, port = listener.bind

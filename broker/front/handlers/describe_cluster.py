@@ -1,7 +1,8 @@
-"""DescribeCluster (60), versions 0-1.
+"""DescribeCluster (60), versions 0-2.
 
 Deviations from Kafka: there are no controllers apart from brokers (endpoint type 2), so a request
-for them is refused. Authorized operations are not computed.
+for them is refused. Authorized operations are not computed. No broker is ever fenced without being
+gone, so those that are asked for too (version 2) are none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.DESCRIBE_CLUSTER
-VERSIONS: Final = (0, 1)
+VERSIONS: Final = (0, 2)
 
 _BROKERS: Final = 1
 
@@ -28,7 +29,13 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     refused = kind != _BROKERS
     live = () if refused else cluster.brokers.values()
     brokers = [
-        {"broker_id": broker.id, "host": host, "port": port, "rack": broker.rack}
+        {
+            "broker_id": broker.id,
+            "host": host,
+            "port": port,
+            "rack": broker.rack,
+            "is_fenced": False,
+        }
         for broker, host, port in reachable(services, live, call.peer)
     ]
     return {

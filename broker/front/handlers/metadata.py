@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0-12: who is there and who leads what.
+"""Metadata (3), versions 0-13: who is there and who leads what.
 
 Behaviour: a null list of topics (an empty one in version 0) means all topics. A topic that is
 named, unknown and validly named is created if this broker and the request allow it, and the
@@ -40,7 +40,7 @@ from client.wire.kafka.codec import field
 log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.METADATA
-VERSIONS: Final = (0, 12)
+VERSIONS: Final = (0, 13)
 
 _NULL_IS_ALL_FROM: Final = 1
 _LOOKUPS_MAX: Final = 32
@@ -75,6 +75,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id(),
         "topics": [*described, *missing],
+        "error_code": Code.none,
     }
 
 
