@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.groups.core.group_types import GroupConfig
 from broker.partition.core.log_limits import LogLimits
+from broker.transaction_settings import TransactionSettings
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId
@@ -103,6 +104,7 @@ class BrokerConfig:
     ledger_password: str = setting("", "Password of every ledger of this cluster.", secret=True)
 
     ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
     # --- new topics
     auto_create_topics: bool = setting(True, "Create a topic when a client first names it.")
