@@ -50,8 +50,8 @@ class LinkServices:
 
     def __init__(self, cluster: ClusterView, me: BrokerId, incarnation: str) -> None:
         self._cluster = cluster
-        self._me: Final = me
-        self._incarnation: Final = incarnation
+        self.me: Final = me
+        self.incarnation: Final = incarnation
         self._served: dict[int, tuple[LinkApi[Any, Any], Callable[..., Awaitable[Any]]]] = {}
         self._senders: weakref.WeakKeyDictionary[object, BrokerId] = weakref.WeakKeyDictionary()
         """Who said hello, by connection."""
@@ -64,7 +64,7 @@ class LinkServices:
     async def call(self, api: LinkApi[Q, A], request: Q) -> A:
         """Answer this broker's own request. Raises what the service raises."""
         _, answer = self._served[api.kind]
-        result: A = await answer(self._me, request)
+        result: A = await answer(self.me, request)
         return result
 
     async def close(self) -> None:
@@ -109,8 +109,8 @@ class LinkServices:
     def _check(self, hello: Hello) -> None:
         if hello.cluster_id != self._cluster.cluster_id:
             raise InvalidRequest(f"this is a broker of cluster {self._cluster.cluster_id}")
-        if (hello.receiver, hello.receiver_incarnation) != (self._me, self._incarnation):
-            raise InvalidRequest(f"this is broker {self._me}, run {self._incarnation}")
+        if (hello.receiver, hello.receiver_incarnation) != (self.me, self.incarnation):
+            raise InvalidRequest(f"this is broker {self.me}, run {self.incarnation}")
         sender = self._cluster.brokers.get(hello.sender)
         if sender is None or sender.incarnation != hello.sender_incarnation:
             raise NotCoordinator(f"broker {hello.sender} is not registered, as far as we know")

@@ -9,6 +9,7 @@ it is unanswered.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -41,16 +42,15 @@ class Links:
         self,
         cluster: ClusterBrokers,
         services: LinkServices,
-        me: BrokerId,
-        incarnation: str,
         config: LinkConfig,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
+        """`tls` is asked for each connection to a peer that wants TLS."""
         self.services = services
         """What this broker answers, itself and others."""
         self._cluster = cluster
-        self._me = me
-        self._incarnation = incarnation
         self._config = config
+        self._tls = tls
         self._links: dict[tuple[BrokerId, str, str], PeerLink] = {}
         """By broker, incarnation and lane."""
         self._closing = False
@@ -71,7 +71,7 @@ class Links:
         Raises PeerUnavailable (nothing was sent) and PeerUnanswered (nobody knows what became of
         it); of this broker itself, what the service raises.
         """
-        if broker == self._me:
+        if broker == self.services.me:
             return await self.services.call(api, request)
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
 
@@ -97,10 +97,10 @@ class Links:
         key = broker, peer.incarnation, lane
         link = self._links.get(key)
         if link is None:
-            hello = Hello(
-                self._cluster.cluster_id, self._me, self._incarnation, broker, peer.incarnation
-            )
-            link = self._links[key] = PeerLink(peer, encode_hello(hello), self._config)
+            me = self.services
+            hello = Hello(self._cluster.cluster_id, me.me, me.incarnation, broker, peer.incarnation)
+            link = PeerLink(peer, encode_hello(hello), self._config, self._tls)
+            self._links[key] = link
         return link
 
     def _follow(self) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from broker.cluster.core.topology import BrokerInfo
 from broker.errors import PeerError, PeerUnanswered, PeerUnavailable
@@ -32,7 +33,7 @@ from broker.link.core.peer_state import (
     Send,
     Unanswered,
 )
-from client.errors import RemoteProtocolError
+from client.errors import ConfigError, RemoteProtocolError
 from client.node import background
 from client.wire.frames import FrameSplitter
 
@@ -95,9 +96,16 @@ class LinkConnection(asyncio.Protocol):
 class PeerLink:
     """Requests of one kind of work to one broker, from its first to `close`."""
 
-    def __init__(self, peer: BrokerInfo, hello: bytes, config: LinkConfig) -> None:
-        """`hello` is the encoded hello to that very process."""
+    def __init__(
+        self,
+        peer: BrokerInfo,
+        hello: bytes,
+        config: LinkConfig,
+        tls: Callable[[], ssl.SSLContext],
+    ) -> None:
+        """`hello` is the encoded hello to that very process; `tls` for one that wants it."""
         self._peer = peer
+        self._tls = tls
         self._hello = hello
         self._loop = asyncio.get_running_loop()
         self._state = PeerState(config)
@@ -162,9 +170,11 @@ class PeerLink:
 
     async def _connect(self) -> None:
         connection = LinkConnection(self._on_frame, self._on_lost)
+        peer = self._peer
         try:
-            await self._loop.create_connection(lambda: connection, self._peer.host, self._peer.port)
-        except OSError as error:
+            options: dict[str, Any] = {"ssl": self._tls()} if peer.is_tls else {}
+            await self._loop.create_connection(lambda: connection, peer.host, peer.port, **options)
+        except (OSError, ConfigError) as error:
             self._connecting = None
             self._perform(self._state.on_lost(str(error), self._loop.time()))
             return
