@@ -127,7 +127,7 @@ class Broker:
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
             groups=self.groups,
-            links=links,
+            link=links.services,
             producer_ids=ProducerIds(store),
             metrics=self.metrics,
             deadlines=Deadlines(),

@@ -6,9 +6,9 @@ Every handler gets these two beside its request. `Services` is made once per bro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
@@ -18,7 +18,6 @@ from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
-from broker.link.links import Links
 from broker.metrics import Metrics
 from broker.security.core.listeners import DEFAULT_NAME
 from broker.topics.producer_ids import ProducerIds
@@ -53,6 +52,23 @@ class Call(NamedTuple):
     peer: Peer
 
 
+class LinkReceiver(Protocol):
+    """What answers other brokers: `broker/link/link_services.py`."""
+
+    def receive(
+        self,
+        connection: object,
+        correlation_id: int,
+        body: memoryview,
+        answer: Callable[[Sequence[bytes]], None],
+    ) -> None:
+        """Take one request of a connection; `answer` is called once, now or later.
+
+        Raises RemoteProtocolError: the connection must be closed.
+        """
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Services:
     """The parts of one broker."""
@@ -64,8 +80,7 @@ class Services:
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
     groups: Groups
-    links: Links
-    """Asks other brokers, and answers them."""
+    link: LinkReceiver
     producer_ids: ProducerIds
     metrics: Metrics
     deadlines: Deadlines

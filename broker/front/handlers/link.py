@@ -29,4 +29,4 @@ def start(services: Services, call: Call, body: memoryview, channel: Channel, si
 
     # There is no authentication yet: whoever reaches the listener and knows the incarnations of two
     # brokers may open a link. With it, the principal in `call.peer` has to be a broker's.
-    services.links.services.receive(channel, call.correlation_id, body, answer)
+    services.link.receive(channel, call.correlation_id, body, answer)

@@ -40,7 +40,7 @@ async def cloud() -> AsyncIterator[FakeCloud]:
 
 
 def links_of(broker: Broker) -> Links:
-    return broker.services.links
+    return next(one for one in broker._background if isinstance(one, Links))
 
 
 async def pair(cloud: FakeCloud, **settings: int) -> tuple[Broker, Broker]:
