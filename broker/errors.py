@@ -20,6 +20,8 @@
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
     │   ├── NotEnoughReplicas, LogReadFailed
     ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
+    ├── PeerError               another broker was to be asked
+    │   └── PeerUnavailable, PeerUnanswered
     ├── GroupError              what group coordinators answer
     └── TransactionError        what transaction coordinators answer
         ├── InvalidTransactionTimeout, InvalidProducerIdMapping, ProducerFenced
@@ -298,6 +300,25 @@ class FetchSessionNotFound(FetchSessionError):
 
 class InvalidFetchSessionEpoch(FetchSessionError):
     """The session's epoch does not follow the previous one."""
+
+
+# --- other brokers ------------------------------------------------------------------------
+
+
+class PeerError(BrokerError):
+    """Another broker has not answered."""
+
+    retriable = True
+
+
+class PeerUnavailable(PeerError):
+    """It cannot be asked at the moment: nothing was sent."""
+
+
+class PeerUnanswered(PeerError):
+    """It was asked, and no answer came."""
+
+    outcome = Outcome.UNKNOWN
 
 
 # --- groups -------------------------------------------------------------------------------

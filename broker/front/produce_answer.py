@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.errors import NotLeader, RequestTimedOut
+from broker.errors import InvalidRecord, NotLeader, RequestTimedOut
 from broker.faults import Code, code_of, message_of
-from broker.front.endpoints import node_endpoint
+from broker.front.endpoints import node_endpoints
 from broker.front.services import Call, Services
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError
@@ -79,7 +79,8 @@ class ProduceAnswer:
         hint = None
         if version >= _LEADER_HINT_FROM and isinstance(error, NotLeader):
             hint = self._hint(name, index, error)
-        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint)
+        to_blame = error.record_indexes if isinstance(error, InvalidRecord) else ()
+        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint, to_blame)
 
     def _count(self, code: int) -> None:
         errors = self._services.metrics.produce_errors
@@ -104,4 +105,4 @@ class ProduceAnswer:
         found = [
             broker for broker in self._services.cluster.brokers.values() if broker.id in leaders
         ]
-        return [node_endpoint(self._services, broker, self._call.peer) for broker in found]
+        return node_endpoints(self._services, found, self._call.peer)

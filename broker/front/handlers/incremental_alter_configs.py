@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, reset, extend or shorten single settings.
 
-Deviations from Kafka: only topics can be configured.
+Deviations from Kafka: only topics and the levels of the broker's own loggers can be configured.
 """
 
 from __future__ import annotations
