@@ -14,6 +14,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from client.errors import ConfigError
 from client.pubsub import subscriber as module
 from client.pubsub.errors import (
     BrokerUnreachable,
