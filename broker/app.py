@@ -25,6 +25,7 @@ from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import registered_host
@@ -128,6 +129,11 @@ class Broker:
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
+            fetch_sessions=FetchSessions(
+                config.fetch_sessions_max,
+                config.fetch_session_partitions_max,
+                lambda: rng.getrandbits(30) + 1,
+            ),
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
@@ -148,6 +154,7 @@ class Broker:
         self._hand_over: HandOver | None = None
         gauges.provide_all(
             self.log_services, self.partitions, self.groups, self.services.reading,
+            self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 

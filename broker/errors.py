@@ -19,7 +19,8 @@
     ├── LogError                this broker leads the partition, but the operation failed
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
     │   ├── NotEnoughReplicas, LogReadFailed
-    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
+    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch,
+    │                              FetchSessionTopicIdError
     ├── GroupError              what group coordinators answer
     └── TransactionError        what transaction coordinators answer
         ├── InvalidTransactionTimeout, InvalidProducerIdMapping, ProducerFenced
@@ -298,6 +299,10 @@ class FetchSessionNotFound(FetchSessionError):
 
 class InvalidFetchSessionEpoch(FetchSessionError):
     """The session's epoch does not follow the previous one."""
+
+
+class FetchSessionTopicIdError(FetchSessionError):
+    """The session names topics by name and the request by id, or the other way round."""
 
 
 # --- groups -------------------------------------------------------------------------------

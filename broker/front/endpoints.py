@@ -7,10 +7,12 @@ for every broker on this machine: it evidently works from where the client is.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
 from broker.front.services import Peer, Services
-from client.wire.kafka.produce import NodeEndpoint
+from client.wire.kafka.node_endpoints import NodeEndpoint
 
 _MAPPED_IPV4 = "::ffff:"
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)
@@ -35,7 +37,13 @@ def endpoint_for(services: Services, broker: BrokerInfo, peer: Peer) -> tuple[st
     return broker.host, broker.port
 
 
-def node_endpoint(services: Services, broker: BrokerInfo, peer: Peer) -> NodeEndpoint:
-    """Return the same as the wire codecs take it."""
-    host, port = endpoint_for(services, broker, peer)
-    return NodeEndpoint(broker.id, host, port, broker.rack)
+def leader_endpoints(
+    services: Services, peer: Peer, leaders: Collection[int]
+) -> list[NodeEndpoint]:
+    """Return the same of those leaders that are there, as the wire codecs take it."""
+    found = []
+    for broker in services.cluster.brokers.values():
+        if broker.id in leaders:
+            host, port = endpoint_for(services, broker, peer)
+            found.append(NodeEndpoint(broker.id, host, port, broker.rack))
+    return found
