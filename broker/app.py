@@ -13,6 +13,7 @@ others take over; connections go last.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
@@ -28,7 +29,7 @@ from broker.config import BrokerConfig
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
-from broker.front.endpoints import registered_host
+from broker.front.endpoints import endpoints_of, inter_broker_listener
 from broker.front.handlers.registry import handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
@@ -46,6 +47,7 @@ from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
+from broker.security.tls_files import TlsFiles
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
@@ -91,8 +93,8 @@ class Broker:
 
         `now_s` measures what metrics show; nothing is decided by it.
         """
-        self.port = 0
-        """Where Kafka clients connect; known after `start`."""
+        self.ports: Mapping[str, int] = {}
+        """The port of each listener; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
         self.is_started, self.started_ms = False, 0
         self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
@@ -112,10 +114,8 @@ class Broker:
         )
         self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
-        peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
-        leader_changes = LeaderChangeTracker(
-            self.cluster, peers, config.metadata_hold_max_ms / 1000
-        )
+        tls = TlsFiles(config.security, clock)
+        peers, leader_changes = _peers(self.cluster, store, config, tls)
         served = handlers()
         self.services = Services(
             config=config,
@@ -139,7 +139,8 @@ class Broker:
             rng=rng,
             served={handler.key: handler.versions for handler in served},
         )
-        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory)
+        dispatcher = Dispatcher(self.services, served)
+        self.server = Server(self.services, dispatcher, ledgers.memory, tls)
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._background: tuple[BackgroundTask, ...] = (
             Maintenance(
@@ -149,6 +150,7 @@ class Broker:
             peers,
             TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
             OrphanLedgers(store, ledgers, self.cluster, config.node_id),
+            tls,
         )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
@@ -162,6 +164,11 @@ class Broker:
     def config(self) -> BrokerConfig:
         """The settings that it runs with."""
         return self.services.config
+
+    @property
+    def port(self) -> int:
+        """Where other brokers connect, and clients by default; known after `start`."""
+        return self.ports.get(inter_broker_listener(self.config), 0)
 
     @property
     def metrics(self) -> Metrics:
@@ -181,18 +188,22 @@ class Broker:
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
 
-        Raises OSError (port taken), ConfigError (node id taken), MetadataError.
+        Raises OSError (port taken), ConfigError (node id taken, files of TLS), MetadataError.
         """
         config = self.config
         await self.cluster.start()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
-        self.port = await self.server.start()
+        self.ports = await self.server.start()
+        name = inter_broker_listener(config)
+        endpoints = endpoints_of(config, self.ports)
         myself = BrokerInfo(
             id=config.node_id,
             incarnation=self.incarnation,
-            host=registered_host(config),
-            port=config.advertised_port or self.port,
-            advertised=config.advertised_host is not None,
+            host=endpoints[name].host,
+            port=endpoints[name].port,
+            advertised=endpoints[name].advertised,
+            listener=name,
+            endpoints=endpoints,
             admin_url=admin_url,
             rack=config.rack,
         )
@@ -250,6 +261,15 @@ class Broker:
         self.services.deadlines.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
+
+
+def _peers(
+    cluster: Cluster, store: MetadataStore, config: BrokerConfig, tls: TlsFiles
+) -> tuple[Peers, LeaderChangeTracker]:
+    """Return who watches the other brokers, and who answers for them."""
+    answer_max_s = config.peer_answer_max_ms / 1000
+    peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
+    return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
 
 
 def _log_services(

@@ -103,4 +103,4 @@ class ProduceAnswer:
             for result in results
             if result.leader is not None
         }
-        return leader_endpoints(self._services, self._call.peer, leaders)
+        return leader_endpoints(self._services, leaders, self._call.peer)

@@ -257,7 +257,7 @@ class _Fetch:
                 found.count_fetched(topic, data.size)
             elif data.leader is not None:
                 leaders[data.leader[0]] = None
-        endpoints = leader_endpoints(services, self._call.peer, leaders) if leaders else ()
+        endpoints = leader_endpoints(services, leaders, self._call.peer) if leaders else ()
         topics = list(by_topic.items())
         steps = wire.response_steps(version, topics, endpoints, session_id=session_id)
         return (yield from steps)
