@@ -129,11 +129,7 @@ class Broker:
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
-            fetch_sessions=FetchSessions(
-                config.fetch_sessions_max,
-                config.fetch_session_partitions_max,
-                lambda: rng.getrandbits(30) + 1,
-            ),
+            fetch_sessions=_fetch_sessions(config, rng),
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
@@ -270,6 +266,14 @@ def _peers(
     answer_max_s = config.peer_answer_max_ms / 1000
     peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
     return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
+
+
+def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:
+    return FetchSessions(
+        config.fetch_sessions_max,
+        config.fetch_session_partitions_max,
+        lambda: rng.getrandbits(30) + 1,
+    )
 
 
 def _log_services(
