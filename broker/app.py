@@ -30,7 +30,7 @@ from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import endpoints_of, inter_broker_listener
-from broker.front.handlers.registry import handlers
+from broker.front.handlers.registry import advertised, handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
 from broker.front.services import Services
@@ -42,6 +42,8 @@ from broker.leadership.orphan_ledgers import OrphanLedgers
 from broker.leadership.ownership import Ownership
 from broker.leadership.partitions import Partitions
 from broker.leadership.under_replicated_roller import UnderReplicatedRoller
+from broker.link.link_services import LinkServices
+from broker.link.links import Links
 from broker.metrics import Metrics
 from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
@@ -116,6 +118,7 @@ class Broker:
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
+        links = _links(self.cluster, config, self.incarnation, tls)
         served = handlers()
         self.services = Services(
             config=config,
@@ -125,6 +128,7 @@ class Broker:
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
             groups=self.groups,
+            link=links.services,
             producer_ids=ProducerIds(store),
             metrics=self.metrics,
             deadlines=Deadlines(),
@@ -133,20 +137,15 @@ class Broker:
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
-            served={handler.key: handler.versions for handler in served},
+            served=advertised(served),
         )
         dispatcher = Dispatcher(self.services, served)
         self.server = Server(self.services, dispatcher, ledgers.memory, tls)
-        tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._background: tuple[BackgroundTask, ...] = (
-            Maintenance(
-                self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
-            ),
-            UnderReplicatedRoller(self.partitions, ledgers, tree.marked_ledgers),
             peers,
-            TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
-            OrphanLedgers(store, ledgers, self.cluster, config.node_id),
+            links,
             tls,
+            *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
         )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
@@ -257,6 +256,30 @@ class Broker:
         self.services.deadlines.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
+
+
+def _housekeeping(
+    shared: LogServices,
+    cluster: Cluster,
+    partitions: Partitions,
+    changes: TopicChanges,
+    config: BrokerConfig,
+) -> tuple[BackgroundTask, ...]:
+    """Return what looks after logs and topics from time to time."""
+    store, ledgers, clock = shared.store, shared.ledgers, shared.clock
+    tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
+    return (
+        Maintenance(partitions, clock, interval_s=config.retention_check_interval_ms / 1000),
+        UnderReplicatedRoller(partitions, ledgers, tree.marked_ledgers),
+        TopicCleaner(store, cluster, changes, ledgers, config.node_id, clock),
+        OrphanLedgers(store, ledgers, cluster, config.node_id),
+    )
+
+
+def _links(cluster: Cluster, config: BrokerConfig, incarnation: str, tls: TlsFiles) -> Links:
+    """Return the way to other brokers, and what answers them."""
+    services = LinkServices(cluster, config.node_id, incarnation)
+    return Links(cluster, services, config.link(), tls.peer_context)
 
 
 def _peers(

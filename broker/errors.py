@@ -21,6 +21,8 @@
     │   ├── NotEnoughReplicas, LogReadFailed
     ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch,
     │                              FetchSessionTopicIdError
+    ├── PeerError               another broker was to be asked
+    │   └── PeerUnavailable, PeerUnanswered
     ├── GroupError              what group coordinators answer
     └── TransactionError        what transaction coordinators answer
         ├── InvalidTransactionTimeout, InvalidProducerIdMapping, ProducerFenced
@@ -303,6 +305,25 @@ class InvalidFetchSessionEpoch(FetchSessionError):
 
 class FetchSessionTopicIdError(FetchSessionError):
     """The session names topics by name and the request by id, or the other way round."""
+
+
+# --- other brokers ------------------------------------------------------------------------
+
+
+class PeerError(BrokerError):
+    """Another broker has not answered."""
+
+    retriable = True
+
+
+class PeerUnavailable(PeerError):
+    """It cannot be asked at the moment: nothing was sent."""
+
+
+class PeerUnanswered(PeerError):
+    """It was asked, and no answer came."""
+
+    outcome = Outcome.UNKNOWN
 
 
 # --- groups -------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ Every handler gets these two beside its request. `Services` is made once per bro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
@@ -53,6 +53,23 @@ class Call(NamedTuple):
     peer: Peer
 
 
+class LinkReceiver(Protocol):
+    """What answers other brokers: `broker/link/link_services.py`."""
+
+    def receive(
+        self,
+        connection: object,
+        correlation_id: int,
+        body: memoryview,
+        answer: Callable[[Sequence[bytes]], None],
+    ) -> None:
+        """Take one request of a connection; `answer` is called once, now or later.
+
+        Raises RemoteProtocolError: the connection must be closed.
+        """
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Services:
     """The parts of one broker."""
@@ -64,6 +81,7 @@ class Services:
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
     groups: Groups
+    link: LinkReceiver
     producer_ids: ProducerIds
     metrics: Metrics
     deadlines: Deadlines
@@ -74,4 +92,4 @@ class Services:
     clock: Clock
     rng: Rng
     served: Mapping[int, tuple[int, int]]
-    """API key -> (lowest, highest version) that has a handler here."""
+    """API key -> (lowest, highest version) that has a handler here and is advertised."""
