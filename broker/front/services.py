@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
@@ -85,6 +86,7 @@ class Services:
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget
+    fetch_sessions: FetchSessions
     turns: Turns
     """Where long requests wait; one for the whole process."""
     clock: Clock
