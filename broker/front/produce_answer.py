@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.errors import NotLeader, RequestTimedOut
+from broker.errors import InvalidRecord, NotLeader, RequestTimedOut
 from broker.faults import Code, code_of, message_of
-from broker.front.endpoints import node_endpoint
+from broker.front.endpoints import leader_endpoints
 from broker.front.services import Call, Services
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import Buffer, response_head
-from client.wire.kafka.produce import NodeEndpoint, PartitionResult
+from client.wire.kafka.node_endpoints import NodeEndpoint
+from client.wire.kafka.produce import PartitionResult
 from client.wire.steps import ItemCount, Steps
 
 _LEADER_HINT_FROM: Final = 10
@@ -79,7 +80,8 @@ class ProduceAnswer:
         hint = None
         if version >= _LEADER_HINT_FROM and isinstance(error, NotLeader):
             hint = self._hint(name, index, error)
-        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint)
+        to_blame = error.record_indexes if isinstance(error, InvalidRecord) else ()
+        return PartitionResult(index, code, -1, -1, start_offset, message_of(error), hint, to_blame)
 
     def _count(self, code: int) -> None:
         errors = self._services.metrics.produce_errors
@@ -101,7 +103,4 @@ class ProduceAnswer:
             for result in results
             if result.leader is not None
         }
-        found = [
-            broker for broker in self._services.cluster.brokers.values() if broker.id in leaders
-        ]
-        return [node_endpoint(self._services, broker, self._call.peer) for broker in found]
+        return leader_endpoints(self._services, leaders, self._call.peer)

@@ -22,7 +22,6 @@ from broker.errors import (
     NotLeader,
     SequenceError,
 )
-from broker.partition.admission import Admission
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append, LogEntry
 from broker.partition.core.leader import PartitionLeader, State
@@ -39,6 +38,7 @@ from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
 from broker.partition.core.sequence_gaps import SequenceGaps
 from broker.partition.core.watermark_waits import WatermarkWaits
+from broker.partition.leading.admission import Admission
 from broker.partition.leading.effect_runner import EffectRunner
 from broker.partition.leading.entry_sender import EntrySender
 from broker.partition.leading.leader_steps import LeaderSteps

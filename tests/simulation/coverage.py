@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 SCHEDULES_MIN = 1000
 """Fewer schedules are not judged: rare faults may be missing."""
 
-_FAULTS = {"ledger": swarm.FAULTS, "cluster": (*cluster_swarm.FAULTS, *cluster_load.FAULTS)}
+_FAULTS = {
+    "ledger": (*swarm.FAULTS, *swarm.LEAVING_FAULTS),
+    "cluster": (*cluster_swarm.FAULTS, *cluster_load.FAULTS),
+}
 _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
     "ledger": {
         "adds": 2.5,
