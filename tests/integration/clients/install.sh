@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the foreign programs of the tests: kcat, Prometheus, curl and Chromium (Debian), kafkajs
-# (npm), the Java console tools, Apache BookKeeper and Spark's Kafka source (Maven). Does only what
-# is missing, says what it does, and can be run again. With --short only what `make test` needs: no
+# (npm), the Java console tools, Kafka Streams, Apache BookKeeper and Spark's Kafka source (Maven).
+# Does only what is missing, says what it does, and can be run again. With --short only what `make test` needs: no
 # npm, no Maven, no jars.
 set -eu
 case "${1:-}" in
@@ -77,6 +77,7 @@ fetch_jars() {
 }
 
 fetch_jars "the Java console tools" "$here/java"
+fetch_jars "Kafka Streams" "$here/streams"
 fetch_jars "Spark's own Kafka source" "$here/../spark/jars"
 fetch_jars "Apache BookKeeper" "$here/../../interop/bookkeeper/java"
-say "kcat, Prometheus, curl, Chromium, kafkajs, the Java tools, BookKeeper, Spark's jars: ready"
+say "kcat, Prometheus, curl, Chromium, kafkajs, the Java tools, Kafka Streams, BookKeeper, Spark's jars: ready"
