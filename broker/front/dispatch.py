@@ -19,7 +19,7 @@ An unknown API or version closes the connection without an answer, as Kafka does
 ApiVersions of a version we do not know is answered in version 0 with UNSUPPORTED_VERSION and our
 range, so that the client can try again (KIP-511).
 
-When a handler raises: an error of ours becomes the response's top-level error code if it has
+When a handler raises: OldConnection closes the connection without an answer; an error of ours becomes the response's top-level error code if it has
 one; anything else is a bug, is logged with its traceback, and becomes UNKNOWN_SERVER_ERROR in
 the same place. Where a response has no such place the connection is closed.
 """
@@ -32,9 +32,10 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from broker.errors import InvalidRequest
+from broker.errors import InvalidRequest, OldConnection
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Peer, Services
+from broker.transactions.core.transaction_types import ConnectionId
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
 from client.node.turns import Turns
 from client.wire.kafka import codec
@@ -56,6 +57,11 @@ class Channel(Protocol):
     @property
     def peer(self) -> Peer:
         """Both ends."""
+        ...
+
+    @property
+    def number(self) -> ConnectionId:
+        """Grows with each connection that the listener accepts."""
         ...
 
     def open(self, api_key: int, request_size: int) -> Slot:
@@ -84,6 +90,10 @@ class Channel(Protocol):
 
     def fail(self, reason: str) -> None:
         """Close the connection because of what the client sent."""
+        ...
+
+    def leave(self, reason: str) -> None:
+        """Close the connection because its client has another one now."""
         ...
 
 
@@ -131,7 +141,7 @@ class Dispatcher:
         if key != _PRODUCE and len(frame) > self._services.config.control_request_bytes_max:
             raise RemoteProtocolError(f"api {key} with {len(frame)} bytes")
         client_id, body = codec.split_header(frame, key, version)
-        call = Call(key, version, correlation_id, client_id, channel.peer)
+        call = Call(key, version, correlation_id, client_id, channel.peer, channel.number)
         if handler.start is not None:
             handler.start(self._services, call, body, channel, len(frame))
             return
@@ -251,6 +261,10 @@ class Dispatcher:
         channel.unmute()
 
     def _answer_error(self, error: Exception, call: Call, slot: Slot, channel: Channel) -> None:
+        if isinstance(error, OldConnection):
+            slot.let_go()
+            channel.leave(str(error))
+            return
         expected = isinstance(error, QuireError) and not isinstance(error, LocalProtocolError)
         if expected:
             log.debug(

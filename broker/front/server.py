@@ -21,6 +21,7 @@ from typing import Final
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
 from broker.front.services import Peer, Services
+from broker.transactions.core.transaction_types import ConnectionId
 from client.errors import RemoteProtocolError
 from client.held_memory import HeldMemory
 from client.node.connection_limits import ConnectionLimits
@@ -60,6 +61,8 @@ class Server(FramedServer["Connection"]):
         self._turn: Connection | None = None
         """Who may start one request before those that wait."""
         self._is_planned = False
+        self.last_connection = ConnectionId(0)
+        """Number of the newest connection."""
         metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
         metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
@@ -151,6 +154,8 @@ class Connection(FramedConnection):
 
     def __init__(self, server: Server) -> None:
         self.peer = Peer("", 0, "", 0)
+        # In the order of accepts, which is when connections are made.
+        server.last_connection = self.number = ConnectionId(server.last_connection + 1)
         self._wire = ServerConnection(server.config.request_bytes_max, server.window, server.memory)
         super().__init__(server, self._wire.intake)
         self._backlog: deque[memoryview] = deque()
@@ -240,6 +245,12 @@ class Connection(FramedConnection):
         self._server.metrics.protocol_errors += 1
         log.warning("connection.failed peer=%s port=%d reason=%s", self.peer.host, self.peer.port,
                     reason, extra=AT_WILL)  # fmt: skip
+        self.close()
+
+    def leave(self, reason: str) -> None:
+        """Close the connection because its client has another one now."""
+        log.info("connection.replaced peer=%s port=%d reason=%r", self.peer.host, self.peer.port,
+                 reason, extra=AT_WILL)  # fmt: skip
         self.close()
 
     # --- client.node.framed_server.FramedConnection

@@ -21,6 +21,8 @@ from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
+from broker.transactions.core.transaction_types import ConnectionId
+from broker.transactions.transactions import Transactions
 from client.ids import Clock, Rng
 from client.node.turns import Turns
 
@@ -42,6 +44,8 @@ class Call(NamedTuple):
     correlation_id: int
     client_id: str | None
     peer: Peer
+    connection: ConnectionId = ConnectionId(0)
+    """Which connection it came over; later ones have greater numbers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +59,7 @@ class Services:
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
     groups: Groups
+    transactions: Transactions
     producer_ids: ProducerIds
     metrics: Metrics
     deadlines: Deadlines
