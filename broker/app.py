@@ -49,6 +49,8 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
+from broker.transactions.marker_link import NoLink
+from broker.transactions.transactions import Transactions
 from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
@@ -111,6 +113,12 @@ class Broker:
         )
         self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
+        producer_ids = ProducerIds(store)
+        self.transactions = Transactions(
+            self.cluster, self.topics, self.partitions, producer_ids, config, link=NoLink(),
+            clock=clock,
+        )  # fmt: skip
+        self._ownership.add_observer(self.transactions.on_opened, self.transactions.on_closed)
         peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
         leader_changes = LeaderChangeTracker(
             self.cluster, peers, config.metadata_hold_max_ms / 1000
@@ -124,7 +132,8 @@ class Broker:
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
             groups=self.groups,
-            producer_ids=ProducerIds(store),
+            transactions=self.transactions,
+            producer_ids=producer_ids,
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
@@ -134,6 +143,7 @@ class Broker:
             served={handler.key: handler.versions for handler in served},
         )
         self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory)
+        self.transactions.last_connection = lambda: self.server.last_connection
         tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
         self._background: tuple[BackgroundTask, ...] = (
             Maintenance(
@@ -197,6 +207,7 @@ class Broker:
         )
         await self._ownership.start()
         self.groups.start()
+        self.transactions.start()
         for task in self._background:
             task.start()
         self.is_started = True
@@ -235,6 +246,7 @@ class Broker:
             await self._hand_over.close()
         await self._ownership.close()
         self.groups.close()
+        self.transactions.close()
         if self._registration is not None:
             await self._registration.close()
         for task in self._background:

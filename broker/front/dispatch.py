@@ -19,9 +19,10 @@ An unknown API or version closes the connection without an answer, as Kafka does
 ApiVersions of a version we do not know is answered in version 0 with UNSUPPORTED_VERSION and our
 range, so that the client can try again (KIP-511).
 
-When a handler raises: OldConnection closes the connection without an answer; an error of ours becomes the response's top-level error code if it has
-one; anything else is a bug, is logged with its traceback, and becomes UNKNOWN_SERVER_ERROR in
-the same place. Where a response has no such place the connection is closed.
+When a handler raises: OldConnection closes the connection without an answer; another error of ours
+becomes the response's top-level error code if it has one; anything else is a bug, is logged with
+its traceback, and becomes UNKNOWN_SERVER_ERROR in the same place. Where a response has no such
+place the connection is closed.
 """
 
 from __future__ import annotations

@@ -73,6 +73,8 @@ async def _add(
     try:
         coordinator = services.transactions.coordinator(request.transactional_id)
         found, codes = await _find(services, topics)
+        if request.connection is not None:
+            codes |= _internal(services, found)
         if any(codes.values()):
             return {key: code or int(Code.operation_not_attempted) for key, code in codes.items()}
         if not found:
@@ -121,6 +123,18 @@ async def _find(
         except UnknownTopicOrPartition as error:
             codes[topic, index] = code_of(error)
     return tuple(found), codes
+
+
+def _internal(
+    services: Services, partitions: Sequence[TransactionPartition]
+) -> dict[tuple[str, int], int]:
+    """Refuse what belongs to the brokers, which they add themselves."""
+    topics = services.cluster.topics
+    return {
+        (one.topic, one.partition): int(Code.topic_authorization_failed)
+        for one in partitions
+        if one.topic in topics and topics[one.topic].internal
+    }
 
 
 def _keys(topics: Sequence[Any]) -> list[tuple[str, int]]:
