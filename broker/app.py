@@ -13,6 +13,7 @@ others take over; connections go last.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
@@ -27,7 +28,7 @@ from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
-from broker.front.endpoints import registered_host
+from broker.front.endpoints import endpoints_of, inter_broker_listener
 from broker.front.handlers.registry import handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
@@ -45,6 +46,7 @@ from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
+from broker.security.tls_files import TlsFiles
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
@@ -92,18 +94,16 @@ class Broker:
 
         `now_s` measures what metrics show; nothing is decided by it.
         """
-        self.port = 0
-        """Where Kafka clients connect; known after `start`."""
+        self.ports: Mapping[str, int] = {}
+        """The port of each listener; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
         self.is_started, self.started_ms = False, 0
         self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
-        awaited = AwaitedPartitions(
-            config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
-        )
-        self.partitions = Partitions(self.cluster, awaited)
+        hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
+        self.partitions = Partitions(self.cluster, AwaitedPartitions(hold_s, hold_bytes))
         self._ownership = Ownership(
             self.log_services,
             self.cluster,
@@ -111,18 +111,15 @@ class Broker:
             Owner(config.node_id, self.incarnation),
             close_timeout_s=config.shutdown_timeout_ms / 1000,
         )
-        self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
-        self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
+        groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
-        self.transactions = Transactions(
-            self.cluster, self.topics, self.partitions, producer_ids, config, link=NoLink(),
-            clock=clock,
-        )  # fmt: skip
-        self._ownership.add_observer(self.transactions.on_opened, self.transactions.on_closed)
-        peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
-        leader_changes = LeaderChangeTracker(
-            self.cluster, peers, config.metadata_hold_max_ms / 1000
+        transactions = Transactions(
+            self.cluster, self.topics, self.partitions, producer_ids, config, NoLink(), clock
         )
+        for coordinators in (groups, transactions):
+            self._ownership.add_observer(coordinators.on_opened, coordinators.on_closed)
+        tls = TlsFiles(config.security, clock)
+        peers, leader_changes = _peers(self.cluster, store, config, tls)
         served = handlers()
         self.services = Services(
             config=config,
@@ -131,8 +128,8 @@ class Broker:
             leader_changes=leader_changes,
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
-            groups=self.groups,
-            transactions=self.transactions,
+            groups=groups,
+            transactions=transactions,
             producer_ids=producer_ids,
             metrics=self.metrics,
             deadlines=Deadlines(),
@@ -142,22 +139,18 @@ class Broker:
             rng=rng,
             served={handler.key: handler.versions for handler in served},
         )
-        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory)
-        self.transactions.last_connection = lambda: self.server.last_connection
-        tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
+        dispatcher = Dispatcher(self.services, served)
+        self.server = Server(self.services, dispatcher, ledgers.memory, tls)
+        transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
-            Maintenance(
-                self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
-            ),
-            UnderReplicatedRoller(self.partitions, ledgers, tree.marked_ledgers),
             peers,
-            TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
-            OrphanLedgers(store, ledgers, self.cluster, config.node_id),
+            tls,
+            *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
         )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, self.groups, self.services.reading,
+            self.log_services, self.partitions, groups, self.services.reading,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 
@@ -165,6 +158,21 @@ class Broker:
     def config(self) -> BrokerConfig:
         """The settings that it runs with."""
         return self.services.config
+
+    @property
+    def port(self) -> int:
+        """Where other brokers connect, and clients by default; known after `start`."""
+        return self.ports.get(inter_broker_listener(self.config), 0)
+
+    @property
+    def groups(self) -> Groups:
+        """The coordinators of groups that it has."""
+        return self.services.groups
+
+    @property
+    def transactions(self) -> Transactions:
+        """The coordinators of transactions that it has."""
+        return self.services.transactions
 
     @property
     def metrics(self) -> Metrics:
@@ -184,18 +192,22 @@ class Broker:
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
 
-        Raises OSError (port taken), ConfigError (node id taken), MetadataError.
+        Raises OSError (port taken), ConfigError (node id taken, files of TLS), MetadataError.
         """
         config = self.config
         await self.cluster.start()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
-        self.port = await self.server.start()
+        self.ports = await self.server.start()
+        name = inter_broker_listener(config)
+        endpoints = endpoints_of(config, self.ports)
         myself = BrokerInfo(
             id=config.node_id,
             incarnation=self.incarnation,
-            host=registered_host(config),
-            port=config.advertised_port or self.port,
-            advertised=config.advertised_host is not None,
+            host=endpoints[name].host,
+            port=endpoints[name].port,
+            advertised=endpoints[name].advertised,
+            listener=name,
+            endpoints=endpoints,
             admin_url=admin_url,
             rack=config.rack,
         )
@@ -255,6 +267,33 @@ class Broker:
         self.services.deadlines.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
+
+
+def _housekeeping(
+    shared: LogServices,
+    cluster: Cluster,
+    partitions: Partitions,
+    changes: TopicChanges,
+    config: BrokerConfig,
+) -> tuple[BackgroundTask, ...]:
+    """Return what looks after logs and topics from time to time."""
+    store, ledgers, clock = shared.store, shared.ledgers, shared.clock
+    tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
+    return (
+        Maintenance(partitions, clock, interval_s=config.retention_check_interval_ms / 1000),
+        UnderReplicatedRoller(partitions, ledgers, tree.marked_ledgers),
+        TopicCleaner(store, cluster, changes, ledgers, config.node_id, clock),
+        OrphanLedgers(store, ledgers, cluster, config.node_id),
+    )
+
+
+def _peers(
+    cluster: Cluster, store: MetadataStore, config: BrokerConfig, tls: TlsFiles
+) -> tuple[Peers, LeaderChangeTracker]:
+    """Return who watches the other brokers, and who answers for them."""
+    answer_max_s = config.peer_answer_max_ms / 1000
+    peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
+    return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
 
 
 def _log_services(

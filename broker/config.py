@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.groups.core.group_types import GroupConfig
 from broker.partition.core.log_limits import LogLimits
+from broker.security.config import SecurityConfig
 from broker.transaction_settings import TransactionSettings
 from client.config import check_ranges, setting
 from client.errors import ConfigError
@@ -29,6 +30,11 @@ _LADDER: Final = (
 """Each of these limits is at most the next: credit comes up from the bookies, step by step, and a
 step that could hold less than the one below it would never let that one fill."""
 
+_REPLACED_BY_LISTENERS: Final = {
+    "listen_host": "127.0.0.1", "port": 9092, "advertised_host": None, "advertised_port": 0,
+}  # fmt: skip
+"""Settings of the one listener of plain text, with their defaults."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
@@ -39,7 +45,9 @@ class BrokerConfig:
         BrokerId(1), "Kafka node id; unique among the brokers of a cluster.", at_least=0
     )
     listen_host: str = setting(
-        "127.0.0.1", "Address to listen on; 0.0.0.0 for all. There is no authentication yet."
+        "127.0.0.1",
+        "Address to listen on; 0.0.0.0 for all. Whoever reaches it may do everything, unless"
+        " security.listeners say otherwise.",
     )
     port: int = setting(
         9092, "TCP port of the Kafka protocol; 0 takes a free one.", at_least=0, at_most=65535
@@ -104,6 +112,7 @@ class BrokerConfig:
     ledger_password: str = setting("", "Password of every ledger of this cluster.", secret=True)
 
     ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
     # --- new topics
@@ -385,6 +394,7 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         """Check ranges and relations; raise ConfigError."""
         check_ranges(self)
+        self._check_listeners()
         if self.admin_read_token and not self.admin_token:
             raise ConfigError("admin_read_token is worth nothing without admin_token")
         if (self.admin_tls_cert is None) != (self.admin_tls_key is None):
@@ -410,6 +420,13 @@ class BrokerConfig:
             raise ConfigError("default_ensemble_size is below default_replication_factor")
         if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
             raise ConfigError("group_session_timeout_min_ms exceeds ..._max_ms")
+
+    def _check_listeners(self) -> None:
+        if not self.security.listeners:
+            return
+        for name, default in _REPLACED_BY_LISTENERS.items():
+            if getattr(self, name) != default:
+                raise ConfigError(f"{name} is worth nothing beside security.listeners")
 
     def _bytes_of(self, name: str) -> int:
         owner, _, field_name = name.rpartition(".")

@@ -48,6 +48,15 @@ _ROWS: Final = (
         "Connections closed because a request was not finished or answers were not read.",
     ),
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
+    Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
+    Row(
+        _B + "tls_handshakes_failed", _C,
+        "TLS handshakes that failed, took too long or were too many.",
+    ),
+    Row(
+        _B + "tls_certificate_expires_seconds", _G,
+        "Unix time at which the first certificate of the broker's chain expires.",
+    ),
     Row(_B + "received_bytes", _C, "Bytes received from clients."),
     Row(_B + "sent_bytes", _C, "Bytes sent to clients."),
     Row(

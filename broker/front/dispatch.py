@@ -36,8 +36,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from broker.errors import InvalidRequest, OldConnection
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Peer, Services
-from broker.transactions.core.transaction_types import ConnectionId
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
+from client.ids import ConnectionId
 from client.node.turns import Turns
 from client.wire.kafka import codec
 from client.wire.kafka.apis import API_VERSIONS_KEY, ApiKey
@@ -89,12 +89,8 @@ class Channel(Protocol):
         """Call this once the connection is gone; None takes it back."""
         ...
 
-    def fail(self, reason: str) -> None:
-        """Close the connection because of what the client sent."""
-        ...
-
-    def leave(self, reason: str) -> None:
-        """Close the connection because its client has another one now."""
+    def fail(self, reason: str, *, is_replaced: bool = False) -> None:
+        """Close the connection because of what the client sent; or because it has another one."""
         ...
 
 
@@ -264,7 +260,7 @@ class Dispatcher:
     def _answer_error(self, error: Exception, call: Call, slot: Slot, channel: Channel) -> None:
         if isinstance(error, OldConnection):
             slot.let_go()
-            channel.leave(str(error))
+            channel.fail(str(error), is_replaced=True)
             return
         expected = isinstance(error, QuireError) and not isinstance(error, LocalProtocolError)
         if expected:

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.errors import InvalidRecord, NotLeader, RequestTimedOut
 from broker.faults import Code, code_of, message_of
-from broker.front.endpoints import node_endpoint
+from broker.front.endpoints import node_endpoints
 from broker.front.services import Call, Services
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError
@@ -105,4 +105,4 @@ class ProduceAnswer:
         found = [
             broker for broker in self._services.cluster.brokers.values() if broker.id in leaders
         ]
-        return [node_endpoint(self._services, broker, self._call.peer) for broker in found]
+        return node_endpoints(self._services, found, self._call.peer)

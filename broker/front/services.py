@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
@@ -19,12 +19,15 @@ from broker.front.topic_metadata_cache import TopicMetadataCache
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
+from broker.security.core.listeners import DEFAULT_NAME
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
-from broker.transactions.core.transaction_types import ConnectionId
 from broker.transactions.transactions import Transactions
-from client.ids import Clock, Rng
+from client.ids import Clock, ConnectionId, Rng
 from client.node.turns import Turns
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""Who shows neither certificate nor password, by Kafka's name."""
 
 
 class Peer(NamedTuple):
@@ -34,6 +37,10 @@ class Peer(NamedTuple):
     port: int
     local_host: str
     local_port: int
+    listener: str = DEFAULT_NAME
+    """Name of the listener that the client came by."""
+    user: str = ANONYMOUS
+    """Who the client is: the name of its Kafka principal, of type User."""
 
 
 class Call(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.errors import BrokerError, OldConnection
 from broker.faults import code_of
 from broker.front.services import Call
-from broker.transactions.core.old_versions import for_version
+from broker.transactions.old_versions import for_version
 from client.errors import QuireError
 from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey

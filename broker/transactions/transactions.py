@@ -22,13 +22,12 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
 from broker.transactions.coordinator import Surroundings, TransactionCoordinator
 from broker.transactions.core.transaction_types import (
-    ConnectionId,
     TransactionEvent,
     TransactionPartition,
 )
 from broker.transactions.leaders import ClusterLeaders
 from broker.transactions.marker_link import MarkerLink
-from client.ids import Clock
+from client.ids import Clock, ConnectionId
 
 TOPIC_SETTINGS: Final = {
     "cleanup.policy": "compact",
@@ -48,15 +47,13 @@ class Transactions:
         partitions: Partitions,
         producer_ids: ProducerIds,
         config: BrokerConfig,
-        *,
         link: MarkerLink,
         clock: Clock,
     ) -> None:
         """`link` takes markers to the brokers that lead the partitions."""
         self.event_counts: dict[str, int] = {}
         """What coordinators decided by themselves, by the name of the event."""
-        self.last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
-        """Returns the newest connection of the listener, which knows it once it is made."""
+        self._last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
         self._cluster = cluster
         settings = config.transactions
         self._is_enabled = settings.enabled
@@ -83,6 +80,10 @@ class Transactions:
         self._coordinators = Coordinators(self._topic, config.node_id, self._make)
 
     # --- life ---------------------------------------------------------------------------------
+
+    def follow(self, last_connection: Callable[[], ConnectionId]) -> None:
+        """Ask this for the number of the listener's newest connection at each takeover."""
+        self._last_connection = last_connection
 
     def start(self) -> None:
         """Follow the cluster from now on."""
@@ -142,7 +143,7 @@ class Transactions:
             raise TransactionsDisabled("transactions.enabled is off")
 
     def _make(self, partition: Partition) -> TransactionCoordinator:
-        return TransactionCoordinator(partition, self._shared, self.last_connection())
+        return TransactionCoordinator(partition, self._shared, self._last_connection())
 
     def _on_leaders_changed(self) -> None:
         for coordinator in self.coordinators():

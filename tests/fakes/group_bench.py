@@ -27,8 +27,7 @@ from broker.front.services import Call, Peer, Services
 from broker.groups.groups import Groups
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topics import Topics
-from broker.transactions.core.transaction_types import ConnectionId
-from client.ids import BookieId, BrokerId
+from client.ids import BookieId, BrokerId, ConnectionId
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster
 from client.node.turns import Turns

@@ -19,12 +19,11 @@ from broker.leadership.partitions import Partitions
 from broker.topics.producer_ids import ProducerIds
 from broker.transaction_settings import TransactionSettings
 from broker.transactions.core.transaction_types import (
-    ConnectionId,
     ProducerIdAndEpoch,
     TransactionMetadata,
 )
 from broker.transactions.transactions import Transactions
-from client.ids import ProducerId
+from client.ids import ConnectionId, ProducerId
 from client.metadata import paths
 from tests.fakes.group_bench import GroupBench
 from tests.fakes.partitions import FakeLog, FakePartition
@@ -56,10 +55,10 @@ class TransactionFront(GroupBench):
             Partitions(self.cluster),
             producer_ids,
             self.config,
-            link=self.link,
-            clock=VirtualClock(),
+            self.link,
+            VirtualClock(),
         )
-        self.transactions.last_connection = lambda: ConnectionId(self.connection - 1)
+        self.transactions.follow(lambda: ConnectionId(self.connection - 1))
         self.transactions.start()
         self.services.transactions = self.transactions
         self.services.producer_ids = producer_ids

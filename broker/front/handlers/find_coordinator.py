@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.cluster.core.topology import BrokerInfo
-from broker.errors import BrokerError, InvalidRequest
+from broker.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.endpoints import endpoint_for
 from broker.front.services import Call, Services
@@ -48,10 +48,14 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 async def _find(services: Services, call: Call, kind: int, key: str) -> dict[str, Any]:
     try:
         broker = await _coordinator(services, kind, key)
+        endpoint = endpoint_for(services, broker, call.peer)
+        if endpoint is None:
+            raise CoordinatorNotAvailable(
+                f"broker {broker.id} has no {call.peer.listener} listener"
+            )
     except BrokerError as error:
         return _answer(key, -1, "", -1, code_of(error), message_of(error))
-    host, port = endpoint_for(services, broker, call.peer)
-    return _answer(key, broker.id, host, port, Code.none, None)
+    return _answer(key, broker.id, *endpoint, Code.none, None)
 
 
 async def _coordinator(services: Services, kind: int, key: str) -> BrokerInfo:

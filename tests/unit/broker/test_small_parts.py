@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.front.broker_settings import broker_settings
+from broker.front.configs.broker_settings import broker_settings
 from broker.front.deadlines import Deadlines
-from broker.front.endpoints import registered_host
+from broker.front.endpoints import endpoints_of, registered_host
 from broker.front.read_budget import ReadBudget
 from broker.partition.core.log_limits import LogLimits
 from client.errors import ConfigError
@@ -199,7 +199,12 @@ def test_the_registered_host() -> None:
 
 
 def test_broker_settings_have_each_name_once() -> None:
-    names = [row.name for row in broker_settings(BrokerConfig(), 9092)]
+    names = [
+        row.name
+        for row in broker_settings(
+            BrokerConfig(), endpoints_of(BrokerConfig(), {"PLAINTEXT": 9092})
+        )
+    ]
     assert names == sorted(dict.fromkeys(names))
 
 
