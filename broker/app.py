@@ -26,10 +26,11 @@ from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import endpoints_of, inter_broker_listener
-from broker.front.handlers.registry import handlers
+from broker.front.handlers.registry import advertised, handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
 from broker.front.services import Services
@@ -41,6 +42,8 @@ from broker.leadership.orphan_ledgers import OrphanLedgers
 from broker.leadership.ownership import Ownership
 from broker.leadership.partitions import Partitions
 from broker.leadership.under_replicated_roller import UnderReplicatedRoller
+from broker.link.link_services import LinkServices
+from broker.link.links import Links
 from broker.metrics import Metrics
 from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
@@ -104,22 +107,19 @@ class Broker:
         self.topics = Topics(self.cluster, changes, config)
         hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
         self.partitions = Partitions(self.cluster, AwaitedPartitions(hold_s, hold_bytes))
+        owner, close_s = Owner(config.node_id, self.incarnation), config.shutdown_timeout_ms / 1000
         self._ownership = Ownership(
-            self.log_services,
-            self.cluster,
-            self.partitions,
-            Owner(config.node_id, self.incarnation),
-            close_timeout_s=config.shutdown_timeout_ms / 1000,
+            self.log_services, self.cluster, self.partitions, owner, close_timeout_s=close_s
         )
         groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
-        transactions = Transactions(
-            self.cluster, self.topics, self.partitions, producer_ids, config, NoLink(), clock
-        )
-        for coordinators in (groups, transactions):
-            self._ownership.add_observer(coordinators.on_opened, coordinators.on_closed)
+        parts = self.cluster, self.topics, self.partitions, producer_ids
+        transactions = Transactions(*parts, config, NoLink(), clock)
+        for one in (groups, transactions):
+            self._ownership.add_observer(one.on_opened, one.on_closed)
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
+        links = _links(self.cluster, config, self.incarnation, tls)
         served = handlers()
         self.services = Services(
             config=config,
@@ -130,20 +130,22 @@ class Broker:
             partitions=self.partitions,
             groups=groups,
             transactions=transactions,
+            link=links.services,
             producer_ids=producer_ids,
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
+            fetch_sessions=_fetch_sessions(config, rng),
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
-            served={handler.key: handler.versions for handler in served},
+            served=advertised(served),
         )
-        dispatcher = Dispatcher(self.services, served)
-        self.server = Server(self.services, dispatcher, ledgers.memory, tls)
+        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory, tls)
         transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
             peers,
+            links,
             tls,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
         )
@@ -151,6 +153,7 @@ class Broker:
         self._hand_over: HandOver | None = None
         gauges.provide_all(
             self.log_services, self.partitions, groups, self.services.reading,
+            self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 
@@ -287,6 +290,12 @@ def _housekeeping(
     )
 
 
+def _links(cluster: Cluster, config: BrokerConfig, incarnation: str, tls: TlsFiles) -> Links:
+    """Return the way to other brokers, and what answers them."""
+    services = LinkServices(cluster, config.node_id, incarnation)
+    return Links(cluster, services, config.link(), tls.peer_context)
+
+
 def _peers(
     cluster: Cluster, store: MetadataStore, config: BrokerConfig, tls: TlsFiles
 ) -> tuple[Peers, LeaderChangeTracker]:
@@ -294,6 +303,14 @@ def _peers(
     answer_max_s = config.peer_answer_max_ms / 1000
     peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
     return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
+
+
+def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:
+    return FetchSessions(
+        config.fetch_sessions_max,
+        config.fetch_session_partitions_max,
+        lambda: rng.getrandbits(30) + 1,
+    )
 
 
 def _log_services(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.groups.core.group_types import GroupConfig
+from broker.link.core.peer_state import LinkConfig
 from broker.partition.core.log_limits import LogLimits
 from broker.security.config import SecurityConfig
 from broker.transaction_settings import TransactionSettings
@@ -212,6 +213,15 @@ class BrokerConfig:
         " connections. Beyond, they wait for each other, in order.",
         at_least=1024,
     )
+    fetch_sessions_max: int = setting(
+        1_000,
+        "Consumers that fetch incrementally, Kafka's max.incremental.fetch.session.cache.slots."
+        " Others name all their partitions in each request, and get all in each answer.",
+        at_least=0,
+    )
+    fetch_session_partitions_max: int = setting(
+        100_000, "Partitions of all those consumers together.", at_least=0
+    )
     produce_timeout_max_ms: int = setting(
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
     )
@@ -242,6 +252,19 @@ class BrokerConfig:
         "How long a Metadata answer may wait for a sign of life of the leaders it names. A broker"
         " that hangs costs each answer so much until it counts as gone; 0: do not ask.",
         at_least=0,
+    )
+
+    link_requests_max: int = setting(
+        64,
+        "Requests to one other broker, of one kind of work, that may be unanswered; four times as"
+        " many wait for those, and more are refused.",
+        at_least=1,
+    )
+    link_answer_max_ms: int = setting(
+        5_000,
+        "How long another broker may take to answer a request about transactions; then the"
+        " connection is given up with all that is on it. Low: slow brokers count as hanging.",
+        at_least=100,
     )
 
     hand_over_partitions_at_once: int = setting(
@@ -442,6 +465,14 @@ class BrokerConfig:
             group_size_max=self.group_size_max,
             offset_metadata_bytes_max=self.offset_metadata_bytes_max,
             offsets_retention_ms=self.offsets_retention_ms,
+        )
+
+    def link(self) -> LinkConfig:
+        """Return the limits of the links to other brokers."""
+        return LinkConfig(
+            requests_max=self.link_requests_max,
+            waiting_max=4 * self.link_requests_max,
+            answer_ms_max=self.link_answer_max_ms,
         )
 
     def log_limits(self) -> LogLimits:

@@ -70,6 +70,11 @@ CODES: Final[Mapping[type, Code]] = {
     e.FetchSessionError: Code.fetch_session_id_not_found,
     e.FetchSessionNotFound: Code.fetch_session_id_not_found,
     e.InvalidFetchSessionEpoch: Code.invalid_fetch_session_epoch,
+    e.FetchSessionTopicIdError: Code.fetch_session_topic_id_error,
+    # other brokers
+    e.PeerError: Code.coordinator_not_available,
+    e.PeerUnavailable: Code.coordinator_not_available,
+    e.PeerUnanswered: Code.request_timed_out,
     # groups
     e.GroupError: Code.unknown_server_error,
     e.CoordinatorLoading: Code.coordinator_load_in_progress,

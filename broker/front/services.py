@@ -6,13 +6,14 @@ Every handler gets these two beside its request. `Services` is made once per bro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
@@ -55,6 +56,23 @@ class Call(NamedTuple):
     """Which connection it came over; later ones have greater numbers."""
 
 
+class LinkReceiver(Protocol):
+    """What answers other brokers: `broker/link/link_services.py`."""
+
+    def receive(
+        self,
+        connection: object,
+        correlation_id: int,
+        body: memoryview,
+        answer: Callable[[Sequence[bytes]], None],
+    ) -> None:
+        """Take one request of a connection; `answer` is called once, now or later.
+
+        Raises RemoteProtocolError: the connection must be closed.
+        """
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Services:
     """The parts of one broker."""
@@ -67,13 +85,15 @@ class Services:
     partitions: Partitions
     groups: Groups
     transactions: Transactions
+    link: LinkReceiver
     producer_ids: ProducerIds
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget
+    fetch_sessions: FetchSessions
     turns: Turns
     """Where long requests wait; one for the whole process."""
     clock: Clock
     rng: Rng
     served: Mapping[int, tuple[int, int]]
-    """API key -> (lowest, highest version) that has a handler here."""
+    """API key -> (lowest, highest version) that has a handler here and is advertised."""
