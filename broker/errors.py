@@ -19,7 +19,10 @@
     ├── LogError                this broker leads the partition, but the operation failed
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
     │   ├── NotEnoughReplicas, LogReadFailed
-    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
+    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch,
+    │                              FetchSessionTopicIdError
+    ├── PeerError               another broker was to be asked
+    │   └── PeerUnavailable, PeerUnanswered
     ├── GroupError              what group coordinators answer
     └── TransactionError        what transaction coordinators answer
         ├── InvalidTransactionTimeout, InvalidProducerIdMapping, ProducerFenced
@@ -300,6 +303,29 @@ class InvalidFetchSessionEpoch(FetchSessionError):
     """The session's epoch does not follow the previous one."""
 
 
+class FetchSessionTopicIdError(FetchSessionError):
+    """The session names topics by name and the request by id, or the other way round."""
+
+
+# --- other brokers ------------------------------------------------------------------------
+
+
+class PeerError(BrokerError):
+    """Another broker has not answered."""
+
+    retriable = True
+
+
+class PeerUnavailable(PeerError):
+    """It cannot be asked at the moment: nothing was sent."""
+
+
+class PeerUnanswered(PeerError):
+    """It was asked, and no answer came."""
+
+    outcome = Outcome.UNKNOWN
+
+
 # --- groups -------------------------------------------------------------------------------
 
 
@@ -419,3 +445,7 @@ class TransactionAbortable(TransactionError):
 
 class TransactionalIdNotFound(TransactionError):
     """No such transactional id."""
+
+
+class TransactionsDisabled(TransactionError):
+    """This broker is set not to serve transactions; clients end with it."""

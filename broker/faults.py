@@ -70,6 +70,11 @@ CODES: Final[Mapping[type, Code]] = {
     e.FetchSessionError: Code.fetch_session_id_not_found,
     e.FetchSessionNotFound: Code.fetch_session_id_not_found,
     e.InvalidFetchSessionEpoch: Code.invalid_fetch_session_epoch,
+    e.FetchSessionTopicIdError: Code.fetch_session_topic_id_error,
+    # other brokers
+    e.PeerError: Code.coordinator_not_available,
+    e.PeerUnavailable: Code.coordinator_not_available,
+    e.PeerUnanswered: Code.request_timed_out,
     # groups
     e.GroupError: Code.unknown_server_error,
     e.CoordinatorLoading: Code.coordinator_load_in_progress,
@@ -97,6 +102,9 @@ CODES: Final[Mapping[type, Code]] = {
     e.ProducerFenced: Code.producer_fenced,
     e.TransactionAbortable: Code.transaction_abortable,
     e.TransactionalIdNotFound: Code.transactional_id_not_found,
+    # Of all codes for "no" the one that every client ends with, at each request: librdkafka asks
+    # for its coordinator for ever after most others.
+    e.TransactionsDisabled: Code.transactional_id_authorization_failed,
     # what reaches a client from below: the store or the bookies could not do it now
     base.LogCorrupt: Code.unknown_server_error,
     base.LedgerError: Code.kafka_storage_error,

@@ -119,7 +119,11 @@ BROKERS: Final = Dashboard(
                   "", _I), "opened"), (rate("quire_broker_connections_refused_total", "", _I),
                   "refused"), (rate("quire_broker_protocol_errors_total", "", _I),
                   "closed for bad bytes"), (rate("quire_broker_connections_cut_off_total", "", _I),
-                  "cut off for holding too much"), unit="cps"),
+                  "cut off for holding too much"), (rate(
+                  "quire_broker_tls_handshakes_failed_total", "", _I), "failed in TLS"),
+                  unit="cps"),
+            lines("TLS handshakes under way", (f"sum(quire_broker_tls_handshakes{{{_I}}})",
+                  "handshakes")),
             lines("Held by clients", (f"sum(quire_broker_unfinished_bytes{{{_I}}})",
                   "unfinished requests"), (f"sum(quire_broker_unread_bytes{{{_I}}})",
                   "unread answers"), (f"sum(quire_broker_unsent_bytes{{{_I}}})",

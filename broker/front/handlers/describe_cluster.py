@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.faults import Code
-from broker.front.endpoints import endpoint_for
+from broker.front.endpoints import reachable
 from broker.front.services import Call, Services
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
@@ -27,18 +27,17 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     cluster = services.cluster
     kind = field(request, "endpoint_type", _BROKERS)
     refused = kind != _BROKERS
-    brokers = []
-    for broker in () if refused else cluster.brokers.values():
-        host, port = endpoint_for(services, broker, call.peer)
-        brokers.append(
-            {
-                "broker_id": broker.id,
-                "host": host,
-                "port": port,
-                "rack": broker.rack,
-                "is_fenced": False,
-            }
-        )
+    live = () if refused else cluster.brokers.values()
+    brokers = [
+        {
+            "broker_id": broker.id,
+            "host": host,
+            "port": port,
+            "rack": broker.rack,
+            "is_fenced": False,
+        }
+        for broker, host, port in reachable(services, live, call.peer)
+    ]
     return {
         "error_code": Code.unsupported_endpoint_type if refused else Code.none,
         "error_message": f"endpoint type {kind} does not exist here" if refused else None,

@@ -29,7 +29,7 @@ from uuid import UUID
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import TopicExists
 from broker.faults import Code, code_of
-from broker.front.endpoints import endpoint_for
+from broker.front.endpoints import reachable
 from broker.front.services import Call, Services
 from broker.topics.core.topic_rules import INTERNAL_TOPICS, check_name
 from client.errors import MetadataError, QuireError
@@ -80,11 +80,11 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 
 def _brokers(services: Services, call: Call) -> list[Fields]:
-    brokers = []
-    for broker in services.cluster.listed_brokers():
-        host, port = endpoint_for(services, broker, call.peer)
-        brokers.append({"node_id": broker.id, "host": host, "port": port, "rack": broker.rack})
-    return brokers
+    listed = services.cluster.listed_brokers()
+    return [
+        {"node_id": broker.id, "host": host, "port": port, "rack": broker.rack}
+        for broker, host, port in reachable(services, listed, call.peer)
+    ]
 
 
 async def _find(

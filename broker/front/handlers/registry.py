@@ -1,4 +1,7 @@
-"""The APIs that this broker serves: these are advertised, and nothing else."""
+"""The APIs that this broker serves: these are advertised, and nothing else.
+
+The one exception is the link between brokers, which is no client's business.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ from broker.front.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    link,
     list_config_resources,
     list_groups,
     list_offsets,
@@ -67,6 +71,7 @@ _MODULES: Final[Sequence[ModuleType]] = (
     init_producer_id,
     join_group,
     leave_group,
+    link,
     list_config_resources,
     list_groups,
     list_offsets,
@@ -80,6 +85,11 @@ _MODULES: Final[Sequence[ModuleType]] = (
     sync_group,
     unregister_broker,
 )
+
+
+def advertised(served: Sequence[Handler]) -> dict[int, tuple[int, int]]:
+    """Return what clients are told: API key -> (lowest, highest version)."""
+    return {one.key: one.versions for one in served if one.key != link.KEY}
 
 
 def handlers() -> list[Handler]:

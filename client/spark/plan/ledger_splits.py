@@ -8,6 +8,8 @@ It asks a `LedgerSource` for segment lists, metadata and single entries; tests h
   lags behind the writer by an entry or so; the rest, and whatever else ledgers cannot serve (a
   ledger that is gone, a roll under way, offsets that were trimmed), goes to the broker, which has
   the newest records in its cache and knows what loss is.
+- For readers of committed data each split has what is aborted in it, as far as sealed segments know
+  (`aborted_lookup.py`).
 - A stale segment list is harmless for the same reason: what it does not show goes to the broker.
 """
 
@@ -27,8 +29,16 @@ from client.log.entry_format import first_offset, next_offset
 from client.log.offset_search import OffsetSearch
 from client.log.segments import Segment
 from client.log.snapshot import snapshot_points
+from client.spark.plan.aborted_lookup import AbortedLookup
 from client.spark.plan.task_sizing import multiple
-from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange, Position, Split
+from client.spark.splits import (
+    AbortedTransaction,
+    BrokerSplit,
+    LedgerSplit,
+    OffsetRange,
+    Position,
+    Split,
+)
 from client.wire.bookkeeper.entry import Entry
 
 INDEX_ENTRIES_MIN: Final = 64
@@ -91,6 +101,8 @@ class _Piece(NamedTuple):
     last_entry: int
     start: int
     end: int
+    aborted: Sequence[AbortedTransaction] | None = None
+    """Of its range; None: nobody asked, or only the broker knows."""
 
     @property
     def size(self) -> int:
@@ -105,9 +117,12 @@ class LedgerSplitter:
     Raises MetadataError, and LogCorrupt for a segment list that makes no sense.
     """
 
-    def __init__(self, ledger_source: LedgerSource, limits: SplitLimits) -> None:
+    def __init__(
+        self, ledger_source: LedgerSource, limits: SplitLimits, *, read_committed: bool = False
+    ) -> None:
         self._source = ledger_source
         self._limits = limits
+        self._aborted = AbortedLookup(ledger_source) if read_committed else None
 
     async def split(self, ranges: Sequence[OffsetRange]) -> list[Split]:
         """Return splits that hold every offset of the ranges once, in order."""
@@ -149,11 +164,19 @@ class LedgerSplitter:
                 continue
             if position < piece.start:
                 parts.append(_broker_split(whole, position, piece.start))
-            parts.append(piece)
+            parts.append(await self._judged(piece, listed))
             position = piece.end
         if position < whole.end:
             parts.append(_broker_split(whole, position, whole.end))
         return parts
+
+    async def _judged(self, piece: _Piece, listed: Sequence[Segment]) -> _Piece:
+        """Return a piece with what is aborted in it, if that is asked for and known."""
+        if self._aborted is None:
+            return piece
+        since = listed[[one.ledger_id for one in listed].index(piece.ledger.segment.ledger_id) :]
+        found = await self._aborted.within(piece.whole, since, piece.start, piece.end)
+        return piece._replace(aborted=found)
 
     async def _ledger(self, segment: Segment) -> _Ledger | None:
         """Look a ledger up; None: its bookies or its metadata cannot say what is in it."""
@@ -265,9 +288,18 @@ class LedgerSplitter:
                 offset_start=start,
                 offset_end=end,
                 metadata=metadata,
+                aborted=_aborted_within(part.aborted, start, end),
             )
             for (first, start), (following, end) in itertools.pairwise(edges)
         ]
+
+
+def _aborted_within(
+    aborted: Sequence[AbortedTransaction] | None, start: int, end: int
+) -> tuple[AbortedTransaction, ...] | None:
+    if aborted is None:
+        return None
+    return tuple(one for one in aborted if one.first_offset < end and one.last_offset >= start)
 
 
 def _overlaps(segment: Segment, whole: OffsetRange) -> bool:

@@ -67,6 +67,10 @@ class ApiKey(enum.IntEnum):
 
 API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS)
 
+LINK_API_KEY: Final = 20_001
+"""Key of the requests that brokers send to each other (`broker/link`), far from Kafka's own. It is
+not advertised, has no schema and the classic headers."""
+
 
 @functools.cache
 def request_type(api_key: int, version: int) -> Any:
@@ -100,6 +104,8 @@ def is_flexible(api_key: int, version: int) -> bool:
     Versions older than the oldest schema are not. Raises LocalProtocolError for an unknown API
     or a version newer than the newest schema.
     """
+    if api_key == LINK_API_KEY:
+        return False
     if api_key in api_key_map and 0 <= version < schema_versions(api_key)[0]:
         return False
     return bool(request_type(api_key, version).__flexible__)

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.cluster.core.topic_config import TOPIC_KEYS, Kind
+from broker.cluster.core.topology import Endpoint
 from broker.config import BrokerConfig
-from broker.front.config_listing import Listed, Source
-from broker.front.endpoints import registered_host
+from broker.front.configs.listing import Listed, Source
+from broker.front.endpoints import inter_broker_listener, listeners_of
 from broker.topics.core.topic_rules import BROKER_DECIDES
 from client.config import settings_of
 
@@ -55,10 +56,11 @@ _DEFAULTS_OF_TOPICS: Final[Mapping[str, str]] = {
 
 
 def broker_settings(
-    config: BrokerConfig, port: int, admin_urls: Sequence[str] = ()
+    config: BrokerConfig, endpoints: Mapping[str, Endpoint], admin_urls: Sequence[str] = ()
 ) -> Iterable[Listed]:
     """Return a broker's settings, sorted by name.
 
+    `endpoints`: those that it registered, by listener.
     `admin_urls`: of all live brokers. With them, and `zookeeper.connect`, whoever knows one Kafka
     address finds everything else of the cluster.
     """
@@ -71,26 +73,43 @@ def broker_settings(
             _listed(name, TOPIC_KEYS[key].default, TOPIC_KEYS[key].kind, TOPIC_KEYS[key].doc)
             for name, key in _DEFAULTS_OF_TOPICS.items()
         ),
-        *_derived(config, port, admin_urls),
+        *_listener_rows(config, endpoints),
+        *_derived(config, admin_urls),
     ]
     return sorted(rows)
 
 
-def _derived(config: BrokerConfig, port: int, admin_urls: Sequence[str]) -> Iterable[Listed]:
-    """Return the settings that are none of ours by themselves."""
-    advertised = f"PLAINTEXT://{registered_host(config)}:{config.advertised_port or port}"
+def _listener_rows(config: BrokerConfig, endpoints: Mapping[str, Endpoint]) -> Iterable[Listed]:
+    told = [f"{name}://{one.host}:{one.port}" for name, one in endpoints.items()]
     yield _listed(
-        "advertised.listeners", advertised, Kind.STRING,
-        "Where clients are told to connect: advertised_host and advertised_port.",
+        "advertised.listeners", told, Kind.LIST,
+        "Where clients are told to connect: security.advertised_listeners, or advertised_host and"
+        " advertised_port.",
     )  # fmt: skip
+    yield _listed(
+        "inter.broker.listener.name", inter_broker_listener(config), Kind.STRING,
+        _doc("security.inter_broker_listener"),
+    )  # fmt: skip
+    kinds = [f"{name}:{one.protocol}" for name, one in endpoints.items()]
+    yield _listed(
+        "listener.security.protocol.map", kinds, Kind.LIST, _doc("security.listener_protocols")
+    )
+    bound = [
+        f"{name}://{bind.host}:{bind.port or endpoints[name].port}"
+        for name, _, bind, _ in listeners_of(config)
+    ]
+    yield _listed(
+        "listeners", bound, Kind.LIST,
+        "Where the broker listens: security.listeners, or listen_host and port.",
+    )  # fmt: skip
+
+
+def _derived(config: BrokerConfig, admin_urls: Sequence[str]) -> Iterable[Listed]:
+    """Return the settings that are none of ours by themselves."""
     yield _listed("delete.topic.enable", True, Kind.BOOLEAN, "Topics can always be deleted.")
     yield _listed(
         "inter.broker.protocol.version", "3.9-IV0", Kind.STRING,
         "Kept for tools, which conclude from it what they may ask for.",
-    )  # fmt: skip
-    yield _listed(
-        "listeners", f"PLAINTEXT://{config.listen_host}:{port}", Kind.STRING,
-        "Where the broker listens: listen_host and port.",
     )  # fmt: skip
     yield _listed(
         "log.dirs", "ledgers", Kind.STRING, "Stands for the bookies: a broker holds no data."

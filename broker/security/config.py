@@ -1,0 +1,116 @@
+"""Settings of a broker's listeners and of TLS on them: the table `[security]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from broker.security.core.listeners import Listener, parse_listeners
+from broker.security.core.principal_rules import PrincipalRules
+from client.config import check_ranges, setting
+from client.errors import ConfigError
+
+ClientAuth = Literal["none", "requested", "required"]
+
+_LISTENER_SETTINGS: Final = (
+    "listener_protocols", "advertised_listeners", "inter_broker_listener", "tls_cert",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityConfig:
+    """Who may reach a broker where, and how."""
+
+    listeners: tuple[str, ...] = setting(
+        (),
+        "Where clients connect, each NAME://host:port, Kafka's listeners; port 0 takes a free one."
+        " None: one of plain text, at listen_host and port.",
+    )
+    listener_protocols: tuple[str, ...] = setting(
+        (),
+        "Security protocol of each listener, NAME:PROTOCOL, Kafka's listener.security.protocol.map:"
+        " PLAINTEXT or SSL. A listener named like a protocol needs none.",
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        (),
+        "Address that clients of a listener are told, NAME://host:port, Kafka's"
+        " advertised.listeners; default: the address each client connected to.",
+    )
+    inter_broker_listener: str | None = setting(
+        None,
+        "Name of the listener that other brokers use, Kafka's inter.broker.listener.name; default:"
+        " the first one.",
+    )
+    tls_cert: Path | None = setting(
+        None, "PEM file with the certificate chain of the broker; SSL listeners need it."
+    )
+    tls_key: Path | None = setting(None, "PEM file with the certificate's key, unencrypted.")
+    tls_client_ca: Path | None = setting(
+        None, "PEM file with the authorities of clients' certificates (mutual TLS)."
+    )
+    tls_client_auth: ClientAuth = setting(
+        "none", "Whether clients of SSL listeners show a certificate, Kafka's ssl.client.auth."
+    )
+    tls_peer_ca: Path | None = setting(
+        None,
+        "PEM file with the authority of other brokers' certificates, for connections to them;"
+        " default: those that this machine trusts. Certificates must name the advertised host.",
+    )
+    tls_version_min: Literal["1.2", "1.3"] = setting("1.2", "Lowest TLS version of clients.")
+    tls_principal_rules: str = setting(
+        "DEFAULT",
+        "How a client certificate's distinguished name becomes a user name, Kafka's"
+        " ssl.principal.mapping.rules.",
+    )
+    tls_handshake_timeout_ms: int = setting(
+        10_000,
+        "A connection whose TLS handshake is not done after so long is closed. Low: clients far"
+        " away, or of a busy machine, get none.",
+        at_least=100,
+    )
+    tls_handshakes_max: int = setting(
+        1_000,
+        "TLS handshakes under way; further connections are closed as they arrive.",
+        at_least=1,
+    )
+    tls_reload_interval_ms: int = setting(
+        10_000,
+        "How often the files of certificates and keys are looked at: new connections get new ones.",
+        at_least=100,
+    )
+
+    def __post_init__(self) -> None:
+        """Check ranges and relations; raise ConfigError."""
+        check_ranges(self)
+        if not self.listeners:
+            for name in _LISTENER_SETTINGS:
+                if getattr(self, name):
+                    raise ConfigError(f"security.{name} is worth nothing without listeners")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError("security.tls_cert and security.tls_key come together")
+        if self.tls_client_auth != "none" and self.tls_client_ca is None:
+            raise ConfigError(
+                f"security.tls_client_auth {self.tls_client_auth} needs security.tls_client_ca"
+            )
+        if self.tls_client_ca is not None and self.tls_client_auth == "none":
+            raise ConfigError("security.tls_client_ca is worth nothing with tls_client_auth none")
+        PrincipalRules(self.tls_principal_rules)
+        found = self.parsed_listeners()
+        if any(listener.protocol.is_tls for listener in found):
+            if self.tls_cert is None:
+                raise ConfigError("SSL listeners need security.tls_cert and security.tls_key")
+        elif self.tls_cert is not None:
+            raise ConfigError("security.tls_cert is worth nothing: no listener speaks TLS")
+        if found:
+            self._check_inter_broker(found)
+
+    def _check_inter_broker(self, found: tuple[Listener, ...]) -> None:
+        names = [listener.name for listener in found]
+        name = self.inter_broker_listener
+        if name is not None and name.upper() not in names:
+            raise ConfigError(f"security.inter_broker_listener {name} is not among the listeners")
+
+    def parsed_listeners(self) -> tuple[Listener, ...]:
+        """Return the listeners; none if one of plain text is asked for. Raises ConfigError."""
+        return parse_listeners(self.listeners, self.listener_protocols, self.advertised_listeners)
