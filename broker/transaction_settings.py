@@ -15,6 +15,11 @@ _MIB = 1024 * 1024
 class TransactionSettings:
     """How a broker coordinates transactions."""
 
+    enabled: bool = setting(
+        False,
+        "Serve transactional producers. Without it they end with an error; transactions that are"
+        " open are still decided.",
+    )
     topic_partitions: int = setting(
         16, "Partitions of __transaction_state; fixed once it exists.", at_least=1
     )
