@@ -168,6 +168,7 @@ clean:  ## Remove .venv, caches and test leftovers; keeps ./data
 	rm -rf $(VENV) $(VENV)-newest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	rm -rf tests/integration/clients/kafkajs/node_modules tests/integration/clients/*/lib
+	rm -rf tests/integration/clients/franz-go/bin tests/integration/clients/franz-go/tools
 	rm -rf tests/integration/spark/jars/lib
 	rm -rf tests/interop/bookkeeper/java/lib ops/bench/peers/java*/lib
 	find broker bookie client ops tests -name __pycache__ -type d -prune -exec rm -rf {} +

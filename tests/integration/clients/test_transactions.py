@@ -25,6 +25,7 @@ FENCED = {
     "aiokafka": {"ProducerFenced"},
     "java": {"ProducerFencedException", "InvalidProducerEpochException"},
     "kafkajs": {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"},
+    "franz-go": {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"},
 }
 """What each client calls it when another one has its transactional id."""
 

@@ -325,10 +325,15 @@ def _kafkajs() -> list[str]:
     return [installed.command("node"), str(script)]
 
 
+def _franz_go() -> list[str]:
+    return [str(installed.folder("franz-go/bin") / "transactions")]
+
+
 TRANSACTORS: dict[str, Transactor] = {
     "librdkafka": Librdkafka(),
     "kafka-python": KafkaPython(),
     "aiokafka": Aiokafka(),
     "java": Program(lambda: java_program("java", "Transactions")),
     "kafkajs": Program(_kafkajs),
+    "franz-go": Program(_franz_go),
 }
