@@ -36,7 +36,7 @@ class Slot:
         self._held_bytes = request_size
         """Bytes of the request that nobody else has taken over."""
         self._memory = memory
-        memory.take(request_size)
+        memory.size += request_size  # `take`, without a call for every request
         self.api_key = api_key
         self.arrived_s = arrived_s
         """When the last of its bytes came."""
@@ -53,7 +53,7 @@ class Slot:
     def pass_on(self, size: int) -> None:
         """So many bytes of the request are held by somebody else from now on."""
         self._held_bytes -= size
-        self._memory.give(size)
+        self._memory.size -= size  # no `give`: no room was made
 
     def let_go(self) -> None:
         """The answer is written, or there will be none: nothing is held for it any longer."""
@@ -61,7 +61,8 @@ class Slot:
             call, self.on_gone = self.on_gone, None
             call()
         size, self._held_bytes = self._held_bytes, 0
-        self._memory.give(size)
+        if size:
+            self._memory.give(size)
 
 
 class ServerConnection:
@@ -88,11 +89,6 @@ class ServerConnection:
     def open_slots(self) -> int:
         """Number of requests whose answer has not been taken yet."""
         return len(self._slots)
-
-    @property
-    def newest(self) -> Slot | None:
-        """The slot that was opened last, unless its answer was taken."""
-        return self._slots[-1] if self._slots else None
 
     def open(self, request_size: int, api_key: int, arrived_s: float, opened_s: float) -> Slot:
         """Reserve the next place in the order of answers."""
