@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
+from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.cluster.hand_over import HandOver
@@ -129,6 +130,8 @@ class Broker:
             groups=self.groups,
             link=links.services,
             producer_ids=ProducerIds(store),
+            users=Users(store),
+            inter_broker_listener=inter_broker_listener(config),
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
@@ -138,7 +141,8 @@ class Broker:
             served=advertised(served),
         )
         dispatcher = Dispatcher(self.services, served)
-        self.server = Server(self.services, dispatcher, ledgers.memory, tls)
+        doors = Doors(config.security, tls, self._logins(), self.metrics)
+        self.server = Server(self.services, dispatcher, ledgers.memory, doors)
         self._background: tuple[BackgroundTask, ...] = (
             peers,
             links,
@@ -251,6 +255,7 @@ class Broker:
             await task.close()
         await self.server.close()
         self.services.deadlines.close()
+        await self.services.users.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
 

@@ -34,6 +34,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from broker.errors import InvalidRequest
 from broker.faults import Code, code_of, message_of
+from broker.access.login import Login
 from broker.front.services import Call, Peer, Services
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
 from client.node.turns import Turns
@@ -56,6 +57,11 @@ class Channel(Protocol):
     @property
     def peer(self) -> Peer:
         """Both ends."""
+        ...
+
+    @property
+    def login(self) -> Login | None:
+        """How the client logs in; None: it need not."""
         ...
 
     def open(self, api_key: int, request_size: int) -> Slot:
@@ -128,10 +134,13 @@ class Dispatcher:
                 raise RemoteProtocolError(f"api {key} version {version} is not served")
             self._answer_unknown_api_versions(correlation_id, len(frame), channel)
             return
+        login = channel.login
+        if login is not None and (refusal := login.refusal(key)):
+            raise RemoteProtocolError(refusal)
         if key != _PRODUCE and len(frame) > self._services.config.control_request_bytes_max:
             raise RemoteProtocolError(f"api {key} with {len(frame)} bytes")
         client_id, body = codec.split_header(frame, key, version)
-        call = Call(key, version, correlation_id, client_id, channel.peer)
+        call = Call(key, version, correlation_id, client_id, channel.peer, login)
         if handler.start is not None:
             handler.start(self._services, call, body, channel, len(frame))
             return

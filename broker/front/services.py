@@ -10,24 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
 from broker.front.deadlines import Deadlines
+from broker.access.login import Login
 from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
 from broker.security.core.listeners import DEFAULT_NAME
+from broker.security.core.principal_rules import ANONYMOUS
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
 from client.ids import Clock, Rng
 from client.node.turns import Turns
-
-ANONYMOUS: Final = "ANONYMOUS"
-"""Who shows neither certificate nor password, by Kafka's name."""
-
 
 class Peer(NamedTuple):
     """The two ends of a connection. Hosts are numeric addresses; port 0 means unknown."""
@@ -50,6 +49,7 @@ class Call(NamedTuple):
     correlation_id: int
     client_id: str | None
     peer: Peer
+    login: Login | None = None
 
 
 class LinkReceiver(Protocol):
@@ -82,6 +82,9 @@ class Services:
     groups: Groups
     link: LinkReceiver
     producer_ids: ProducerIds
+    users: Users
+    inter_broker_listener: str
+    """Name of the listener that other brokers use."""
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget

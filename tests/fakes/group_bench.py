@@ -135,6 +135,8 @@ class GroupBench:
             groups=self.groups,
             link=None,
             producer_ids=None,
+            users=None,
+            inter_broker_listener="PLAINTEXT",
             metrics=None,
             deadlines=None,
             reading=None,
