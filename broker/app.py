@@ -27,6 +27,7 @@ from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import endpoints_of, inter_broker_listener
@@ -135,6 +136,7 @@ class Broker:
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
+            fetch_sessions=_fetch_sessions(config, rng),
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
@@ -153,6 +155,7 @@ class Broker:
         self._hand_over: HandOver | None = None
         gauges.provide_all(
             self.log_services, self.partitions, self.groups, self.services.reading,
+            self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 
@@ -291,6 +294,14 @@ def _peers(
     answer_max_s = config.peer_answer_max_ms / 1000
     peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
     return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
+
+
+def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:
+    return FetchSessions(
+        config.fetch_sessions_max,
+        config.fetch_session_partitions_max,
+        lambda: rng.getrandbits(30) + 1,
+    )
 
 
 def _log_services(

@@ -213,6 +213,15 @@ class BrokerConfig:
         " connections. Beyond, they wait for each other, in order.",
         at_least=1024,
     )
+    fetch_sessions_max: int = setting(
+        1_000,
+        "Consumers that fetch incrementally, Kafka's max.incremental.fetch.session.cache.slots."
+        " Others name all their partitions in each request, and get all in each answer.",
+        at_least=0,
+    )
+    fetch_session_partitions_max: int = setting(
+        100_000, "Partitions of all those consumers together.", at_least=0
+    )
     produce_timeout_max_ms: int = setting(
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
     )

@@ -21,7 +21,8 @@
     ├── LogError                this broker leads the partition, but the operation failed
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
     │   ├── NotEnoughReplicas, LogReadFailed
-    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
+    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch,
+    │                              FetchSessionTopicIdError
     ├── PeerError               another broker was to be asked
     │   └── PeerUnavailable, PeerUnanswered
     ├── GroupError              what group coordinators answer
@@ -326,6 +327,10 @@ class FetchSessionNotFound(FetchSessionError):
 
 class InvalidFetchSessionEpoch(FetchSessionError):
     """The session's epoch does not follow the previous one."""
+
+
+class FetchSessionTopicIdError(FetchSessionError):
+    """The session names topics by name and the request by id, or the other way round."""
 
 
 # --- other brokers ------------------------------------------------------------------------

@@ -76,6 +76,7 @@ CODES: Final[Mapping[type, Code]] = {
     e.FetchSessionError: Code.fetch_session_id_not_found,
     e.FetchSessionNotFound: Code.fetch_session_id_not_found,
     e.InvalidFetchSessionEpoch: Code.invalid_fetch_session_epoch,
+    e.FetchSessionTopicIdError: Code.fetch_session_topic_id_error,
     # other brokers
     e.PeerError: Code.coordinator_not_available,
     e.PeerUnavailable: Code.coordinator_not_available,

@@ -113,6 +113,12 @@ _ROWS: Final = (
         _B + "fetch_reading_bytes", _G,
         "Record bytes that fetches read from bookies, or have read and not answered with.",
     ),
+    Row(_B + "fetch_sessions", _G, "Consumers that fetch incrementally."),
+    Row(_B + "fetch_session_partitions", _G, "Partitions of all those consumers together."),
+    Row(
+        _B + "fetch_sessions_evicted", _C,
+        "Fetch sessions that were silent for long and made room for others.",
+    ),
     Row(_B + "tail_cache_bytes", _G, "Recent record bytes kept in memory."),
     Row(_B + "read_ahead_bytes", _G, "Bytes read ahead for lagging consumers, or kept for others."),
     Row(_B + "read_ahead_used_bytes", _C, "Bytes read ahead that consumers used, each time."),

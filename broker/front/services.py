@@ -14,6 +14,7 @@ from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.access.login import Login
 from broker.front.read_budget import ReadBudget
@@ -88,6 +89,7 @@ class Services:
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget
+    fetch_sessions: FetchSessions
     turns: Turns
     """Where long requests wait; one for the whole process."""
     clock: Clock

@@ -140,6 +140,7 @@ class GroupBench:
             metrics=None,
             deadlines=None,
             reading=None,
+            fetch_sessions=None,
             turns=Turns(),
             clock=VirtualClock(),
             rng=rng(3),

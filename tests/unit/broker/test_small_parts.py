@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.front.broker_settings import broker_settings
+from broker.front.configs.broker_settings import broker_settings
 from broker.front.deadlines import Deadlines
 from broker.front.endpoints import endpoints_of, registered_host
 from broker.front.read_budget import ReadBudget

@@ -41,7 +41,7 @@ class TestApiVersions:
         assert answer.error_code is ErrorCode.none
         table = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         assert table[ApiKey.PRODUCE] == (0, 11)
-        assert table[ApiKey.FETCH] == (4, 12)
+        assert table[ApiKey.FETCH] == (4, 18)
         assert table[ApiKey.JOIN_GROUP][0] == 0
         assert table.keys() == {int(key) for key in ApiKey} - NOT_SERVED
         assert list(table) == sorted(table)
