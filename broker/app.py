@@ -13,10 +13,12 @@ others take over; connections go last.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from broker import gauges
+from broker.access.doors import Doors
+from broker.access.login import Logins
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
@@ -29,7 +31,7 @@ from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
-from broker.front.dispatch import Dispatcher
+from broker.front.dispatch import Dispatcher, Handler
 from broker.front.endpoints import endpoints_of, inter_broker_listener
 from broker.front.handlers.registry import advertised, handlers
 from broker.front.read_budget import ReadBudget
@@ -142,9 +144,7 @@ class Broker:
             rng=rng,
             served=advertised(served),
         )
-        dispatcher = Dispatcher(self.services, served)
-        doors = Doors(config.security, tls, self._logins(), self.metrics)
-        self.server = Server(self.services, dispatcher, ledgers.memory, doors)
+        self.server = _server(self.services, served, ledgers, tls)
         self._background: tuple[BackgroundTask, ...] = (
             peers,
             links,
@@ -294,6 +294,15 @@ def _peers(
     answer_max_s = config.peer_answer_max_ms / 1000
     peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
     return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
+
+
+def _server(
+    services: Services, served: Sequence[Handler], ledgers: Ledgers, tls: TlsFiles
+) -> Server:
+    security = services.config.security
+    logins = Logins(security, services.users, services.turns, services.rng)
+    doors = Doors(security, tls, logins, services.metrics)
+    return Server(services, Dispatcher(services, served), ledgers.memory, doors)
 
 
 def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:

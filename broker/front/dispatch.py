@@ -32,9 +32,9 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from broker.access.login import Login
 from broker.errors import InvalidRequest
 from broker.faults import Code, code_of, message_of
-from broker.access.login import Login
 from broker.front.services import Call, Peer, Services
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
 from client.node.turns import Turns

@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from broker.access.doors import Doors
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
-from broker.access.doors import Doors
 from broker.front.endpoints import listeners_of
 from broker.front.services import Peer, Services
 from broker.security.core.listeners import Listener

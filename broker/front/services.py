@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from broker.access.login import Login
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
-from broker.access.login import Login
 from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
 from broker.groups.groups import Groups
@@ -28,6 +28,7 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
 from client.ids import Clock, Rng
 from client.node.turns import Turns
+
 
 class Peer(NamedTuple):
     """The two ends of a connection. Hosts are numeric addresses; port 0 means unknown."""
