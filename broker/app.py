@@ -54,6 +54,8 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
+from broker.transactions.marker_link import NoLink
+from broker.transactions.transactions import Transactions
 from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
@@ -103,19 +105,18 @@ class Broker:
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
-        awaited = AwaitedPartitions(
-            config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
-        )
-        self.partitions = Partitions(self.cluster, awaited)
+        hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
+        self.partitions = Partitions(self.cluster, AwaitedPartitions(hold_s, hold_bytes))
+        owner, close_s = Owner(config.node_id, self.incarnation), config.shutdown_timeout_ms / 1000
         self._ownership = Ownership(
-            self.log_services,
-            self.cluster,
-            self.partitions,
-            Owner(config.node_id, self.incarnation),
-            close_timeout_s=config.shutdown_timeout_ms / 1000,
+            self.log_services, self.cluster, self.partitions, owner, close_timeout_s=close_s
         )
-        self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
-        self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
+        groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
+        producer_ids = ProducerIds(store)
+        parts = self.cluster, self.topics, self.partitions, producer_ids
+        transactions = Transactions(*parts, config, NoLink(), clock)
+        for one in (groups, transactions):
+            self._ownership.add_observer(one.on_opened, one.on_closed)
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
         links = _links(self.cluster, config, self.incarnation, tls)
@@ -127,9 +128,10 @@ class Broker:
             leader_changes=leader_changes,
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
-            groups=self.groups,
+            groups=groups,
+            transactions=transactions,
             link=links.services,
-            producer_ids=ProducerIds(store),
+            producer_ids=producer_ids,
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
@@ -139,8 +141,8 @@ class Broker:
             rng=rng,
             served=advertised(served),
         )
-        dispatcher = Dispatcher(self.services, served)
-        self.server = Server(self.services, dispatcher, ledgers.memory, tls)
+        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory, tls)
+        transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
             peers,
             links,
@@ -150,7 +152,7 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, self.groups, self.services.reading,
+            self.log_services, self.partitions, groups, self.services.reading,
             self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
@@ -164,6 +166,16 @@ class Broker:
     def port(self) -> int:
         """Where other brokers connect, and clients by default; known after `start`."""
         return self.ports.get(inter_broker_listener(self.config), 0)
+
+    @property
+    def groups(self) -> Groups:
+        """The coordinators of groups that it has."""
+        return self.services.groups
+
+    @property
+    def transactions(self) -> Transactions:
+        """The coordinators of transactions that it has."""
+        return self.services.transactions
 
     @property
     def metrics(self) -> Metrics:
@@ -210,6 +222,7 @@ class Broker:
         )
         await self._ownership.start()
         self.groups.start()
+        self.transactions.start()
         for task in self._background:
             task.start()
         self.is_started = True
@@ -248,6 +261,7 @@ class Broker:
             await self._hand_over.close()
         await self._ownership.close()
         self.groups.close()
+        self.transactions.close()
         if self._registration is not None:
             await self._registration.close()
         for task in self._background:

@@ -445,3 +445,7 @@ class TransactionAbortable(TransactionError):
 
 class TransactionalIdNotFound(TransactionError):
     """No such transactional id."""
+
+
+class TransactionsDisabled(TransactionError):
+    """This broker is set not to serve transactions; clients end with it."""

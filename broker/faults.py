@@ -102,6 +102,9 @@ CODES: Final[Mapping[type, Code]] = {
     e.ProducerFenced: Code.producer_fenced,
     e.TransactionAbortable: Code.transaction_abortable,
     e.TransactionalIdNotFound: Code.transactional_id_not_found,
+    # Of all codes for "no" the one that every client ends with, at each request: librdkafka asks
+    # for its coordinator for ever after most others.
+    e.TransactionsDisabled: Code.transactional_id_authorization_failed,
     # what reaches a client from below: the store or the bookies could not do it now
     base.LogCorrupt: Code.unknown_server_error,
     base.LedgerError: Code.kafka_storage_error,

@@ -28,6 +28,7 @@ from broker.security.core.listeners import Listener
 from broker.security.tls_files import TlsFiles
 from client.errors import RemoteProtocolError
 from client.held_memory import HeldMemory
+from client.ids import ConnectionId
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
 from client.node.logs import AT_WILL
@@ -69,6 +70,8 @@ class Server(FramedServer["Connection"]):
         self._turn: Connection | None = None
         """Who may start one request before those that wait."""
         self._is_planned = False
+        self.last_connection = ConnectionId(0)
+        """Number of the newest connection."""
         metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
         metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
@@ -169,6 +172,8 @@ class Connection(FramedConnection):
 
     def __init__(self, server: Server, listener: str) -> None:
         self.peer = Peer("", 0, "", 0, listener)
+        # In the order of accepts, which is when connections are made.
+        server.last_connection = self.number = ConnectionId(server.last_connection + 1)
         self._wire = ServerConnection(server.config.request_bytes_max, server.window, server.memory)
         super().__init__(server, self._wire.intake)
         self._backlog: deque[memoryview] = deque()
@@ -262,11 +267,16 @@ class Connection(FramedConnection):
         """Call this once the connection is gone; None takes it back."""
         self._lost_call = call
 
-    def fail(self, reason: str) -> None:
-        """Close the connection because of what the client sent."""
-        self._server.metrics.protocol_errors += 1
-        log.warning("connection.failed peer=%s port=%d reason=%s", self.peer.host, self.peer.port,
-                    reason, extra=AT_WILL)  # fmt: skip
+    def fail(self, reason: str, *, is_replaced: bool = False) -> None:
+        """Close the connection because of what the client sent; or because it has another one."""
+        host, port = self.peer[:2]
+        if is_replaced:
+            log.info("connection.replaced peer=%s port=%d reason=%r", host, port, reason,
+                     extra=AT_WILL)  # fmt: skip
+        else:
+            self._server.metrics.protocol_errors += 1
+            log.warning("connection.failed peer=%s port=%d reason=%s", host, port, reason,
+                        extra=AT_WILL)  # fmt: skip
         self.close()
 
     # --- client.node.framed_server.FramedConnection

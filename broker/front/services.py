@@ -23,7 +23,8 @@ from broker.metrics import Metrics
 from broker.security.core.listeners import DEFAULT_NAME
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
-from client.ids import Clock, Rng
+from broker.transactions.transactions import Transactions
+from client.ids import Clock, ConnectionId, Rng
 from client.node.turns import Turns
 
 ANONYMOUS: Final = "ANONYMOUS"
@@ -51,6 +52,8 @@ class Call(NamedTuple):
     correlation_id: int
     client_id: str | None
     peer: Peer
+    connection: ConnectionId = ConnectionId(0)
+    """Which connection it came over; later ones have greater numbers."""
 
 
 class LinkReceiver(Protocol):
@@ -81,6 +84,7 @@ class Services:
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
     groups: Groups
+    transactions: Transactions
     link: LinkReceiver
     producer_ids: ProducerIds
     metrics: Metrics

@@ -135,6 +135,7 @@ PARTS: Final = {
     "partition_hold_bytes_max": "of those, Produce requests that wait for a leader",
     "log_in_flight_bytes_max": "of those, what one partition may have unconfirmed",
     "log_shared_entry_bytes_max": "of those, one entry",
+    "transactions.held_bytes_max": "of those, what one partition holds until coordinators answer",
     "ledger.bookie_in_flight_bytes_max": "of those, what is on its way to one bookie",
     "ledger.writer_in_flight_bytes_max": "of those, what one ledger has unconfirmed",
     "ledger.writer_unanswered_bytes_max": "of those, what bookies have to answer to one ledger",

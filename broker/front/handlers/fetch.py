@@ -5,7 +5,7 @@ its middle. A fetch that finds less than `min_bytes` waits for the high watermar
 partitions until `max_wait_ms`, and for one that this broker is about to lead to be led
 (`awaited_partitions.py`); other errors never wait. Recent batches come from memory without
 leaving this call; older ones are read from bookies, and then what was read is the answer,
-whatever `min_bytes` says. Limits: see `broker/front/fetch_round.py`.
+whatever `min_bytes` says. Limits: see `broker/front/batches/fetch_round.py`.
 
 A consumer may have a session (`broker/front/core/fetch_sessions.py`): then its requests and the
 answers have only what changed. One for which there is no room goes on without, which all clients
@@ -30,10 +30,10 @@ from typing import Final, TypeVar
 
 from broker.errors import BrokerError, FetchSessionError, InvalidRequest
 from broker.faults import code_of
+from broker.front.batches.fetch_round import FetchRound
 from broker.front.core.fetch_sessions import NO_SESSION, Asked, FetchTurn
 from broker.front.dispatch import Channel
 from broker.front.endpoints import leader_endpoints
-from broker.front.fetch_round import FetchRound
 from broker.front.services import Call, Services
 from client.errors import RemoteProtocolError, TooManyItems
 from client.wire.kafka import fetch as wire
