@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from broker.groups.core.group_types import GroupConfig
+from broker.link.core.peer_state import LinkConfig
 from broker.partition.core.log_limits import LogLimits
+from broker.security.config import SecurityConfig
+from broker.transaction_settings import TransactionSettings
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId
@@ -28,6 +31,11 @@ _LADDER: Final = (
 """Each of these limits is at most the next: credit comes up from the bookies, step by step, and a
 step that could hold less than the one below it would never let that one fill."""
 
+_REPLACED_BY_LISTENERS: Final = {
+    "listen_host": "127.0.0.1", "port": 9092, "advertised_host": None, "advertised_port": 0,
+}  # fmt: skip
+"""Settings of the one listener of plain text, with their defaults."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
@@ -38,7 +46,9 @@ class BrokerConfig:
         BrokerId(1), "Kafka node id; unique among the brokers of a cluster.", at_least=0
     )
     listen_host: str = setting(
-        "127.0.0.1", "Address to listen on; 0.0.0.0 for all. There is no authentication yet."
+        "127.0.0.1",
+        "Address to listen on; 0.0.0.0 for all. Whoever reaches it may do everything, unless"
+        " security.listeners say otherwise.",
     )
     port: int = setting(
         9092, "TCP port of the Kafka protocol; 0 takes a free one.", at_least=0, at_most=65535
@@ -103,6 +113,8 @@ class BrokerConfig:
     ledger_password: str = setting("", "Password of every ledger of this cluster.", secret=True)
 
     ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
     # --- new topics
     auto_create_topics: bool = setting(True, "Create a topic when a client first names it.")
@@ -201,6 +213,15 @@ class BrokerConfig:
         " connections. Beyond, they wait for each other, in order.",
         at_least=1024,
     )
+    fetch_sessions_max: int = setting(
+        1_000,
+        "Consumers that fetch incrementally, Kafka's max.incremental.fetch.session.cache.slots."
+        " Others name all their partitions in each request, and get all in each answer.",
+        at_least=0,
+    )
+    fetch_session_partitions_max: int = setting(
+        100_000, "Partitions of all those consumers together.", at_least=0
+    )
     produce_timeout_max_ms: int = setting(
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
     )
@@ -231,6 +252,19 @@ class BrokerConfig:
         "How long a Metadata answer may wait for a sign of life of the leaders it names. A broker"
         " that hangs costs each answer so much until it counts as gone; 0: do not ask.",
         at_least=0,
+    )
+
+    link_requests_max: int = setting(
+        64,
+        "Requests to one other broker, of one kind of work, that may be unanswered; four times as"
+        " many wait for those, and more are refused.",
+        at_least=1,
+    )
+    link_answer_max_ms: int = setting(
+        5_000,
+        "How long another broker may take to answer a request about transactions; then the"
+        " connection is given up with all that is on it. Low: slow brokers count as hanging.",
+        at_least=100,
     )
 
     hand_over_partitions_at_once: int = setting(
@@ -383,6 +417,7 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         """Check ranges and relations; raise ConfigError."""
         check_ranges(self)
+        self._check_listeners()
         if self.admin_read_token and not self.admin_token:
             raise ConfigError("admin_read_token is worth nothing without admin_token")
         if (self.admin_tls_cert is None) != (self.admin_tls_key is None):
@@ -409,6 +444,13 @@ class BrokerConfig:
         if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
             raise ConfigError("group_session_timeout_min_ms exceeds ..._max_ms")
 
+    def _check_listeners(self) -> None:
+        if not self.security.listeners:
+            return
+        for name, default in _REPLACED_BY_LISTENERS.items():
+            if getattr(self, name) != default:
+                raise ConfigError(f"{name} is worth nothing beside security.listeners")
+
     def _bytes_of(self, name: str) -> int:
         owner, _, field_name = name.rpartition(".")
         value: int = getattr(self.ledger if owner else self, field_name)
@@ -425,6 +467,14 @@ class BrokerConfig:
             offsets_retention_ms=self.offsets_retention_ms,
         )
 
+    def link(self) -> LinkConfig:
+        """Return the limits of the links to other brokers."""
+        return LinkConfig(
+            requests_max=self.link_requests_max,
+            waiting_max=4 * self.link_requests_max,
+            answer_ms_max=self.link_answer_max_ms,
+        )
+
     def log_limits(self) -> LogLimits:
         """Return the limits of partition logs."""
         return LogLimits(
@@ -437,4 +487,6 @@ class BrokerConfig:
             producer_expiration_ms=self.producer_expiration_ms,
             settling_ms=self.producer_settling_ms,
             opened_records_max=self.opened_records_max,
+            open_transactions_max=self.transactions.open_max,
+            held_bytes_max=self.transactions.held_bytes_max,
         )

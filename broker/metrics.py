@@ -21,7 +21,7 @@ from client.histogram import Histogram, Stopwatch, loop_time, observe_each
 from client.ledger.metrics import APPEND_SECONDS
 from client.node.exposition import Exposition, Samples
 from client.node.process_metrics import LOOP_LAG_SECONDS
-from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.apis import LINK_API_KEY, ApiKey
 from client.wire.kafka.connection import Slot
 
 OTHER_TOPICS: Final = "(others)"
@@ -219,6 +219,8 @@ class Metrics(Exposition):
 
 
 def _api(key: int) -> str:
+    if key == LINK_API_KEY:
+        return "link"
     try:
         return ApiKey(key).name.lower()
     except ValueError:

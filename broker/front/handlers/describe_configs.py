@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of, message_of
-from broker.front.broker_loggers import logger_settings
-from broker.front.broker_settings import broker_settings
-from broker.front.config_listing import Listed, select, topic_settings
+from broker.front.configs.broker_loggers import logger_settings
+from broker.front.configs.broker_settings import broker_settings
+from broker.front.configs.listing import Listed, select, topic_settings
 from broker.front.services import Call, Services
 from broker.topics.core.config_resource import ConfigResource
 from broker.topics.core.topic_rules import check_name
@@ -73,10 +73,10 @@ async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
         if name != str(services.config.node_id):
             raise InvalidRequest(f"ask broker {name} itself for its settings")
         brokers = services.cluster.brokers
-        me = brokers.get(services.config.node_id)
-        port = me.port if me is not None else services.config.port
+        listed = services.cluster.listed_brokers()
+        me = next(one for one in listed if one.id == services.config.node_id)
         urls = [brokers[one].admin_url for one in sorted(brokers) if brokers[one].admin_url]
-        return select(broker_settings(services.config, port, urls), names)
+        return select(broker_settings(services.config, me.endpoints, urls), names)
     if item.resource_type == ConfigResource.BROKER_LOGGER:
         if name != str(services.config.node_id):
             raise InvalidRequest(f"ask broker {name} itself for its loggers")
