@@ -188,8 +188,6 @@ class Connection(FramedConnection):
         self._arrived_s = 0.0
         self._started_s = 0.0
         """When the dispatcher got its last request."""
-        self._opened: Slot | None = None
-        """The slot of that, once it has one."""
         self._lost_call: Callable[[], None] | None = None
         self._muted = False
         # Answers not handed to the transport yet: early ones wait for their turn.
@@ -253,9 +251,7 @@ class Connection(FramedConnection):
         """
         times = 1 if api_key == ApiKey.PRODUCE else DECODED_TIMES
         held_bytes = REQUEST_BYTES + times * request_size
-        slot = self._wire.open(held_bytes, api_key, self._arrived_s, self._started_s)
-        self._opened = slot
-        return slot
+        return self._wire.open(held_bytes, api_key, self._arrived_s, self._started_s)
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
         """Send buffers, or nothing if empty, once it is the slot's turn."""
@@ -340,7 +336,7 @@ class Connection(FramedConnection):
                     break
                 count += 1
                 self._started_s = server.metrics.now_s()
-                self._opened = None
+                self._wire.newest = None
                 server.turn = None
                 server.dispatcher.dispatch(self._backlog.popleft(), self)
                 if self._flush_planned and not (self._backlog and self._may_start()):
@@ -359,8 +355,8 @@ class Connection(FramedConnection):
 
     def _forget_opened(self) -> None:
         """Let go of the slot of the request that could not be started: nobody will answer it."""
-        if self._opened is not None:
-            self._opened.let_go()
+        if self._wire.newest is not None:
+            self._wire.newest.let_go()
 
     def _plan_turn(self) -> None:
         """Go on in another turn of the loop."""

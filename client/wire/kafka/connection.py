@@ -68,7 +68,7 @@ class Slot:
 class ServerConnection:
     """Frames of requests in, answers out in request order."""
 
-    __slots__ = ("_memory", "_slots", "in_flight_bytes", "intake")
+    __slots__ = ("_memory", "_slots", "in_flight_bytes", "intake", "newest")
 
     def __init__(
         self,
@@ -84,6 +84,8 @@ class ServerConnection:
         self._slots: deque[Slot] = deque()
         self.in_flight_bytes = 0
         """Request bytes whose answer has not been taken yet."""
+        self.newest: Slot | None = None
+        """The slot that was opened last; whoever starts a request sets it to None before."""
 
     @property
     def open_slots(self) -> int:
@@ -94,6 +96,7 @@ class ServerConnection:
         """Reserve the next place in the order of answers."""
         slot = Slot(request_size, api_key, arrived_s, opened_s, self._memory)
         self._slots.append(slot)
+        self.newest = slot
         self.in_flight_bytes += request_size
         return slot
 
