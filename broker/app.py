@@ -54,6 +54,7 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
+from broker.transactions.gauges import provide_transactions
 from broker.transactions.marker_link import NoLink
 from broker.transactions.transactions import Transactions
 from client.autorecovery.tree import ReplicationTree
@@ -156,6 +157,7 @@ class Broker:
             self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
+        provide_transactions(self.metrics, transactions, clock)
 
     @property
     def config(self) -> BrokerConfig:
