@@ -42,6 +42,12 @@ CODES: Final[Mapping[type, Code]] = {
     e.PolicyViolation: Code.policy_violation,
     e.UnknownTopicId: Code.unknown_topic_id,
     e.InconsistentTopicId: Code.inconsistent_topic_id,
+    e.ResourceNotFound: Code.resource_not_found,
+    e.DuplicateResource: Code.duplicate_resource,
+    e.UnacceptableCredential: Code.unacceptable_credential,
+    e.UnsupportedSaslMechanism: Code.unsupported_sasl_mechanism,
+    e.IllegalSaslState: Code.illegal_sasl_state,
+    e.SaslAuthenticationFailed: Code.sasl_authentication_failed,
     # producers
     e.SequenceError: Code.out_of_order_sequence_number,
     e.OutOfOrderSequence: Code.out_of_order_sequence_number,

@@ -48,6 +48,8 @@ _ROWS: Final = (
         "Connections closed because a request was not finished or answers were not read.",
     ),
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
+    Row(_B + "logins", _C, "Logins by SASL that succeeded, logging in again included."),
+    Row(_B + "logins_refused", _C, "Logins by SASL that failed."),
     Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
     Row(
         _B + "tls_handshakes_failed", _C,

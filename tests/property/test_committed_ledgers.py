@@ -214,7 +214,7 @@ def read(writer: Writer, source: Source, low: int, high: int) -> tuple[list[int]
     return offsets, splits
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(steps=STEPS, data=st.data())
 def test_the_committed_records_and_no_others(
     steps: list[tuple[str, int, int]], data: st.DataObject

@@ -45,6 +45,7 @@ class AbortedLookup:
 
     def __init__(self, source: EntrySource) -> None:
         self._source = source
+        self._segments: dict[tuple[str, int, int], Sequence[Segment]] = {}
         self._indexes: dict[LedgerId, LedgerAborted] = {}
         self._blocks: dict[tuple[LedgerId, EntryId], AbortedBlock] = {}
 
@@ -59,10 +60,7 @@ class AbortedLookup:
         run, is_certain = index_run(segments, Offset(end))
         last = segments[-1]
         while not is_certain and last.end_offset is not None:
-            position = last.end_offset
-            behind = await self._source.segments(
-                whole.topic_id, whole.partition, position, position + 1
-            )
+            behind = await self._at(whole, last.end_offset)
             new = [one for one in behind if one.ledger_id != last.ledger_id]
             if not new or new[0].facts is None:
                 return None
@@ -76,6 +74,13 @@ class AbortedLookup:
         except _UNREADABLE:
             return None
         return tuple(AbortedTransaction(*found) for one in lists for found in one)
+
+    async def _at(self, whole: OffsetRange, offset: int) -> Sequence[Segment]:
+        """Return the segment that holds an offset, if there is one."""
+        at = whole.topic_id, whole.partition, offset
+        if at not in self._segments:
+            self._segments[at] = await self._source.segments(*at, offset + 1)
+        return self._segments[at]
 
     async def _listed(
         self, segment: Segment, start: int, end: int

@@ -101,8 +101,8 @@ class _Piece(NamedTuple):
     last_entry: int
     start: int
     end: int
-    aborted: Sequence[AbortedTransaction] | None = None
-    """Of its range; None: nobody asked, or only the broker knows."""
+    following: Sequence[Segment] = ()
+    """The segments of the range, in which its transactions may end."""
 
     @property
     def size(self) -> int:
@@ -164,19 +164,11 @@ class LedgerSplitter:
                 continue
             if position < piece.start:
                 parts.append(_broker_split(whole, position, piece.start))
-            parts.append(await self._judged(piece, listed))
+            parts.append(piece._replace(following=listed))
             position = piece.end
         if position < whole.end:
             parts.append(_broker_split(whole, position, whole.end))
         return parts
-
-    async def _judged(self, piece: _Piece, listed: Sequence[Segment]) -> _Piece:
-        """Return a piece with what is aborted in it, if that is asked for and known."""
-        if self._aborted is None:
-            return piece
-        since = listed[[one.ledger_id for one in listed].index(piece.ledger.segment.ledger_id) :]
-        found = await self._aborted.within(piece.whole, since, piece.start, piece.end)
-        return piece._replace(aborted=found)
 
     async def _ledger(self, segment: Segment) -> _Ledger | None:
         """Look a ledger up; None: its bookies or its metadata cannot say what is in it."""
@@ -288,18 +280,20 @@ class LedgerSplitter:
                 offset_start=start,
                 offset_end=end,
                 metadata=metadata,
-                aborted=_aborted_within(part.aborted, start, end),
+                aborted=await self._aborted_within(part, start, end),
             )
             for (first, start), (following, end) in itertools.pairwise(edges)
         ]
 
-
-def _aborted_within(
-    aborted: Sequence[AbortedTransaction] | None, start: int, end: int
-) -> tuple[AbortedTransaction, ...] | None:
-    if aborted is None:
-        return None
-    return tuple(one for one in aborted if one.first_offset < end and one.last_offset >= start)
+    async def _aborted_within(
+        self, piece: _Piece, start: int, end: int
+    ) -> Sequence[AbortedTransaction] | None:
+        """Return what is aborted in a range of a piece, if that is asked for and known."""
+        if self._aborted is None:
+            return None
+        ids = [one.ledger_id for one in piece.following]
+        since = piece.following[ids.index(piece.ledger.segment.ledger_id) :]
+        return await self._aborted.within(piece.whole, since, start, end)
 
 
 def _overlaps(segment: Segment, whole: OffsetRange) -> bool:
