@@ -57,7 +57,6 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
-from broker.transactions.gauges import provide_transactions
 from broker.transactions.marker_link import NoLink
 from broker.transactions.transactions import Transactions
 from client.autorecovery.tree import ReplicationTree
@@ -157,11 +156,10 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, groups, self.services.reading,
+            self.log_services, self.partitions, groups, transactions, self.services.reading,
             self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
-        provide_transactions(self.metrics, transactions, clock)
 
     @property
     def config(self) -> BrokerConfig:
