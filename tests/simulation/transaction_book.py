@@ -107,6 +107,8 @@ class TransactionBook:
         self._starting: dict[str, set[str]] = {}
         """By transactional id: clients that asked for an epoch and have none, or no other yet."""
         self._states: dict[str, _State] = {}
+        self._positions: dict[OffsetKey, int] = {}
+        """Where the record of each visible offset lies."""
         self.offsets: dict[OffsetKey, list[int]] = {}
         """Every value that each offset has had, in the order of the log."""
 
@@ -196,9 +198,9 @@ class TransactionBook:
             if others:
                 self._fail("X3", f"{transaction} is {fate.value} in {place}, but {others}")
         if is_commit and place[0] == OFFSETS_TOPIC:
-            rows = {row.key: row for batch in batches for row in offset_rows(batch)}
-            for row in rows.values():
-                self._commit_offset(row)
+            rows = {row.key: (row, one) for one in batches for row in offset_rows(one)}
+            for row, one in rows.values():
+                self._commit_offset(row, one.base_offset)
         elif is_commit:
             self._check_values(place, batches, found)
 
@@ -207,7 +209,7 @@ class TransactionBook:
         topic, _ = self._place(book)
         if topic == OFFSETS_TOPIC:
             for row in offset_rows(batch):
-                self._commit_offset(row)
+                self._commit_offset(row, batch.base_offset)
         elif topic == STATES_TOPIC:
             for record in records(batch.data):
                 self._state(record.key or b"", record.value)
@@ -237,7 +239,11 @@ class TransactionBook:
                 sent = transaction.values.get(place)
                 self._fail("X1", f"{transaction} commits in {place} {values}, it has sent {sent}")
 
-    def _commit_offset(self, row: OffsetRow) -> None:
+    def _commit_offset(self, row: OffsetRow, position: int) -> None:
+        """An offset becomes visible, unless a later one in the log is so already."""
+        if position < self._positions.get(row.key, 0):
+            return
+        self._positions[row.key] = position
         history = self.offsets.setdefault(row.key, [-1])
         if row.offset != history[-1]:
             history.append(row.offset)
