@@ -37,6 +37,11 @@ class TransactionOptions:
     zombie_p: float
     """How often another client of the same name begins while one works."""
     think_s: float
+    coordinators: int
+    """Partitions of the coordinators' topic."""
+    log_copy_bytes: int
+    block_entries: int
+    """Aborted transactions that make a block of a ledger's index."""
 
 
 def draw_transactions(rng: random.Random) -> TransactionOptions:
@@ -54,4 +59,7 @@ def draw_transactions(rng: random.Random) -> TransactionOptions:
         late_p=rng.choice((0.0, 0.1, 0.3)),
         zombie_p=rng.choice((0.0, 0.1, 0.2)),
         think_s=rng.choice((0.0, 0.02, 0.1)),
+        coordinators=rng.choice((1, 1, 2)),
+        log_copy_bytes=rng.choice((1_000, 3_000, 1 << 20)),
+        block_entries=rng.choice((1, 2, 1_000)),
     )
