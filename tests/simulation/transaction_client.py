@@ -119,7 +119,10 @@ class TransactionalClient:
         self._sequences: dict[Place, int] = {}
         self._key = ProducerKey(-1, -1)
         self._begun_s = 0.0
-        self.doing = ""
+        self.doing = "nothing"
+
+    def __repr__(self) -> str:
+        return f"{self.me.who}: {self.doing}"
 
     @property
     def book(self) -> TransactionBook:

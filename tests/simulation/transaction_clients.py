@@ -9,6 +9,7 @@ second topic, with its offsets, in one transaction.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from tests.simulation.kafka_clients import OUTPUTS, TOPIC, TROUBLE, Guide
@@ -46,6 +47,8 @@ class TransactionClients:
         self._finished: dict[str, object] = {}
         """Host -> its process that has done all that it had to."""
         self._started: dict[str, int] = {}
+        self._clients: dict[str, deque[TransactionalClient]] = {}
+        """The latest of each host."""
 
     def assign(self, host: Host, role: str) -> None:
         """Decide what a client host runs."""
@@ -80,7 +83,9 @@ class TransactionClients:
         rng = self._world.fork_rng(f"transactions {name} {number}")
         me = Client(name, f"{name}#{number}", rng.choice(options.generations))
         guides = {topic: self.guide(host, topic) for topic in (TOPIC, OUTPUTS)}
-        return TransactionalClient(self._world, me, guides, rng)
+        client = TransactionalClient(self._world, me, guides, rng)
+        self._clients.setdefault(host.name, deque(maxlen=3)).append(client)
+        return client
 
     def abandon(self, host: Host) -> None:
         """Let the next clients of a host have another transactional id."""
@@ -94,7 +99,8 @@ class TransactionClients:
         """Tell whether all hosts of a role have done all that they had to."""
         for host in self._hosts:
             if self._roles[host.name] == role and not self._is_done(host):
-                self._world.doing = f"waiting for {host.name}"
+                clients = ", ".join(map(repr, self._clients.get(host.name, ())))
+                self._world.doing = f"waiting for {host.name}: {clients}"
                 return False
         return True
 
