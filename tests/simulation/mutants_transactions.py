@@ -369,7 +369,6 @@ def pending_leaks_into_the_next(patch: Any) -> None:
     original = patch(PendingOffsets, "end", end)
 
 
-
 WORLD = "cluster"
 PLANTS: dict[str, Callable[[Any], None]] = {
     name.replace("_", "-"): value

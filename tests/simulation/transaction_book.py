@@ -121,6 +121,12 @@ class TransactionBook:
         found.advance()
         return found
 
+    def advance(self) -> None:
+        """Look at what was confirmed in the coordinators' logs meanwhile."""
+        for topic in (OFFSETS_TOPIC, STATES_TOPIC):
+            for index in range(self._oracle.partition_count(topic)):
+                self.log(topic, index)
+
     def _fail(self, rule: str, text: str) -> None:
         self._oracle.fail(rule, text)
 
@@ -287,9 +293,13 @@ class TransactionBook:
 
     def count_of_offsets(self, key: OffsetKey) -> int:
         """Return how many values a group's offset has had so far."""
-        if self._oracle.has_topic(OFFSETS_TOPIC):
-            self.log(OFFSETS_TOPIC, 0)
+        self.advance()
         return len(self.offsets.setdefault(key, [-1]))
+
+    def offset(self, key: OffsetKey) -> int:
+        """Return a group's offset as the log has it."""
+        self.advance()
+        return self.offsets.get(key, [-1])[-1]
 
     def fetched_offset(self, key: OffsetKey, since: int, offset: int) -> None:
         """X9: a client was told a stable offset; `since`: how many values it had when it asked."""
@@ -302,6 +312,7 @@ class TransactionBook:
 
     def judge(self) -> None:
         """See that every transaction is whole: all of it in every place, or nothing."""
+        self.advance()
         for transaction in self._transactions.values():
             fates = set(transaction.fates.values())
             if Fate.COMMITTED in fates or (transaction.is_commit and transaction.is_answered):

@@ -137,7 +137,7 @@ class TransactionClients:
         if not all(stream.finished for stream in self._world.work.streams):
             return False
         log = self.book.log(TOPIC, index)
-        done = self.book.offsets.get((Chain.GROUP, TOPIC, index), [-1])[-1]
+        done = self.book.offset((Chain.GROUP, TOPIC, index))
         left = [offset for offset, _ in log.committed if offset >= done]
         self._world.doing = f"the chain of {index} is at {done} of {log.end_offset}"
         return log.first_open is None and not left
@@ -189,7 +189,7 @@ class TransactionClients:
     def _judge_chain(self, index: int) -> None:
         """X9: what a chain wrote of a partition is what it had read, each record once."""
         inputs = sorted(self.book.log(TOPIC, index).committed)
-        done = self.book.offsets.get((Chain.GROUP, TOPIC, index), [-1])[-1]
+        done = self.book.offset((Chain.GROUP, TOPIC, index))
         wanted = [b"%d=%b" % row for row in inputs if row[0] < done]
         outputs = sorted(self.book.log(OUTPUTS, index).committed)
         found = [value.split(b":", 4)[4] for _, value in outputs]
