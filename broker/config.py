@@ -487,4 +487,6 @@ class BrokerConfig:
             producer_expiration_ms=self.producer_expiration_ms,
             settling_ms=self.producer_settling_ms,
             opened_records_max=self.opened_records_max,
+            open_transactions_max=self.transactions.open_max,
+            held_bytes_max=self.transactions.held_bytes_max,
         )
