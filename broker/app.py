@@ -17,6 +17,9 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
+from broker.access.doors import Doors
+from broker.access.login import Logins
+from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.cluster.hand_over import HandOver
@@ -120,7 +123,6 @@ class Broker:
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
         links = _links(self.cluster, config, self.incarnation, tls)
-        served = handlers()
         self.services = Services(
             config=config,
             cluster=self.cluster,
@@ -132,6 +134,8 @@ class Broker:
             transactions=transactions,
             link=links.services,
             producer_ids=producer_ids,
+            users=Users(store),
+            inter_broker_listener=inter_broker_listener(config),
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
@@ -139,9 +143,9 @@ class Broker:
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
-            served=advertised(served),
+            served=advertised(handlers()),
         )
-        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory, tls)
+        self.server = _server(self.services, ledgers, tls)
         transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
             peers,
@@ -152,7 +156,7 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, groups, self.services.reading,
+            self.log_services, self.partitions, groups, transactions, self.services.reading,
             self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
@@ -268,6 +272,7 @@ class Broker:
             await task.close()
         await self.server.close()
         self.services.deadlines.close()
+        await self.services.users.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
 
@@ -303,6 +308,13 @@ def _peers(
     answer_max_s = config.peer_answer_max_ms / 1000
     peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
     return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
+
+
+def _server(services: Services, ledgers: Ledgers, tls: TlsFiles) -> Server:
+    security = services.config.security
+    logins = Logins(security, services.users, services.turns, services.rng)
+    doors = Doors(security, tls, logins, services.metrics)
+    return Server(services, Dispatcher(services, handlers()), ledgers.memory, doors)
 
 
 def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:

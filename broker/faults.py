@@ -42,6 +42,12 @@ CODES: Final[Mapping[type, Code]] = {
     e.PolicyViolation: Code.policy_violation,
     e.UnknownTopicId: Code.unknown_topic_id,
     e.InconsistentTopicId: Code.inconsistent_topic_id,
+    e.ResourceNotFound: Code.resource_not_found,
+    e.DuplicateResource: Code.duplicate_resource,
+    e.UnacceptableCredential: Code.unacceptable_credential,
+    e.UnsupportedSaslMechanism: Code.unsupported_sasl_mechanism,
+    e.IllegalSaslState: Code.illegal_sasl_state,
+    e.SaslAuthenticationFailed: Code.sasl_authentication_failed,
     # producers
     e.SequenceError: Code.out_of_order_sequence_number,
     e.OutOfOrderSequence: Code.out_of_order_sequence_number,
@@ -102,6 +108,7 @@ CODES: Final[Mapping[type, Code]] = {
     e.ProducerFenced: Code.producer_fenced,
     e.TransactionAbortable: Code.transaction_abortable,
     e.TransactionalIdNotFound: Code.transactional_id_not_found,
+    e.NoOpenTransaction: Code.invalid_txn_state,
     # Of all codes for "no" the one that every client ends with, at each request: librdkafka asks
     # for its coordinator for ever after most others.
     e.TransactionsDisabled: Code.transactional_id_authorization_failed,

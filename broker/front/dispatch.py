@@ -33,10 +33,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from broker.access.login import Login
 from broker.errors import InvalidRequest, OldConnection
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Peer, Services
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
+from client.fast_tuple import new_tuple
 from client.ids import ConnectionId
 from client.node.turns import Turns
 from client.wire.kafka import codec
@@ -58,6 +60,11 @@ class Channel(Protocol):
     @property
     def peer(self) -> Peer:
         """Both ends."""
+        ...
+
+    @property
+    def login(self) -> Login | None:
+        """How the client logs in; None: it need not."""
         ...
 
     @property
@@ -135,10 +142,15 @@ class Dispatcher:
                 raise RemoteProtocolError(f"api {key} version {version} is not served")
             self._answer_unknown_api_versions(correlation_id, len(frame), channel)
             return
+        login = channel.login
+        if login is not None and (refusal := login.refusal(key)):
+            raise RemoteProtocolError(refusal)
         if key != _PRODUCE and len(frame) > self._services.config.control_request_bytes_max:
             raise RemoteProtocolError(f"api {key} with {len(frame)} bytes")
         client_id, body = codec.split_header(frame, key, version)
-        call = Call(key, version, correlation_id, client_id, channel.peer, channel.number)
+        call: Call = new_tuple(
+            Call, (key, version, correlation_id, client_id, channel.peer, channel.number, login)
+        )
         if handler.start is not None:
             handler.start(self._services, call, body, channel, len(frame))
             return

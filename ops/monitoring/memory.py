@@ -139,6 +139,7 @@ PARTS: Final = {
     "ledger.bookie_in_flight_bytes_max": "of those, what is on its way to one bookie",
     "ledger.writer_in_flight_bytes_max": "of those, what one ledger has unconfirmed",
     "ledger.writer_unanswered_bytes_max": "of those, what bookies have to answer to one ledger",
+    "security.sasl_login_bytes_max": "one request of a client that has not logged in",
     "send_buffer_bytes_max": "answers of one connection: where they begin to count as unread",
     "read_ahead_reader_bytes_max": "of what is read ahead, what one consumer may have",
     "offset_metadata_bytes_max": "one committed offset, which is kept: see below",

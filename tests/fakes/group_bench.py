@@ -108,6 +108,8 @@ class GroupBench:
             transactions=None,
             link=None,
             producer_ids=None,
+            users=None,
+            inter_broker_listener="PLAINTEXT",
             metrics=None,
             deadlines=None,
             reading=None,
