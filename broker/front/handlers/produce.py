@@ -25,12 +25,14 @@ appended or refused. The rest of the request goes on meanwhile, the connection d
 client sends next comes after it. A client that hangs up meanwhile takes nothing back, just as with
 a batch under way.
 
+Transactional batches: see `broker/front/batches/produce_transaction.py`.
+
 Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes their absence for
 "no compression", and close the connection when used. A duplicate of a batch still under way is
 answered with the original.
 
 Errors that clients can turn into a new leader carry a hint from version 10 on: the preferred leader
-and the last epoch known; clients ignore it unless the epoch is news to them.
+and the last epoch known.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from broker.errors import (
 from broker.faults import message_of
 from broker.front.batches.key_checks import KeyChecks
 from broker.front.batches.produce_answer import ProduceAnswer, Row, stored_answer
+from broker.front.batches.produce_transaction import ProduceTransaction
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
 from broker.partition.partition import Append, Partition
@@ -131,6 +134,7 @@ class _Produce:
         "_stop_waiting",
         "_ticket",
         "_topics",
+        "_transaction",
         "_unstarted",
         "_work",
     )
@@ -142,6 +146,7 @@ class _Produce:
         self._acks = -1
         self._slot = channel.open(KEY, size)
         self._topics: list[tuple[str, list[Row]]] = []
+        self._transaction: ProduceTransaction | None = None
         self._pending = 1
         """Appends that are not complete, and one for `begin` itself."""
         self._answered = False
@@ -190,6 +195,8 @@ class _Produce:
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
         self._acks = request.acks
+        if request.transactional_id is not None:
+            self._transaction = ProduceTransaction(request.transactional_id, self._call.version)
         for name, partitions in request.topics:
             rows: list[Row] = []
             self._topics.append((name, rows))
@@ -247,7 +254,8 @@ class _Produce:
                 if steps is not None:
                     return steps
                 are_keys_checked = True
-            append = leader.append(records, are_keys_checked=are_keys_checked)
+            said = None if self._transaction is None else self._transaction.of(records)
+            append = leader.append(records, are_keys_checked=are_keys_checked, transaction=said)
         except QuireError as error:
             if self._keys is not None:
                 self._keys.forget()
@@ -304,9 +312,7 @@ class _Produce:
     def _resume_one(self, batch: _Batch) -> None:
         if self._unstarted is not None:
             self._unstarted.append(batch)
-            return
-        obstacle = self._start(batch)
-        if obstacle is not None:
+        elif (obstacle := self._start(batch)) is not None:
             self._begin_waiting(obstacle, batch)
 
     # --- waiting for room, for keys, for a turn
@@ -404,16 +410,13 @@ class _Produce:
         if not self._held:
             self._slot.let_go()
 
-    # --- both
-
     def _mute(self) -> None:
         if not self._muted:
             self._muted = True
             self._channel.mute()
 
     def _on_waited(self) -> None:
-        """One of the two waits is over: answer if all is settled, and go on with the next
-        request if nothing of this one waits any more."""
+        """One of the two waits is over: answer if all is settled, or go on with what is next."""
         self._pending -= 1
         if not self._pending and not self._answered:
             self._answer()
