@@ -89,15 +89,6 @@ async def test_without_a_transactional_id_it_is_refused(
     assert (await produce(client, data())).error_code is ErrorCode.invalid_txn_state
 
 
-async def test_one_request_is_of_one_producer(partition: Partition, client: WireClient) -> None:
-    rows = [{"index": 0, "records": data(1)}, {"index": 0, "records": data(2)}]
-    fields = {**produce_fields(None), "transactional_id": "tx"}
-    fields["topic_data"] = [{"name": "t", "partition_data": rows}]
-    answer = await client.call(ApiKey.PRODUCE, 9, **fields)
-    codes = [row.error_code for row in answer.responses[0].partition_responses]
-    assert codes == [ErrorCode.none, ErrorCode.invalid_producer_id_mapping]
-
-
 async def test_what_is_no_transactional_batch_is_judged_as_ever(
     partition: Partition, client: WireClient, verifier: FakeVerifier
 ) -> None:
