@@ -1,4 +1,4 @@
-"""What is asked about transactions: whole lives of transactional ids, in each version of the APIs."""
+"""What is asked about transactions: whole lives of transactional ids, in all versions."""
 
 from __future__ import annotations
 
