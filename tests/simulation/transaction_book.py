@@ -341,8 +341,8 @@ def offset_rows(batch: Batch) -> list[OffsetRow]:
     rows = []
     for record in records(batch.data):
         key, value = record.key or b"", record.value
-        if int.from_bytes(key[:2], "big") > 1 or value is None:
-            continue
+        if int.from_bytes(key[:2], "big") > 1 or value is None or record.headers:
+            continue  # no offset, or a copy of one: it changes nothing
         group, rest = _string(key[2:])
         topic, rest = _string(rest)
         index = int.from_bytes(rest[:4], "big")

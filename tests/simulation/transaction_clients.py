@@ -49,6 +49,8 @@ class TransactionClients:
         self._started: dict[str, int] = {}
         self._clients: dict[str, deque[TransactionalClient]] = {}
         """The latest of each host."""
+        self._behind: dict[int, str] = {}
+        """Partition -> how far its chain has come."""
 
     def assign(self, host: Host, role: str) -> None:
         """Decide what a client host runs."""
@@ -100,7 +102,7 @@ class TransactionClients:
         for host in self._hosts:
             if self._roles[host.name] == role and not self._is_done(host):
                 clients = ", ".join(map(repr, self._clients.get(host.name, ())))
-                self._world.doing = f"waiting for {host.name}: {clients}"
+                self._world.doing = f"waiting for {host.name}: {clients}; {self._behind}"
                 return False
         return True
 
@@ -134,12 +136,13 @@ class TransactionClients:
         """Tell whether all that there will be is behind the chain."""
         if not self._world.healed or not self.is_finished("writer"):
             return False
-        if not all(stream.finished for stream in self._world.work.streams):
+        streams = self._world.work.streams
+        if not all(stream.finished for stream in streams if stream.process.alive):
             return False
         log = self.book.log(TOPIC, index)
         done = self.book.offset((Chain.GROUP, TOPIC, index))
         left = [offset for offset, _ in log.committed if offset >= done]
-        self._world.doing = f"the chain of {index} is at {done} of {log.end_offset}"
+        self._behind[index] = f"at {done} of {log.end_offset}, open is {log.open_transactions()}"
         return log.first_open is None and not left
 
     async def _read(self, host: Host) -> None:
