@@ -17,6 +17,9 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
+from broker.access.doors import Doors
+from broker.access.login import Logins
+from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.cluster.hand_over import HandOver
@@ -26,6 +29,7 @@ from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import endpoints_of, inter_broker_listener
@@ -53,6 +57,8 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
+from broker.transactions.marker_link import NoLink
+from broker.transactions.transactions import Transactions
 from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
@@ -102,23 +108,21 @@ class Broker:
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
-        awaited = AwaitedPartitions(
-            config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
-        )
-        self.partitions = Partitions(self.cluster, awaited)
+        hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
+        self.partitions = Partitions(self.cluster, AwaitedPartitions(hold_s, hold_bytes))
+        owner, close_s = Owner(config.node_id, self.incarnation), config.shutdown_timeout_ms / 1000
         self._ownership = Ownership(
-            self.log_services,
-            self.cluster,
-            self.partitions,
-            Owner(config.node_id, self.incarnation),
-            close_timeout_s=config.shutdown_timeout_ms / 1000,
+            self.log_services, self.cluster, self.partitions, owner, close_timeout_s=close_s
         )
-        self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
-        self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
+        groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
+        producer_ids = ProducerIds(store)
+        parts = self.cluster, self.topics, self.partitions, producer_ids
+        transactions = Transactions(*parts, config, NoLink(), clock)
+        for one in (groups, transactions):
+            self._ownership.add_observer(one.on_opened, one.on_closed)
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
         links = _links(self.cluster, config, self.incarnation, tls)
-        served = handlers()
         self.services = Services(
             config=config,
             cluster=self.cluster,
@@ -126,19 +130,23 @@ class Broker:
             leader_changes=leader_changes,
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
-            groups=self.groups,
+            groups=groups,
+            transactions=transactions,
             link=links.services,
-            producer_ids=ProducerIds(store),
+            producer_ids=producer_ids,
+            users=Users(store),
+            inter_broker_listener=inter_broker_listener(config),
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
+            fetch_sessions=_fetch_sessions(config, rng),
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
-            served=advertised(served),
+            served=advertised(handlers()),
         )
-        dispatcher = Dispatcher(self.services, served)
-        self.server = Server(self.services, dispatcher, ledgers.memory, tls)
+        self.server = _server(self.services, ledgers, tls)
+        transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
             peers,
             links,
@@ -148,7 +156,8 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, self.groups, self.services.reading,
+            self.log_services, self.partitions, groups, self.services.reading,
+            self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 
@@ -161,6 +170,16 @@ class Broker:
     def port(self) -> int:
         """Where other brokers connect, and clients by default; known after `start`."""
         return self.ports.get(inter_broker_listener(self.config), 0)
+
+    @property
+    def groups(self) -> Groups:
+        """The coordinators of groups that it has."""
+        return self.services.groups
+
+    @property
+    def transactions(self) -> Transactions:
+        """The coordinators of transactions that it has."""
+        return self.services.transactions
 
     @property
     def metrics(self) -> Metrics:
@@ -207,6 +226,7 @@ class Broker:
         )
         await self._ownership.start()
         self.groups.start()
+        self.transactions.start()
         for task in self._background:
             task.start()
         self.is_started = True
@@ -245,12 +265,14 @@ class Broker:
             await self._hand_over.close()
         await self._ownership.close()
         self.groups.close()
+        self.transactions.close()
         if self._registration is not None:
             await self._registration.close()
         for task in self._background:
             await task.close()
         await self.server.close()
         self.services.deadlines.close()
+        await self.services.users.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
 
@@ -286,6 +308,21 @@ def _peers(
     answer_max_s = config.peer_answer_max_ms / 1000
     peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
     return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
+
+
+def _server(services: Services, ledgers: Ledgers, tls: TlsFiles) -> Server:
+    security = services.config.security
+    logins = Logins(security, services.users, services.turns, services.rng)
+    doors = Doors(security, tls, logins, services.metrics)
+    return Server(services, Dispatcher(services, handlers()), ledgers.memory, doors)
+
+
+def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:
+    return FetchSessions(
+        config.fetch_sessions_max,
+        config.fetch_session_partitions_max,
+        lambda: rng.getrandbits(30) + 1,
+    )
 
 
 def _log_services(

@@ -213,6 +213,15 @@ class BrokerConfig:
         " connections. Beyond, they wait for each other, in order.",
         at_least=1024,
     )
+    fetch_sessions_max: int = setting(
+        1_000,
+        "Consumers that fetch incrementally, Kafka's max.incremental.fetch.session.cache.slots."
+        " Others name all their partitions in each request, and get all in each answer.",
+        at_least=0,
+    )
+    fetch_session_partitions_max: int = setting(
+        100_000, "Partitions of all those consumers together.", at_least=0
+    )
     produce_timeout_max_ms: int = setting(
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
     )
@@ -478,4 +487,6 @@ class BrokerConfig:
             producer_expiration_ms=self.producer_expiration_ms,
             settling_ms=self.producer_settling_ms,
             opened_records_max=self.opened_records_max,
+            open_transactions_max=self.transactions.open_max,
+            held_bytes_max=self.transactions.held_bytes_max,
         )

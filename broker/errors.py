@@ -8,7 +8,9 @@
     │   ├── InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
     │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
     │   │   InvalidTopicConfig, PolicyViolation
-    │   └── UnknownTopicId, InconsistentTopicId
+    │   ├── UnknownTopicId, InconsistentTopicId
+    │   ├── ResourceNotFound, DuplicateResource, UnacceptableCredential
+    │   └── UnsupportedSaslMechanism, IllegalSaslState, SaslAuthenticationFailed
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
     │   └── TransactionCoordinatorFenced
@@ -19,7 +21,8 @@
     ├── LogError                this broker leads the partition, but the operation failed
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
     │   ├── NotEnoughReplicas, LogReadFailed
-    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
+    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch,
+    │                              FetchSessionTopicIdError
     ├── PeerError               another broker was to be asked
     │   └── PeerUnavailable, PeerUnanswered
     ├── GroupError              what group coordinators answer
@@ -150,6 +153,30 @@ class InconsistentTopicId(RequestError):
     """The topic's id changed: it was deleted and created again."""
 
     retriable = True
+
+
+class ResourceNotFound(RequestError):
+    """What should be changed or described does not exist."""
+
+
+class DuplicateResource(RequestError):
+    """A request names the same thing twice."""
+
+
+class UnacceptableCredential(RequestError):
+    """A credential is weaker, or larger, than this broker takes."""
+
+
+class UnsupportedSaslMechanism(RequestError):
+    """This broker does not have that SASL mechanism."""
+
+
+class IllegalSaslState(RequestError):
+    """It is not the time for that SASL request, or there is no SASL on this listener."""
+
+
+class SaslAuthenticationFailed(RequestError):
+    """The client is not who it says."""
 
 
 # --- idempotent producers -----------------------------------------------------------------
@@ -302,6 +329,10 @@ class InvalidFetchSessionEpoch(FetchSessionError):
     """The session's epoch does not follow the previous one."""
 
 
+class FetchSessionTopicIdError(FetchSessionError):
+    """The session names topics by name and the request by id, or the other way round."""
+
+
 # --- other brokers ------------------------------------------------------------------------
 
 
@@ -440,3 +471,7 @@ class TransactionAbortable(TransactionError):
 
 class TransactionalIdNotFound(TransactionError):
     """No such transactional id."""
+
+
+class TransactionsDisabled(TransactionError):
+    """This broker is set not to serve transactions; clients end with it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.read_budget import ReadBudget
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
@@ -25,6 +26,7 @@ def provide_all(
     partitions: Partitions,
     groups: Groups,
     reading: ReadBudget,
+    sessions: FetchSessions,
     *,
     unready: Callable[[], list[str]],
     missing: Callable[[], list[str]],
@@ -44,6 +46,9 @@ def provide_all(
         lambda: sum(partition.replication.is_under_replicated for partition in partitions),
     )
     one(_B + "fetch_reading_bytes", lambda: reading.taken)
+    one(_B + "fetch_sessions", lambda: len(sessions))
+    one(_B + "fetch_session_partitions", lambda: sessions.partition_count)
+    one(_B + "fetch_sessions_evicted", lambda: sessions.evicted_count)
     one(_B + "tail_cache_bytes", lambda: cache.size)
     one(_B + "read_ahead_bytes", lambda: ahead.size)
     one(_B + "read_ahead_used_bytes", lambda: ahead.used_bytes)

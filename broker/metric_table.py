@@ -48,6 +48,8 @@ _ROWS: Final = (
         "Connections closed because a request was not finished or answers were not read.",
     ),
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
+    Row(_B + "logins", _C, "Logins by SASL that succeeded, logging in again included."),
+    Row(_B + "logins_refused", _C, "Logins by SASL that failed."),
     Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
     Row(
         _B + "tls_handshakes_failed", _C,
@@ -110,6 +112,12 @@ _ROWS: Final = (
     Row(
         _B + "fetch_reading_bytes", _G,
         "Record bytes that fetches read from bookies, or have read and not answered with.",
+    ),
+    Row(_B + "fetch_sessions", _G, "Consumers that fetch incrementally."),
+    Row(_B + "fetch_session_partitions", _G, "Partitions of all those consumers together."),
+    Row(
+        _B + "fetch_sessions_evicted", _C,
+        "Fetch sessions that were silent for long and made room for others.",
     ),
     Row(_B + "tail_cache_bytes", _G, "Recent record bytes kept in memory."),
     Row(_B + "read_ahead_bytes", _G, "Bytes read ahead for lagging consumers, or kept for others."),

@@ -15,6 +15,11 @@ _MIB = 1024 * 1024
 class TransactionSettings:
     """How a broker coordinates transactions."""
 
+    enabled: bool = setting(
+        False,
+        "Serve transactional producers. Without it they end with an error; transactions that are"
+        " open are still decided.",
+    )
     topic_partitions: int = setting(
         16, "Partitions of __transaction_state; fixed once it exists.", at_least=1
     )
@@ -47,6 +52,18 @@ class TransactionSettings:
         "Requests that wait in one partition of __transaction_state for the end of a transaction"
         " before theirs; more are told to ask again.",
         at_least=0,
+    )
+    open_max: int = setting(
+        5_000,
+        "Open transactions in one partition; the first batches of further ones are refused, and"
+        " their producers send them again. About 0.3 KB of memory each.",
+        at_least=1, at_most=15_000,
+    )  # fmt: skip
+    held_bytes_max: int = setting(
+        16 * _MIB,
+        "Batches that one partition holds until the coordinators of their transactions have"
+        " answered; further ones are refused, and their producers send them again.",
+        at_least=_MIB,
     )
     request_markers_max: int = setting(
         1_000, "Markers in one request to another broker.", at_least=1, at_most=10_000

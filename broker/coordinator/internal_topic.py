@@ -60,13 +60,20 @@ class InternalTopic:
         owner = None if info is None else self._cluster.preferred_leader(info, index)
         return None if owner is None else self._cluster.brokers.get(owner)
 
+    async def place(self, key: str) -> tuple[TopicInfo, int]:
+        """Return the topic and the index of the partition that keeps a key; create the topic if
+        there is none. Raises CoordinatorNotAvailable.
+        """
+        topic = self.info or await self._make()
+        return topic, coordinator_partition(key, topic.partition_count)
+
     async def find(self, key: str) -> BrokerInfo:
         """Return the broker that coordinates a key; create the topic if there is none.
 
         Raises CoordinatorNotAvailable.
         """
-        topic = self.info or await self._make()
-        broker = self.leader(coordinator_partition(key, topic.partition_count))
+        _, index = await self.place(key)
+        broker = self.leader(index)
         if broker is None:
             raise CoordinatorNotAvailable(f"no broker is available to coordinate {key!r}")
         return broker

@@ -10,13 +10,13 @@ A broker that has no listener of that name (it is about to get one, or to lose i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from broker.cluster.core.topology import BrokerInfo, Endpoint
 from broker.config import BrokerConfig
 from broker.front.services import Peer, Services
 from broker.security.core.listeners import DEFAULT_NAME, Address, Listener, SecurityProtocol
-from client.wire.kafka.produce import NodeEndpoint
+from client.wire.kafka.node_endpoints import NodeEndpoint
 
 _MAPPED_IPV4 = "::ffff:"
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)
@@ -91,11 +91,12 @@ def reachable(
             yield broker, *found
 
 
-def node_endpoints(
-    services: Services, brokers: Iterable[BrokerInfo], peer: Peer
+def leader_endpoints(
+    services: Services, leaders: Collection[int], peer: Peer
 ) -> list[NodeEndpoint]:
-    """Return the same as the wire codecs take it."""
+    """Return the same of those leaders that are there, as the wire codecs take it."""
+    there = [broker for broker in services.cluster.brokers.values() if broker.id in leaders]
     return [
         NodeEndpoint(broker.id, host, port, broker.rack)
-        for broker, host, port in reachable(services, brokers, peer)
+        for broker, host, port in reachable(services, there, peer)
     ]

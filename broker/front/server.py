@@ -19,15 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from broker.access.doors import Doors
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
-from broker.front.doors import Doors
 from broker.front.endpoints import listeners_of
 from broker.front.services import Peer, Services
 from broker.security.core.listeners import Listener
-from broker.security.tls_files import TlsFiles
 from client.errors import RemoteProtocolError
 from client.held_memory import HeldMemory
+from client.ids import ConnectionId
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
 from client.node.logs import AT_WILL
@@ -52,13 +52,12 @@ class Server(FramedServer["Connection"]):
     """The listener and its connections."""
 
     def __init__(
-        self, services: Services, dispatcher: Dispatcher, memory: HeldMemory, tls: TlsFiles
+        self, services: Services, dispatcher: Dispatcher, memory: HeldMemory, doors: Doors
     ) -> None:
         """`memory`: where those count what they hold to whom requests pass their bytes on."""
         config, metrics = services.config, services.metrics
         super().__init__(_connection_limits(config), asyncio.get_running_loop())
-        self.doors = Doors(config.security, tls, self.loop)
-        self.doors.provide(metrics)
+        self.doors = doors
         self.config = config
         self.dispatcher = dispatcher
         self.metrics = metrics
@@ -69,6 +68,8 @@ class Server(FramedServer["Connection"]):
         self._turn: Connection | None = None
         """Who may start one request before those that wait."""
         self._is_planned = False
+        self.last_connection = ConnectionId(0)
+        """Number of the newest connection."""
         metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
         metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
@@ -81,10 +82,12 @@ class Server(FramedServer["Connection"]):
         return self.memory.size
 
     async def start(self) -> Mapping[str, int]:
-        """Listen; return the port of each listener, by its name. Raises OSError, ConfigError."""
-        self.doors.load()
+        """Listen; return the port of each listener, by its name. Raises OSError, ConfigError,
+        MetadataError."""
+        listeners = listeners_of(self.config)
+        await self.doors.prepare(listeners)
         ports: dict[str, int] = {}
-        for listener in listeners_of(self.config):
+        for listener in listeners:
             host, port = listener.bind
             ports[listener.name] = await self.listen(
                 partial(self._connection, listener), host or None, port, backlog=_LISTEN_BACKLOG
@@ -92,7 +95,7 @@ class Server(FramedServer["Connection"]):
         return ports
 
     def _connection(self, listener: Listener) -> asyncio.BaseProtocol:
-        return self.doors.behind(listener, Connection(self, listener.name))
+        return self.doors.behind(listener, Connection(self, listener))
 
     async def close(self) -> None:
         """Stop listening and close every connection; answers already given are still sent."""
@@ -167,9 +170,16 @@ class Connection(FramedConnection):
 
     _server: Server
 
-    def __init__(self, server: Server, listener: str) -> None:
-        self.peer = Peer("", 0, "", 0, listener)
-        self._wire = ServerConnection(server.config.request_bytes_max, server.window, server.memory)
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self.peer = Peer("", 0, "", 0, listener.name)
+        # In the order of accepts, which is when connections are made.
+        server.last_connection = self.number = ConnectionId(server.last_connection + 1)
+        self.login = server.doors.login_of(listener, self._on_user, self.fail)
+        config = server.config
+        frame_bytes_max = config.request_bytes_max
+        if self.login is not None:
+            frame_bytes_max = config.security.sasl_login_bytes_max
+        self._wire = ServerConnection(frame_bytes_max, server.window, server.memory)
         super().__init__(server, self._wire.intake)
         self._backlog: deque[memoryview] = deque()
         # By the stopwatch. With a backlog nothing is read: all of it came when bytes came last.
@@ -196,11 +206,18 @@ class Connection(FramedConnection):
     def on_secured(self) -> None:
         """The TLS handshake is done: the client may have said who it is."""
         assert self._transport is not None, "who shook hands is there"
+        if self.login is not None:
+            return
         user = self._server.doors.user_of(self._transport)
         if user is None:
             self.fail("no rule of tls_principal_rules names the client's certificate")
         else:
             self.peer = self.peer._replace(user=user)
+
+    def _on_user(self, user: str) -> None:
+        """The client has logged in: it may send large requests."""
+        self.peer = self.peer._replace(user=user)
+        self._intake.set_frame_bytes_max(self._server.config.request_bytes_max)
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -214,6 +231,8 @@ class Connection(FramedConnection):
         stays counted until then."""
         super().connection_lost(exc)
         self._backlog.clear()
+        if self.login is not None:
+            self.login.close()
         for slot in self._wire.close():
             slot.let_go()
         self._wire = ServerConnection(0, self._server.window, self._server.memory)
@@ -247,6 +266,8 @@ class Connection(FramedConnection):
         elif self._unsent_bytes > self._server.unsent_mark and not self._flush_planned:
             self._is_behind = True  # behind its own earlier requests
             self._count_unread()
+        if self.login is not None and self.login.failure:
+            self._loop.call_soon(self.fail, self.login.failure)
 
     def mute(self) -> None:
         """Start no further request until `unmute`."""
@@ -262,11 +283,16 @@ class Connection(FramedConnection):
         """Call this once the connection is gone; None takes it back."""
         self._lost_call = call
 
-    def fail(self, reason: str) -> None:
-        """Close the connection because of what the client sent."""
-        self._server.metrics.protocol_errors += 1
-        log.warning("connection.failed peer=%s port=%d reason=%s", self.peer.host, self.peer.port,
-                    reason, extra=AT_WILL)  # fmt: skip
+    def fail(self, reason: str, *, is_replaced: bool = False) -> None:
+        """Close the connection because of what the client sent; or because it has another one."""
+        host, port = self.peer[:2]
+        if is_replaced:
+            log.info("connection.replaced peer=%s port=%d reason=%r", host, port, reason,
+                     extra=AT_WILL)  # fmt: skip
+        else:
+            self._server.metrics.protocol_errors += 1
+            log.warning("connection.failed peer=%s port=%d reason=%s", host, port, reason,
+                        extra=AT_WILL)  # fmt: skip
         self.close()
 
     # --- client.node.framed_server.FramedConnection

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from broker.access.login import Login
+from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
@@ -20,13 +23,12 @@ from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
 from broker.security.core.listeners import DEFAULT_NAME
+from broker.security.core.principal_rules import ANONYMOUS
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
-from client.ids import Clock, Rng
+from broker.transactions.transactions import Transactions
+from client.ids import Clock, ConnectionId, Rng
 from client.node.turns import Turns
-
-ANONYMOUS: Final = "ANONYMOUS"
-"""Who shows neither certificate nor password, by Kafka's name."""
 
 
 class Peer(NamedTuple):
@@ -50,6 +52,9 @@ class Call(NamedTuple):
     correlation_id: int
     client_id: str | None
     peer: Peer
+    connection: ConnectionId = ConnectionId(0)
+    """Which connection it came over; later ones have greater numbers."""
+    login: Login | None = None
 
 
 class LinkReceiver(Protocol):
@@ -80,11 +85,16 @@ class Services:
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
     groups: Groups
+    transactions: Transactions
     link: LinkReceiver
     producer_ids: ProducerIds
+    users: Users
+    inter_broker_listener: str
+    """Name of the listener that other brokers use."""
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget
+    fetch_sessions: FetchSessions
     turns: Turns
     """Where long requests wait; one for the whole process."""
     clock: Clock

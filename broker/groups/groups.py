@@ -18,7 +18,7 @@ from typing import Final
 from uuid import UUID
 
 from broker.cluster.cluster import Cluster
-from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.config import BrokerConfig
 from broker.coordinator.coordinators import Coordinators
 from broker.coordinator.core.routing import OFFSETS_TOPIC
@@ -109,6 +109,12 @@ class Groups:
         Raises CoordinatorNotAvailable.
         """
         return await self._topic.find(group_id)
+
+    async def place(self, group_id: str) -> tuple[TopicInfo, int]:
+        """Return the topic and the index of the partition that keeps a group's offsets; create it
+        if there is none. Raises CoordinatorNotAvailable.
+        """
+        return await self._topic.place(group_id)
 
     def coordinator(self, group_id: str) -> Coordinator:
         """Return the coordinator of a group, if it is this broker.

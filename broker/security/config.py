@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from broker.security.core.listeners import Listener, parse_listeners
+from broker.security.core.mechanisms import Mechanism
 from broker.security.core.principal_rules import PrincipalRules
 from client.config import check_ranges, setting
 from client.errors import ConfigError
@@ -30,7 +31,7 @@ class SecurityConfig:
     listener_protocols: tuple[str, ...] = setting(
         (),
         "Security protocol of each listener, NAME:PROTOCOL, Kafka's listener.security.protocol.map:"
-        " PLAINTEXT or SSL. A listener named like a protocol needs none.",
+        " PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. A listener named like a protocol needs none.",
     )
     advertised_listeners: tuple[str, ...] = setting(
         (),
@@ -62,6 +63,34 @@ class SecurityConfig:
         "DEFAULT",
         "How a client certificate's distinguished name becomes a user name, Kafka's"
         " ssl.principal.mapping.rules.",
+    )
+    sasl_mechanisms: tuple[Mechanism, ...] = setting(
+        (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512),
+        "How clients of SASL listeners log in, Kafka's sasl.enabled.mechanisms. PLAIN sends the"
+        " password itself: have it with SASL_SSL only.",
+    )
+    sasl_login_timeout_ms: int = setting(
+        10_000,
+        "A connection of a SASL listener whose client has not logged in after so long is closed.",
+        at_least=100,
+    )
+    sasl_login_bytes_max: int = setting(
+        64 * 1024, "Largest request of a client that has not logged in.", at_least=1024
+    )
+    sasl_failure_delay_ms: int = setting(
+        100,
+        "How long a client waits to hear that its login failed. Twice as long each time for clients"
+        " of one address, up to sasl_failure_delay_max_ms.",
+        at_least=0,
+    )
+    sasl_failure_delay_max_ms: int = setting(
+        5_000, "The longest such wait. Guessing passwords gets slower with it.", at_least=0
+    )
+    sasl_reauth_max_ms: int = setting(
+        0,
+        "How long a login is good for, Kafka's connections.max.reauth.ms: clients log in again"
+        " before; a connection that did not is closed. 0: for as long as the connection lasts.",
+        at_least=0,
     )
     tls_handshake_timeout_ms: int = setting(
         10_000,
@@ -95,6 +124,7 @@ class SecurityConfig:
             )
         if self.tls_client_ca is not None and self.tls_client_auth == "none":
             raise ConfigError("security.tls_client_ca is worth nothing with tls_client_auth none")
+        self._check_sasl()
         PrincipalRules(self.tls_principal_rules)
         found = self.parsed_listeners()
         if any(listener.protocol.is_tls for listener in found):
@@ -105,11 +135,24 @@ class SecurityConfig:
         if found:
             self._check_inter_broker(found)
 
+    def _check_sasl(self) -> None:
+        if not self.sasl_mechanisms:
+            raise ConfigError("security.sasl_mechanisms names none")
+        if self.sasl_failure_delay_ms > self.sasl_failure_delay_max_ms:
+            raise ConfigError("security.sasl_failure_delay_ms exceeds sasl_failure_delay_max_ms")
+
     def _check_inter_broker(self, found: tuple[Listener, ...]) -> None:
         names = [listener.name for listener in found]
         name = self.inter_broker_listener
         if name is not None and name.upper() not in names:
             raise ConfigError(f"security.inter_broker_listener {name} is not among the listeners")
+        used = found[0] if name is None else found[names.index(name.upper())]
+        if used.protocol.is_sasl:
+            raise ConfigError(
+                f"brokers cannot log in to each other at listener {used.name}, which is"
+                f" {used.protocol}: name one that is SSL, with certificates, or PLAINTEXT as"
+                " security.inter_broker_listener"
+            )
 
     def parsed_listeners(self) -> tuple[Listener, ...]:
         """Return the listeners; none if one of plain text is asked for. Raises ConfigError."""

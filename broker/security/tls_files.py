@@ -14,7 +14,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from broker.security.config import SecurityConfig
+from broker.security.config import ClientAuth, SecurityConfig
 from broker.security.core.certificate_dates import first_expiry_s
 from client.errors import ConfigError
 from client.ids import Clock
@@ -39,6 +39,7 @@ class TlsFiles:
         self._config = config
         self._clock = clock
         self._server: ssl.SSLContext | None = None
+        self._quiet: ssl.SSLContext | None = None
         self._peers: ssl.SSLContext | None = None
         self._stamps: _Stamps = ()
         self._warned_s = 0.0
@@ -62,10 +63,12 @@ class TlsFiles:
         """Stop looking."""
         await background.stop(self._task)
 
-    def server_context(self) -> ssl.SSLContext:
-        """Return what the next connection of a client gets."""
-        assert self._server is not None, "loaded before anybody listens"
-        return self._server
+    def server_context(self, *, asks_client: bool) -> ssl.SSLContext:
+        """Return what the next connection of a client gets. `asks_client`: whether it may be asked
+        for a certificate, as the settings say; one that logs in is not, as in Kafka."""
+        context = self._server if asks_client else self._quiet
+        assert context is not None, "loaded before anybody listens"
+        return context
 
     def peer_context(self) -> ssl.SSLContext:
         """Return what the next connection to another broker gets."""
@@ -79,13 +82,16 @@ class TlsFiles:
         return tuple(None if path is None else _stamp(path) for path in paths)
 
     def _read(self) -> None:
-        server, peers = _server_context(self._config), _peer_context(self._config)
+        config = self._config
+        server, peers = _server_context(config, config.tls_client_auth), _peer_context(config)
+        quiet = _server_context(config, "none")
         assert self._config.tls_cert is not None
         try:
             expires_s = first_expiry_s(self._config.tls_cert.read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"security.tls_cert {self._config.tls_cert}: {error}") from error
-        self._server, self._peers, self.expires_s = server, peers, expires_s
+        self._server, self._quiet, self._peers = server, quiet, peers
+        self.expires_s = expires_s
         self._warned_s = 0.0
         self._warn()
 
@@ -123,15 +129,15 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _server_context(config: SecurityConfig) -> ssl.SSLContext:
+def _server_context(config: SecurityConfig, client_auth: ClientAuth) -> ssl.SSLContext:
     """Return the context of this broker's listeners. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[config.tls_version_min]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     _load_chain(context, config)
-    if config.tls_client_ca is not None:
+    if config.tls_client_ca is not None and client_auth != "none":
         _load_authority(context, "tls_client_ca", config.tls_client_ca)
-    context.verify_mode = _VERIFY[config.tls_client_auth]
+    context.verify_mode = _VERIFY[client_auth]
     return context
 
 

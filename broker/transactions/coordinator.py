@@ -21,7 +21,6 @@ from broker.transactions.core.transaction_shard import TransactionShard
 from broker.transactions.core.transaction_types import (
     AddPartitions,
     AllocateProducerId,
-    ConnectionId,
     EndTransaction,
     InitProducerId,
     MarkerWritten,
@@ -35,7 +34,7 @@ from broker.transactions.core.transaction_view import TransactionView
 from broker.transactions.marker_link import CoordinatorTerm, MarkerLink
 from broker.transactions.marker_sender import MarkerSender
 from client.errors import QuireError
-from client.ids import Clock, LeaderEpoch, ProducerId
+from client.ids import Clock, ConnectionId, LeaderEpoch, ProducerId
 from client.node import background
 
 _LOG = logging.getLogger(__name__)

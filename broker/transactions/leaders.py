@@ -2,9 +2,9 @@
 
 The view may be behind. A leader epoch that changed since it was read is read again first, and a
 topic that the view lacks counts as deleted only when the metadata store says so after a `sync`:
-a marker that is given up too early leaves its transaction open for good. That works because a
-coordinator adds no partition to a transaction whose topic it has not seen (`Transactions.topic`),
-so the store that this broker reads cannot be behind its creation.
+a marker that is given up too early leaves its transaction open for good. That works because no
+partition is added to a transaction whose topic the coordinator has not seen
+(`Transactions.partition`), so the store that this broker reads cannot be behind its creation.
 """
 
 from __future__ import annotations

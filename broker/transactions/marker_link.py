@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from broker.errors import NotLeader
 from broker.transactions.core.marker_queue import Marker, Outcome
 from client.ids import BrokerId, LeaderEpoch
 
@@ -46,3 +47,18 @@ class MarkerLink(Protocol):
     def open(self, coordinator: CoordinatorTerm) -> MarkerSessions:
         """Begin to send for a coordinator; its sessions are newer than all that it had before."""
         ...
+
+
+class NoLink:
+    """The link of a broker that cannot reach any: markers wait."""
+
+    def open(self, coordinator: CoordinatorTerm) -> NoLink:
+        """Begin to send for a coordinator."""
+        return self
+
+    async def send(self, broker: BrokerId, markers: Sequence[Marker]) -> Sequence[Outcome]:
+        """Refuse. Raises NotLeader."""
+        raise NotLeader(f"broker {broker} cannot be reached")
+
+    def close(self) -> None:
+        """End nothing."""

@@ -15,15 +15,19 @@ from broker.config import BrokerConfig
 from broker.coordinator.coordinators import Coordinators
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
 from broker.coordinator.internal_topic import InternalTopic
+from broker.errors import TransactionsDisabled, UnknownTopicOrPartition
 from broker.leadership.partitions import Partitions
 from broker.partition.partition import Partition
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
 from broker.transactions.coordinator import Surroundings, TransactionCoordinator
-from broker.transactions.core.transaction_types import ConnectionId, TransactionEvent
+from broker.transactions.core.transaction_types import (
+    TransactionEvent,
+    TransactionPartition,
+)
 from broker.transactions.leaders import ClusterLeaders
 from broker.transactions.marker_link import MarkerLink
-from client.ids import Clock
+from client.ids import Clock, ConnectionId
 
 TOPIC_SETTINGS: Final = {
     "cleanup.policy": "compact",
@@ -43,17 +47,16 @@ class Transactions:
         partitions: Partitions,
         producer_ids: ProducerIds,
         config: BrokerConfig,
-        *,
         link: MarkerLink,
         clock: Clock,
     ) -> None:
         """`link` takes markers to the brokers that lead the partitions."""
         self.event_counts: dict[str, int] = {}
         """What coordinators decided by themselves, by the name of the event."""
-        self.last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
-        """Returns the newest connection of the listener, which knows it once it is made."""
+        self._last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
         self._cluster = cluster
         settings = config.transactions
+        self._is_enabled = settings.enabled
         self._topic = InternalTopic(
             cluster,
             topics,
@@ -78,6 +81,10 @@ class Transactions:
 
     # --- life ---------------------------------------------------------------------------------
 
+    def follow(self, last_connection: Callable[[], ConnectionId]) -> None:
+        """Ask this for the number of the listener's newest connection at each takeover."""
+        self._last_connection = last_connection
+
     def start(self) -> None:
         """Follow the cluster from now on."""
         self._cluster.add_listener(self._on_leaders_changed)
@@ -101,25 +108,42 @@ class Transactions:
     async def find(self, transactional_id: str) -> BrokerInfo:
         """Return the broker that coordinates an id; create the internal topic if there is none.
 
-        Raises CoordinatorNotAvailable.
+        Raises CoordinatorNotAvailable, TransactionsDisabled.
         """
+        self._check_enabled()
         return await self._topic.find(transactional_id)
 
     def coordinator(self, transactional_id: str) -> TransactionCoordinator:
         """Return the coordinator of an id, if it is this broker.
 
-        Raises NotCoordinator, CoordinatorLoading (it is about to be).
+        Raises NotCoordinator, CoordinatorLoading (it is about to be), TransactionsDisabled.
         """
+        self._check_enabled()
         return self._coordinators.of(transactional_id)
 
     def coordinators(self) -> list[TransactionCoordinator]:
         """Return all coordinators of this broker, by partition."""
         return self._coordinators.all()
 
+    async def partition(self, topic: str, index: int) -> TransactionPartition:
+        """Return a partition that can be added to a transaction: one of a topic that this broker
+        sees, which `leaders.py` relies on. Raises UnknownTopicOrPartition, MetadataError.
+        """
+        found = self._cluster.topics.get(topic)
+        if found is None or index >= found.partition_count:
+            found = await self._cluster.look_for_topic(topic)
+        if found is None or not 0 <= index < found.partition_count:
+            raise UnknownTopicOrPartition(f"no partition {index} of a topic {topic!r}")
+        return TransactionPartition(topic, found.topic_id, index)
+
     # --- the rest -----------------------------------------------------------------------------
 
+    def _check_enabled(self) -> None:
+        if not self._is_enabled:
+            raise TransactionsDisabled("transactions.enabled is off")
+
     def _make(self, partition: Partition) -> TransactionCoordinator:
-        return TransactionCoordinator(partition, self._shared, self.last_connection())
+        return TransactionCoordinator(partition, self._shared, self._last_connection())
 
     def _on_leaders_changed(self) -> None:
         for coordinator in self.coordinators():

@@ -69,14 +69,11 @@ class TlsGate:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        context: Callable[[], ssl.SSLContext],
         *,
         handshake_timeout_s: float,
         handshakes_max: int,
     ) -> None:
-        """`context` returns the one for the next connection."""
         self.loop = loop
-        self.context = context
         self.handshake_timeout_s = handshake_timeout_s
         self.handshakes_max = handshakes_max
         self.window = make_window()
@@ -90,14 +87,20 @@ class TlsGate:
 class TlsProtocol(asyncio.BufferedProtocol):
     """The socket's side."""
 
-    def __init__(self, gate: TlsGate, app: Secured, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        gate: TlsGate,
+        context: ssl.SSLContext,
+        app: Secured,
+        on_ready: Callable[[], None],
+    ) -> None:
         """`on_ready` is called once the peer is known and before its first bytes are passed on."""
         self._gate = gate
         self._app = app
         self._on_ready: Callable[[], None] | None = on_ready
         """None: the handshake is over, one way or the other."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = gate.context().wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._handshake_bytes = 0

@@ -44,6 +44,10 @@ class FrameSplitter:
         # Bytes that must be held before the next frame (or at least its length) is complete.
         self._needed = LENGTH_BYTES
 
+    def set_frame_bytes_max(self, frame_bytes_max: int) -> None:
+        """Take larger, or only smaller, frames from now on."""
+        self._frame_bytes_max = frame_bytes_max
+
     @property
     def buffered_bytes(self) -> int:
         """Bytes of an incomplete frame held so far, its length included."""

@@ -124,6 +124,8 @@ BROKERS: Final = Dashboard(
                   unit="cps"),
             lines("TLS handshakes under way", (f"sum(quire_broker_tls_handshakes{{{_I}}})",
                   "handshakes")),
+            lines("Logins", (rate("quire_broker_logins_total", "", _I), "succeeded"),
+                  (rate("quire_broker_logins_refused_total", "", _I), "refused"), unit="cps"),
             lines("Held by clients", (f"sum(quire_broker_unfinished_bytes{{{_I}}})",
                   "unfinished requests"), (f"sum(quire_broker_unread_bytes{{{_I}}})",
                   "unread answers"), (f"sum(quire_broker_unsent_bytes{{{_I}}})",

@@ -19,7 +19,6 @@ from broker.transactions.core.marker_queue import (
 )
 from broker.transactions.core.transaction_types import (
     AddPartitions,
-    ConnectionId,
     EndTransaction,
     InitProducerId,
     ProducerIdAndEpoch,
@@ -31,7 +30,7 @@ from broker.transactions.core.transaction_types import (
 )
 from broker.transactions.marker_link import CoordinatorTerm
 from client.errors import ConnectionLoss
-from client.ids import BrokerId, LeaderEpoch, ProducerId
+from client.ids import BrokerId, ConnectionId, LeaderEpoch, ProducerId
 from tests.fakes.partitions import FakeLog, FakePartition
 from tests.fakes.virtual_time import VirtualClock
 

@@ -43,6 +43,6 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         "error_message": f"endpoint type {kind} does not exist here" if refused else None,
         "endpoint_type": _BROKERS,
         "cluster_id": cluster.cluster_id,
-        "controller_id": cluster.controller_id(),
+        "controller_id": -1 if refused else cluster.controller_id(),
         "brokers": brokers,
     }

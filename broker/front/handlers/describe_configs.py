@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of, message_of
-from broker.front.broker_loggers import logger_settings
-from broker.front.broker_settings import broker_settings
-from broker.front.config_listing import Listed, select, topic_settings
+from broker.front.configs.broker_loggers import logger_settings
+from broker.front.configs.broker_settings import broker_settings
+from broker.front.configs.listing import Listed, select, topic_settings
 from broker.front.services import Call, Services
 from broker.topics.core.config_resource import ConfigResource
 from broker.topics.core.topic_rules import check_name

@@ -43,6 +43,7 @@ KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 13)
 
 _NULL_IS_ALL_FROM: Final = 1
+_NULL_NAMES_FROM: Final = 12
 _LOOKUPS_MAX: Final = 32
 """Unknown names per request that are worth a question to the metadata store."""
 
@@ -63,6 +64,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             request, "allow_auto_topic_creation", True
         )
         topics = await _find(services, asked, missing, may_create=may_create)
+        if call.version < _NULL_NAMES_FROM:
+            missing = [{**one, "name": one["name"] or ""} for one in missing]
         await services.leader_changes.settle(topics)
     topics = [cluster.topic_by_id.get(topic.topic_id, topic) for topic in topics]
     pace = services.turns.pace()
@@ -104,7 +107,7 @@ async def _find(
             if by_id is not None:
                 found[by_id.topic_id] = by_id
             else:
-                missing.append(_refusal("", topic_id, Code.unknown_topic_id))
+                missing.append(_refusal(None, topic_id, Code.unknown_topic_id))
             continue
         topic = cluster.topics.get(name)
         try:
@@ -136,5 +139,5 @@ async def _look_or_create(services: Services, name: str, may_create: bool) -> To
     return topic
 
 
-def _refusal(name: str, topic_id: UUID | None, code: int) -> Fields:
+def _refusal(name: str | None, topic_id: UUID | None, code: int) -> Fields:
     return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": []}

@@ -50,8 +50,8 @@ from broker.errors import (
     UnsupportedCompression,
 )
 from broker.faults import message_of
-from broker.front.key_checks import KeyChecks
-from broker.front.produce_answer import ProduceAnswer, Row
+from broker.front.batches.key_checks import KeyChecks
+from broker.front.batches.produce_answer import ProduceAnswer, Row
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
 from broker.partition.partition import Append, Partition

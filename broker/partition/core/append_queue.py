@@ -128,6 +128,11 @@ class AppendQueue:
         return len(self._pending) + len(self._waiting)
 
     @property
+    def sent_count(self) -> int:
+        """Entries that were taken and are not confirmed."""
+        return len(self._pending)
+
+    @property
     def is_drained(self) -> bool:
         """Whether the ledger confirmed everything that is for it."""
         return not self._pending and not self._waiting

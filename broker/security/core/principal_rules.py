@@ -36,6 +36,9 @@ _RULE: Final = re.compile(
 )
 _GROUP: Final = re.compile(r"\$(\d)")
 
+ANONYMOUS: Final = "ANONYMOUS"
+"""Who shows neither certificate nor password, by Kafka's name."""
+
 Subject = Sequence[Sequence[tuple[str, str]]]
 """Of a certificate, as the standard library's `getpeercert` has it: most general part first."""
 

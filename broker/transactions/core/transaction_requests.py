@@ -44,7 +44,6 @@ from broker.transactions.core.transaction_types import (
     SETTLED,
     AddPartitions,
     AllocateProducerId,
-    ConnectionId,
     EndTransaction,
     InitProducerId,
     ProducerIdAndEpoch,
@@ -56,7 +55,7 @@ from broker.transactions.core.transaction_types import (
     TransactionPartition,
     TransactionState,
 )
-from client.ids import ProducerId
+from client.ids import ConnectionId, ProducerId
 
 
 class TransactionRequests:

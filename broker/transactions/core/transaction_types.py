@@ -12,12 +12,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, NewType
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.coordinator.core.coordinator_types import Append, Reply, Ticket
 from client.errors import ConfigError
-from client.ids import ProducerId
+from client.ids import ConnectionId, ProducerId
 
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_EPOCH: Final = -1
@@ -27,9 +27,6 @@ EPOCH_LAST: Final = 32_766
 """The last epoch that a client is given: a producer id with this one or the next is exhausted."""
 EPOCH_FENCED: Final = 32_767
 """An epoch that only fences: no client holds it."""
-
-ConnectionId = NewType("ConnectionId", int)
-"""Grows with every connection that this broker accepts."""
 
 
 class TransactionState(enum.IntEnum):

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from client.errors import LocalProtocolError
 from client.wire.buffer import Reader, uvarint_bytes
+from client.wire.kafka.node_endpoints import NodeEndpoint, endpoint_tags
 from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps, finish
 
 VERSION_MIN: Final = 3
@@ -87,15 +88,6 @@ class PartitionResult(NamedTuple):
     record_errors: tuple[int, ...] = ()
     """Which records of the batch are to blame, each with the text of `error_message`; from
     version 8 (KIP-467)."""
-
-
-class NodeEndpoint(NamedTuple):
-    """Where a leader that an answer names can be reached."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
 
 
 def parse_request(
@@ -257,19 +249,3 @@ def _nullable_string(text: str | None, flexible: bool) -> bytes:
         return b"\x00" if flexible else b"\xff\xff"
     data = text.encode()
     return (uvarint_bytes(len(data) + 1) if flexible else _INT16.pack(len(data))) + data
-
-
-def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Encode the tag section that carries nothing but node endpoints (tag 0)."""
-    parts = [uvarint_bytes(len(endpoints) + 1)]
-    for node_id, host, port, rack in endpoints:
-        host_text = host.encode()
-        parts += (_INT32.pack(node_id), uvarint_bytes(len(host_text) + 1), host_text)
-        parts.append(_INT32.pack(port))
-        if rack is None:
-            parts.append(b"\x00\x00")
-        else:
-            rack_text = rack.encode()
-            parts += (uvarint_bytes(len(rack_text) + 1), rack_text, b"\x00")
-    body = b"".join(parts)
-    return b"\x01\x00" + uvarint_bytes(len(body)) + body

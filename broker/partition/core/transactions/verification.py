@@ -19,6 +19,8 @@ class ProducerTransaction(NamedTuple):
     is_tv2: bool
     """An epoch for each transaction: the batch itself adds the partition to it (Produce from
     version 12 on, TxnOffsetCommit from 5). Otherwise the client has added it before."""
+    is_verified: bool = False
+    """The coordinator has vouched for it: said by the partition itself, of a batch that it held."""
 
 
 class VerificationRequest(NamedTuple):

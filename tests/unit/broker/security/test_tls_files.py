@@ -55,16 +55,16 @@ async def test_a_change_is_noticed_once_the_files_fit(
     install(certificates.write(tmp_path), "broker")
     files = TlsFiles(config_of(tmp_path), FakeClock())
     files.load()
-    first = files.server_context()
+    first = files.server_context(asks_client=True)
     files.start()
     try:
         with caplog.at_level(logging.INFO):
             install(tmp_path, "renewed", ("pem",))
             await until(lambda: "tls.not_reloaded" in caplog.text)
-            assert files.server_context() is first
+            assert files.server_context(asks_client=True) is first
             install(tmp_path, "renewed", ("key",))
             await until(lambda: "tls.reloaded" in caplog.text)
-            assert files.server_context() is not first
+            assert files.server_context(asks_client=True) is not first
     finally:
         await files.close()
 
@@ -73,10 +73,10 @@ async def test_nothing_happens_while_nothing_changes(tmp_path: Path) -> None:
     install(certificates.write(tmp_path), "broker")
     files = TlsFiles(config_of(tmp_path), FakeClock())
     files.load()
-    first = files.server_context()
+    first = files.server_context(asks_client=True)
     files.start()
     await asyncio.sleep(0.25)
-    assert files.server_context() is first
+    assert files.server_context(asks_client=True) is first
     await files.close()
 
 

@@ -369,7 +369,7 @@ async def test_a_read_of_thousands_of_requests_takes_many_turns(
 async def test_an_answer_has_so_many_batches_however_small(
     broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.front.fetch_round._ANSWER_BATCHES_MAX", 5)
+    monkeypatch.setattr("broker.front.batches.fetch_round._ANSWER_BATCHES_MAX", 5)
     await create_topic(broker, partition_count=3)
     for partition in range(3):
         for _ in range(4):

@@ -41,7 +41,7 @@ class TestApiVersions:
         assert answer.error_code is ErrorCode.none
         table = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         assert table[ApiKey.PRODUCE] == (0, 11)
-        assert table[ApiKey.FETCH] == (4, 12)
+        assert table[ApiKey.FETCH] == (4, 18)
         assert table[ApiKey.JOIN_GROUP][0] == 0
         assert table.keys() == {int(key) for key in ApiKey} - NOT_SERVED
         assert list(table) == sorted(table)
@@ -71,7 +71,7 @@ class TestApiVersions:
 class TestInitProducerId:
     """Ids for idempotent producers."""
 
-    @pytest.mark.parametrize("version", range(5))
+    @pytest.mark.parametrize("version", range(6))
     async def test_every_call_gets_a_new_id(self, cloud: FakeCloud, version: int) -> None:
         found = []
         for node_id in (1, 2):
@@ -83,15 +83,6 @@ class TestInitProducerId:
                 found.append(answer.producer_id)
             await client.close()
         assert len(set(found)) == 6
-
-    @pytest.mark.parametrize(
-        ("name", "code"), [("", ErrorCode.invalid_request), ("tx", ErrorCode.unsupported_version)]
-    )
-    async def test_transactions_are_refused(
-        self, client: WireClient, name: str, code: ErrorCode
-    ) -> None:
-        answer = await client.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=name)
-        assert (answer.error_code, answer.producer_id) == (code, -1)
 
 
 async def list_offset(client: WireClient, timestamp: int, version: int = 8, **f: Any) -> Any:

@@ -303,7 +303,7 @@ async def test_changing_single_settings(broker: Broker, client: WireClient, vers
     [
         ([setting("no.such", "1")], ErrorCode.invalid_config),
         ([setting("segment.ms", "x")], ErrorCode.invalid_config),
-        ([setting("segment.ms", None)], ErrorCode.invalid_config),
+        ([setting("segment.ms", None)], ErrorCode.invalid_request),
         ([setting("segment.ms", "1", 2)], ErrorCode.invalid_config),
         ([setting("no.such", "1", 2)], ErrorCode.invalid_config),
         ([setting("segment.ms", "1", 9)], ErrorCode.invalid_request),

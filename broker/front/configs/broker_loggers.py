@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.cluster.core.topic_config import Kind
 from broker.errors import InvalidRequest, InvalidTopicConfig
-from broker.front.config_listing import Listed, Source
+from broker.front.configs.listing import Listed, Source
 from broker.topics.core.config_resource import Change, Operation
 
 ROOT: Final = "root"

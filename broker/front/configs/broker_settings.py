@@ -13,7 +13,7 @@ from typing import Final
 from broker.cluster.core.topic_config import TOPIC_KEYS, Kind
 from broker.cluster.core.topology import Endpoint
 from broker.config import BrokerConfig
-from broker.front.config_listing import Listed, Source
+from broker.front.configs.listing import Listed, Source
 from broker.front.endpoints import inter_broker_listener, listeners_of
 from broker.topics.core.topic_rules import BROKER_DECIDES
 from client.config import settings_of

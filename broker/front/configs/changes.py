@@ -16,7 +16,7 @@ from typing import Any
 from broker.cluster.core.topic_config import TopicConfig
 from broker.errors import InvalidRequest, PolicyViolation
 from broker.faults import Code, code_of, message_of
-from broker.front.broker_loggers import change_levels
+from broker.front.configs.broker_loggers import change_levels
 from broker.front.services import Services
 from broker.topics.core.config_resource import Change, ConfigResource, Operation
 from client.errors import QuireError

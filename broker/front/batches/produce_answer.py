@@ -7,14 +7,15 @@ from typing import Final
 
 from broker.errors import InvalidRecord, NotLeader, RequestTimedOut
 from broker.faults import Code, code_of, message_of
-from broker.front.endpoints import node_endpoints
+from broker.front.endpoints import leader_endpoints
 from broker.front.services import Call, Services
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import Buffer, response_head
-from client.wire.kafka.produce import NodeEndpoint, PartitionResult
+from client.wire.kafka.node_endpoints import NodeEndpoint
+from client.wire.kafka.produce import PartitionResult
 from client.wire.steps import ItemCount, Steps
 
 _LEADER_HINT_FROM: Final = 10
@@ -102,7 +103,4 @@ class ProduceAnswer:
             for result in results
             if result.leader is not None
         }
-        found = [
-            broker for broker in self._services.cluster.brokers.values() if broker.id in leaders
-        ]
-        return node_endpoints(self._services, found, self._call.peer)
+        return leader_endpoints(self._services, leaders, self._call.peer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import ConcurrentTransactions, InvalidProducerEpoch, ProducerFenced
-from broker.transactions.core.old_versions import for_version
+from broker.transactions.old_versions import for_version
 from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey
 

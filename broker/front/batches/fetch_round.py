@@ -12,16 +12,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
-from broker.errors import FencedLeaderEpoch, NotLeader, UnknownLeaderEpoch, UnsupportedCompression
+from broker.errors import (
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    NotLeader,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnsupportedCompression,
+)
 from broker.faults import code_of
+from broker.front.core.fetch_sessions import Asked
 from broker.front.services import Services
 from broker.leadership.awaited_partitions import Key
 from broker.partition.partition import Fetched, Partition
 from client.errors import QuireError
 from client.ids import Offset
 from client.wire.kafka.batches.records import CODEC_MASK, Codec, headers
-from client.wire.kafka.fetch import READ_COMMITTED, FetchRequest, PartitionData, PartitionFetch
+from client.wire.kafka.fetch import (
+    READ_COMMITTED,
+    FetchRequest,
+    PartitionData,
+    PartitionFetch,
+    Topic,
+)
 from client.wire.steps import STEP_ITEMS, Steps
 
 _ZSTD_FROM: Final = 10
@@ -30,13 +45,6 @@ _ANSWER_BATCHES_MAX: Final = 50_000
 """Beyond about so many batches, an answer takes none of further partitions: each is a buffer."""
 _BATCHES_PER_ITEM: Final = 20
 """Batches that cost as much to collect as a partition."""
-
-
-class Want(NamedTuple):
-    """One partition of a request."""
-
-    topic: str
-    fetch: PartitionFetch
 
 
 class _Read(NamedTuple):
@@ -59,7 +67,7 @@ class FetchRound:
         "_reads",
         "_services",
         "_version",
-        "_wants",
+        "asked",
         "failed",
         "read_bytes",
         "results",
@@ -67,8 +75,9 @@ class FetchRound:
     )
 
     def __init__(
-        self, services: Services, request: FetchRequest, wants: Sequence[Want], version: int
+        self, services: Services, request: FetchRequest, asked: Sequence[Asked], version: int
     ) -> None:
+        self.asked: Final = asked
         self.results: list[PartitionData] = []
         self.size = 0
         """Record bytes in `results`."""
@@ -81,7 +90,6 @@ class FetchRound:
         """Partitions that will be led in a moment; refused if the answer leaves before."""
         self._services = services
         self._version = version
-        self._wants = wants
         self._committed = request.isolation == READ_COMMITTED
         self._leaders: list[Partition | None] = []
         self._reads: list[_Read] = []
@@ -90,13 +98,13 @@ class FetchRound:
     def collect(self) -> Steps[None]:
         """Take what is in memory."""
         work = batch_count = 0
-        for at, want in enumerate(self._wants):
+        for at, one in enumerate(self.asked):
             if work >= STEP_ITEMS:
                 work = 0
                 yield
             if batch_count >= _ANSWER_BATCHES_MAX:
                 self._left = 0
-            self._left -= self._collect(at, want, self._left)
+            self._left -= self._collect(at, one, self._left)
             count = len(self.results[at].records)
             batch_count += count
             work += 1 + count // _BATCHES_PER_ITEM
@@ -106,16 +114,16 @@ class FetchRound:
         """Whether `read` has something to do."""
         return bool(self._reads)
 
-    def _collect(self, at: int, want: Want, left: int) -> int:
+    def _collect(self, at: int, one: Asked, left: int) -> int:
         """Look at one partition; return how much of the limit it uses."""
         leader: Partition | None = None
         fetched: Fetched | None = None
-        fetch = want.fetch
+        fetch = one.fetch
         size_max = max(0, min(fetch.bytes_max, left))
         first = not self.size and not self._reads
         used = 0
         try:
-            leader = self._services.partitions.leader(want.topic, fetch.partition)
+            leader = self._leader(one)
             check_epoch(leader, fetch.leader_epoch)
             if size_max or first:
                 fetched = leader.reader.read_cached(
@@ -135,7 +143,8 @@ class FetchRound:
         except QuireError as error:
             key = None
             if isinstance(error, NotLeader):
-                key = self._services.partitions.awaited_key(want.topic, fetch.partition)
+                name = self._name(one.topic)
+                key = self._services.partitions.awaited_key(name, fetch.partition)
             if key is not None:
                 self._awaited.append(key)
             self.failed |= key is None
@@ -144,6 +153,27 @@ class FetchRound:
             self.results.append(self._data(fetch, leader, fetched))
         self._leaders.append(leader)
         return used
+
+    def _leader(self, one: Asked) -> Partition:
+        leader = self._services.partitions.leader(self._name(one.topic), one.fetch.partition)
+        if isinstance(one.topic, UUID) and leader.topic.topic_id != one.topic:
+            raise InconsistentTopicId(f"{leader.name} has been made again: its id is another one")
+        return leader
+
+    def _name(self, topic: Topic) -> str:
+        if isinstance(topic, str):
+            return topic
+        known = self._services.cluster.topic_by_id.get(topic)
+        if known is None:
+            raise UnknownTopicId(f"no topic has the id {topic}")
+        return known.name
+
+    def count_fetched(self, topic: Topic, size: int) -> None:
+        """Count record bytes of a partition that are about to be sent."""
+        known = topic if isinstance(topic, str) else self._services.cluster.topic_by_id.get(topic)
+        if known is not None:
+            name = known if isinstance(known, str) else known.name
+            self._services.metrics.on_fetched(name, size)
 
     async def read(self) -> None:
         """Read from bookies what was not in memory."""
@@ -159,7 +189,7 @@ class FetchRound:
             budget.keep(taken_bytes, self.read_bytes)
         self._reads = []
         for read, outcome in zip(taken, outcomes, strict=True):
-            fetch = self._wants[read.at].fetch
+            fetch = self.asked[read.at].fetch
             if isinstance(outcome, QuireError):
                 self.failed = True
                 self.results[read.at] = self._refusal(fetch, outcome, read.leader)
@@ -171,7 +201,7 @@ class FetchRound:
     async def _read_one(self, read: _Read) -> Fetched | QuireError:
         try:
             fetched = await read.leader.reader.read(
-                Offset(self._wants[read.at].fetch.offset),
+                Offset(self.asked[read.at].fetch.offset),
                 read.size_max,
                 at_least_one=read.at_least_one,
                 read_committed=self._committed,
@@ -185,9 +215,9 @@ class FetchRound:
         """Call when any partition has more to give; return what cancels the waits."""
         awaited = self._services.partitions.awaited
         waits = [awaited.wait(key, call).cancel for key in dict.fromkeys(self._awaited)]
-        for want, leader, data in zip(self._wants, self._leaders, self.results, strict=True):
+        for one, leader, data in zip(self.asked, self._leaders, self.results, strict=True):
             if leader is not None:
-                above = Offset(max(want.fetch.offset, data.high_watermark))
+                above = Offset(max(one.fetch.offset, data.high_watermark))
                 waits.append(leader.on_high_watermark(above, call))
         return waits
 
