@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from broker.cluster.core.topology import TopicInfo
+from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
 from broker.errors import (
     InvalidProducerEpoch,
     TransactionCoordinatorFenced,
@@ -169,6 +170,8 @@ class MarkerWriter:
             if info is None:
                 raise UnknownTopicOrPartition(f"no topic {topic.topic_id} ({topic.name})")
             name = info.name
+        if name == TRANSACTIONS_TOPIC:
+            raise UnknownTopicOrPartition(f"{name} is part of no transaction")
         partition = self._partitions.leader(name, index)
         if topic.topic_id not in (None, partition.topic.topic_id):
             raise UnknownTopicOrPartition(f"{name}-{index} is of another topic of that name")

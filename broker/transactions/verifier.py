@@ -115,13 +115,6 @@ class Verifier:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
-    async def close(self) -> None:
-        """Stop asking; who waits is cancelled."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     async def _ask(self, request: VerificationRequest) -> Verdict:
         future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         broker = self._coordinator(request.transactional_id)

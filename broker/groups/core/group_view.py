@@ -46,6 +46,10 @@ class GroupView:
         """Whether a transaction that is not over may change the offset of a partition."""
         return self._table.offsets.is_unstable(group_id, key)
 
+    def unstable(self, group_id: str) -> frozenset[TopicPartition]:
+        """Return the partitions of a group whose offset such a transaction may change."""
+        return self._table.offsets.unstable(group_id)
+
     def pending(self, group_id: str) -> list[tuple[TopicPartition, ProducerId, PendingOffset]]:
         """Return what transactions that are not over have committed in a group."""
         return list(self._table.offsets.pending.of(group_id))

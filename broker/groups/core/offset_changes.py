@@ -85,6 +85,10 @@ class OffsetChanges:
         announced = self._announced.get(group_id)
         return (group_id, key) in self.pending or (announced is not None and key in announced)
 
+    def unstable(self, group_id: str) -> frozenset[TopicPartition]:
+        """Return the partitions of a group that are unstable."""
+        return frozenset((*self.pending.keys(group_id), *self._announced.get(group_id, ())))
+
     def has_unstable(self, group_id: str) -> bool:
         """Whether any of a group's partitions is unstable."""
         return group_id in self._announced or bool(self.pending.keys(group_id))
