@@ -1,4 +1,4 @@
-"""Transactions whose coordinator, partitions and group are at different brokers, over real links."""
+"""Transactions whose coordinator, partitions and group are at different brokers, by sockets."""
 
 from __future__ import annotations
 
