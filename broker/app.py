@@ -29,6 +29,7 @@ from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
+from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
@@ -57,8 +58,11 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
-from broker.transactions.marker_link import NoLink
+from broker.transactions.marker_sessions import LinkedMarkers
+from broker.transactions.marker_writer import MarkerWriter
+from broker.transactions.questions import Questions
 from broker.transactions.transactions import Transactions
+from broker.transactions.verifier import Verifier
 from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
@@ -117,12 +121,17 @@ class Broker:
         groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
         parts = self.cluster, self.topics, self.partitions, producer_ids
-        transactions = Transactions(*parts, config, NoLink(), clock)
-        for one in (groups, transactions):
-            self._ownership.add_observer(one.on_opened, one.on_closed)
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
         links = _links(self.cluster, config, self.incarnation, tls)
+        transactions = Transactions(*parts, config, LinkedMarkers(links), clock)
+        markers = MarkerWriter(self.cluster, self.partitions, {OFFSETS_TOPIC: groups.write_marker})
+        for served in (markers, Questions(transactions)):
+            served.serve(links.services)
+        if config.transactions.enabled:
+            self.log_services.coordinators.verifier = Verifier(self.cluster, links)
+        for one in (groups, transactions):
+            self._ownership.add_observer(one.on_opened, one.on_closed)
         self.services = Services(
             config=config,
             cluster=self.cluster,
@@ -133,6 +142,7 @@ class Broker:
             groups=groups,
             transactions=transactions,
             link=links.services,
+            markers=markers,
             producer_ids=producer_ids,
             users=Users(store),
             inter_broker_listener=inter_broker_listener(config),

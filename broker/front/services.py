@@ -29,6 +29,7 @@ from broker.topics.topics import Topics
 from broker.transactions.transactions import Transactions
 from client.ids import Clock, ConnectionId, Rng
 from client.node.turns import Turns
+from client.wire.kafka.batches.control_batch import Marker
 
 
 class Peer(NamedTuple):
@@ -74,6 +75,14 @@ class LinkReceiver(Protocol):
         ...
 
 
+class OperatorMarkers(Protocol):
+    """What ends transactions by hand: `broker/transactions/marker_writer.py`."""
+
+    async def write(self, topic: str, index: int, marker: Marker) -> None:
+        """Write a marker into a partition that this broker leads. Raises QuireError."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Services:
     """The parts of one broker."""
@@ -87,6 +96,7 @@ class Services:
     groups: Groups
     transactions: Transactions
     link: LinkReceiver
+    markers: OperatorMarkers
     producer_ids: ProducerIds
     users: Users
     inter_broker_listener: str

@@ -3,6 +3,10 @@
 For each append in flight it knows what that will change: who waits for it, which partitions it
 writes, which groups it deletes. A change writes commits or tombstones; until it is settled its
 partitions count as in flight (`group_offsets`), once per change.
+
+What a transaction commits is *announced* until it is settled: it may be held in the log before it
+gets its place there. From the announcement on its partitions are unstable, for a member that is
+about to be replaced may have sent it.
 """
 
 from __future__ import annotations
@@ -10,11 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.coordinator.core.coordinator_types import Append, LogRecord, Reply, Ticket, Token
+from broker.coordinator.core.coordinator_types import (
+    Append,
+    LogRecord,
+    Reply,
+    Ticket,
+    Token,
+    TransactionalRecord,
+)
 from broker.errors import BrokerError
 from broker.groups.core.group_offsets import GroupOffsets, TopicPartition
-from broker.groups.core.group_types import ShardEffects
+from broker.groups.core.group_types import AppendPending, ProducerEpoch, ShardEffects
 from broker.groups.core.offset_records import OffsetEntry, group_record, offset_record
+from broker.groups.core.pending_offsets import PendingOffset, PendingOffsets
+from client.ids import ProducerId
 
 Outcomes = tuple[BrokerError | None, ...]
 """One outcome per item of a request, in the request's order; None is success."""
@@ -31,6 +44,8 @@ class Change(NamedTuple):
     """Groups that end with it."""
     token: Token | None
     outcomes: Outcomes
+    is_announced: bool = False
+    """Of a transaction."""
 
     def replies(self, error: BrokerError | None = None) -> ShardEffects:
         """Return the answer to whoever waits, if anybody does."""
@@ -46,20 +61,75 @@ class OffsetChanges:
         self._new_ticket = new_ticket
         self._offsets: dict[str, GroupOffsets] = {}
         self._changes: dict[Ticket, Change] = {}
+        self._announced: dict[str, dict[TopicPartition, int]] = {}
+        self._copied: dict[tuple[str, TopicPartition], None] = {}
+        """While the log is read: offsets that are known from copies alone."""
+        self.pending = PendingOffsets()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._offsets))
+        return iter(dict.fromkeys((*self._offsets, *self.pending, *self._announced)))
 
     def of(self, group_id: str) -> GroupOffsets:
         """Return a group's offsets, to be read only."""
         return self._offsets.get(group_id) or GroupOffsets()
 
-    def replay(self, entry: OffsetEntry) -> None:
-        """Take over a durable record."""
+    def keys(self, group_id: str, topic: str | None = None) -> list[TopicPartition]:
+        """Return what of a group is committed, pending or on its way, of one topic or of all."""
+        keys = dict.fromkeys(self.of(group_id).keys(topic))
+        unsettled = (*self.pending.keys(group_id), *self._announced.get(group_id, ()))
+        keys.update((key, None) for key in unsettled if topic in (None, key.topic))
+        return list(keys)
+
+    def is_unstable(self, group_id: str, key: TopicPartition) -> bool:
+        """Whether a transaction that is not over may change the offset of a partition."""
+        announced = self._announced.get(group_id)
+        return (group_id, key) in self.pending or (announced is not None and key in announced)
+
+    def unstable(self, group_id: str) -> frozenset[TopicPartition]:
+        """Return the partitions of a group that are unstable."""
+        return frozenset((*self.pending.keys(group_id), *self._announced.get(group_id, ())))
+
+    def has_unstable(self, group_id: str) -> bool:
+        """Whether any of a group's partitions is unstable."""
+        return group_id in self._announced or bool(self.pending.keys(group_id))
+
+    def replay(self, entry: OffsetEntry, *, is_copy: bool = False) -> None:
+        """Take over a durable record; one that is a copy of an unstable offset counts only if there
+        is none but of other such copies, and ends nothing that is pending (COPY-BEHIND)."""
+        key = TopicPartition(entry.topic, entry.partition)
+        place = entry.group_id, key
         offsets = self._offsets.setdefault(entry.group_id, GroupOffsets())
-        offsets.replay(entry.topic, entry.partition, entry.committed)
-        if not offsets:
-            del self._offsets[entry.group_id]
+        if not is_copy:
+            self.pending.overtake(*place)
+            offsets.replay(*key, entry.committed)
+        elif place in self._copied or offsets.get(*key) is None:
+            self._copied[place] = None
+            offsets.replay(*key, entry.committed)
+        self._tidy(entry.group_id)
+
+    def replay_pending(self, entry: OffsetEntry, record: TransactionalRecord) -> None:
+        """Take over a durable record of a transaction, whose contents are `entry`."""
+        key = TopicPartition(entry.topic, entry.partition)
+        if entry.committed is None:
+            self.pending.drop(record.producer_id, entry.group_id, key)
+        else:
+            pending = PendingOffset(entry.committed, record.producer_epoch, record.offset)
+            self.pending.put(record.producer_id, entry.group_id, key, pending)
+
+    def end_transaction(
+        self, producer_id: ProducerId, *, is_commit: bool, epoch_max: int
+    ) -> list[str]:
+        """A producer's marker is durable; return the groups that had something pending."""
+        groups = self.pending.groups_of(producer_id)
+        published = self.pending.end(producer_id, is_commit=is_commit, epoch_max=epoch_max)
+        for group_id, key, committed in published:
+            self._copied.pop((group_id, key), None)
+            self._offsets.setdefault(group_id, GroupOffsets()).replay(*key, committed)
+        return groups
+
+    def loaded(self) -> None:
+        """The log was read to its end."""
+        self._copied.clear()
 
     def write(
         self,
@@ -77,6 +147,23 @@ class OffsetChanges:
         ticket = self._new_ticket()
         self._changes[ticket] = Change(keys, dead, token, outcomes)
         return (Append(ticket, tuple(records)),)
+
+    def announce(
+        self,
+        group_id: str,
+        keys: Sequence[TopicPartition],
+        records: Iterable[LogRecord],
+        producer: ProducerEpoch,
+        token: Token,
+        outcomes: Outcomes,
+    ) -> ShardEffects:
+        """Append records of a transaction, then answer."""
+        announced = self._announced.setdefault(group_id, {})
+        for key in keys:
+            announced[key] = announced.get(key, 0) + 1
+        ticket = self._new_ticket()
+        self._changes[ticket] = Change({group_id: keys}, (), token, outcomes, is_announced=True)
+        return (AppendPending(ticket, tuple(records), producer),)
 
     def remove(
         self, keys: Keys, token: Token | None, outcomes: Outcomes, *, dead: tuple[str, ...] = ()
@@ -96,14 +183,32 @@ class OffsetChanges:
         """A change is replayed, or certainly not in the log. Raises KeyError for unknown ones."""
         change = self._changes.pop(ticket)
         for group_id, written in change.keys.items():
-            if written:
-                offsets = self._offsets[group_id]
-                offsets.settled(written)
-                if not offsets:
-                    del self._offsets[group_id]
+            if change.is_announced:
+                self._settle_announced(group_id, written)
+            elif written:
+                self._offsets[group_id].settled(written)
+                self._tidy(group_id)
         return change
 
     def give_up(self, error: BrokerError) -> ShardEffects:
         """Answer everybody who waits with an error."""
         changes, self._changes = self._changes, {}
         return [reply for change in changes.values() for reply in change.replies(error)]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.pending.check()
+        assert all(self._announced.values()) and all(self._offsets.values())
+
+    def _settle_announced(self, group_id: str, keys: Sequence[TopicPartition]) -> None:
+        announced = self._announced[group_id]
+        for key in keys:
+            announced[key] -= 1
+            if not announced[key]:
+                del announced[key]
+        if not announced:
+            del self._announced[group_id]
+
+    def _tidy(self, group_id: str) -> None:
+        if not self._offsets[group_id]:
+            del self._offsets[group_id]
