@@ -81,12 +81,12 @@ def read(
     ended: set[int] = set()
 
     def is_over() -> bool:
-        message = consumer.poll(0.2)
-        if message is not None and message.error() is None:
-            values.append(message.value().decode())
-        elif message is not None:
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-            ended.add(message.partition())
+        for message in consumer.consume(500, 0.2):
+            if message.error() is None:
+                values.append(message.value().decode())
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended.add(message.partition())
         return len(ended) == partitions
 
     wait_until(is_over, f"the end of {topic}", PATIENCE_S)
