@@ -130,27 +130,37 @@ class World:
         values: list[str] = []
         for index in range(PARTITIONS):
             await until(lambda index=index: self._is_stable(index), 20)
-            found = self.leader("t", index)
-            assert found is not None
-            partition = found.partitions.find("t", index)
-            assert partition is not None
+            values += await self._read(index)
+        return sorted(values)
+
+    async def _read(self, index: int) -> list[str]:
+        """Read as consumers do: batches from an aborted transaction's first to its marker go."""
+        found = self.leader("t", index)
+        assert found is not None
+        partition = found.partitions.find("t", index)
+        assert partition is not None
+        values: list[str] = []
+        hidden: set[int] = set()
+        offset = partition.log_start_offset
+        while offset < partition.last_stable_offset:
             fetched = await partition.reader.read(
-                partition.log_start_offset, 1 << 20, at_least_one=True, read_committed=True
+                offset, 1 << 20, at_least_one=True, read_committed=True
             )
-            aborted = {(one.producer_id, one.first_offset) for one in fetched.aborted or ()}
-            hidden: set[int] = set()
             for buffer in fetched.buffers:
                 view = memoryview(buffer)
                 for at, header in headers(view):
-                    hidden |= {pid for pid, first in aborted if first == header.base_offset}
+                    hidden |= {
+                        one.producer_id
+                        for one in fetched.aborted
+                        if one.first_offset <= header.base_offset <= one.last_offset
+                    }
                     if header.is_control:
                         hidden.discard(header.producer_id)
                     elif header.producer_id not in hidden:
-                        values += (
-                            (one.value or b"").decode()
-                            for one in records(view[at : at + header.size])
-                        )
-        return sorted(values)
+                        batch = records(view[at : at + header.size])
+                        values += ((one.value or b"").decode() for one in batch)
+            offset = fetched.next_offset
+        return values
 
     def _is_stable(self, index: int) -> bool:
         found = self.leader("t", index)
