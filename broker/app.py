@@ -112,12 +112,10 @@ class Broker:
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
-        hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
-        self.partitions = Partitions(self.cluster, AwaitedPartitions(hold_s, hold_bytes))
+        self.partitions = _partitions(self.cluster, config)
         owner = Owner(config.node_id, self.incarnation)
-        self._ownership = _ownership(
-            self.log_services, self.cluster, self.partitions, owner, config
-        )
+        led = self.log_services, self.cluster, self.partitions
+        self._ownership = _ownership(*led, owner, config)
         groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
         parts = self.cluster, self.topics, self.partitions, producer_ids, config
@@ -312,6 +310,12 @@ def _links(cluster: Cluster, config: BrokerConfig, incarnation: str, tls: TlsFil
     """Return the way to other brokers, and what answers them."""
     services = LinkServices(cluster, config.node_id, incarnation)
     return Links(cluster, services, config.link(), tls.peer_context)
+
+
+def _partitions(cluster: Cluster, config: BrokerConfig) -> Partitions:
+    """Return the partitions that are led here, none yet."""
+    hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
+    return Partitions(cluster, AwaitedPartitions(hold_s, hold_bytes))
 
 
 def _ownership(
