@@ -112,22 +112,19 @@ class Broker:
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
-        hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
-        self.partitions = Partitions(self.cluster, AwaitedPartitions(hold_s, hold_bytes))
-        owner, close_s = Owner(config.node_id, self.incarnation), config.shutdown_timeout_ms / 1000
-        self._ownership = Ownership(
-            self.log_services, self.cluster, self.partitions, owner, close_timeout_s=close_s
-        )
+        self.partitions = _partitions(self.cluster, config)
+        owner = Owner(config.node_id, self.incarnation)
+        led = self.log_services, self.cluster, self.partitions
+        self._ownership = _ownership(*led, owner, config)
         groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
-        parts = self.cluster, self.topics, self.partitions, producer_ids
+        parts = self.cluster, self.topics, self.partitions, producer_ids, config
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
         links = _links(self.cluster, config, self.incarnation, tls)
-        transactions = Transactions(*parts, config, LinkedMarkers(links), clock)
+        transactions = Transactions(*parts, LinkedMarkers(links), clock)
         markers = MarkerWriter(self.cluster, self.partitions, {OFFSETS_TOPIC: groups.write_marker})
-        for served in (markers, Questions(transactions)):
-            served.serve(links.services)
+        _serve(links.services, transactions, markers)
         if config.transactions.enabled:
             self.log_services.coordinators.verifier = Verifier(self.cluster, links)
         for one in (groups, transactions):
@@ -165,10 +162,14 @@ class Broker:
         )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
+        self._provide_gauges()
+
+    def _provide_gauges(self) -> None:
+        services = self.services
         gauges.provide_all(
-            self.log_services, self.partitions, groups, transactions, self.services.reading,
-            self.services.fetch_sessions,
-            unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
+            self.log_services, self.partitions, services.groups, services.transactions,
+            services.reading, services.fetch_sessions, unready=self.unready,
+            missing=self.missing, topics_max=self.config.metric_topics_max,
         )  # fmt: skip
 
     @property
@@ -309,6 +310,30 @@ def _links(cluster: Cluster, config: BrokerConfig, incarnation: str, tls: TlsFil
     """Return the way to other brokers, and what answers them."""
     services = LinkServices(cluster, config.node_id, incarnation)
     return Links(cluster, services, config.link(), tls.peer_context)
+
+
+def _partitions(cluster: Cluster, config: BrokerConfig) -> Partitions:
+    """Return the partitions that are led here, none yet."""
+    hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
+    return Partitions(cluster, AwaitedPartitions(hold_s, hold_bytes))
+
+
+def _ownership(
+    shared: LogServices,
+    cluster: Cluster,
+    partitions: Partitions,
+    owner: Owner,
+    config: BrokerConfig,
+) -> Ownership:
+    """Return who leads partitions, and takes them over."""
+    close_s = config.shutdown_timeout_ms / 1000
+    return Ownership(shared, cluster, partitions, owner, close_timeout_s=close_s)
+
+
+def _serve(link: LinkServices, transactions: Transactions, markers: MarkerWriter) -> None:
+    """Answer what other brokers ask of transactions."""
+    markers.serve(link)
+    Questions(transactions).serve(link)
 
 
 def _peers(

@@ -26,10 +26,10 @@ from broker.security.core.listeners import DEFAULT_NAME
 from broker.security.core.principal_rules import ANONYMOUS
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
+from broker.transactions.marker_writer import MarkerWriter
 from broker.transactions.transactions import Transactions
 from client.ids import Clock, ConnectionId, Rng
 from client.node.turns import Turns
-from client.wire.kafka.batches.control_batch import Marker
 
 
 class Peer(NamedTuple):
@@ -75,14 +75,6 @@ class LinkReceiver(Protocol):
         ...
 
 
-class OperatorMarkers(Protocol):
-    """What ends transactions by hand: `broker/transactions/marker_writer.py`."""
-
-    async def write(self, topic: str, index: int, marker: Marker) -> None:
-        """Write a marker into a partition that this broker leads. Raises QuireError."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class Services:
     """The parts of one broker."""
@@ -96,7 +88,7 @@ class Services:
     groups: Groups
     transactions: Transactions
     link: LinkReceiver
-    markers: OperatorMarkers
+    markers: MarkerWriter
     producer_ids: ProducerIds
     users: Users
     inter_broker_listener: str

@@ -30,6 +30,7 @@ from broker.groups.core.group_types import (
     SyncReply,
 )
 from broker.groups.core.group_view import GroupView
+from broker.groups.core.pending_offsets import HeardMarker
 from broker.partition.partition import Partition
 from client.ids import Clock, LeaderEpoch
 from client.wire.kafka.batches.control_batch import Marker
@@ -129,7 +130,7 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         )
         # A shard that was loaded meanwhile has read the marker.
         if self._shard is shard and self.phase is Phase.ACTIVE:
-            shard.replay_marker(marker, marker.producer_epoch - is_tv2)
+            shard.replay(HeardMarker(marker, marker.producer_epoch - is_tv2))
             self._arm()
 
     async def delete_offsets(self, group_id: str, keys: Sequence[TopicPartition]) -> Outcomes:
@@ -173,7 +174,7 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         return reply
 
     def _replay_item(self, shard: GroupShard, item: LogItem) -> None:
-        shard.replay_item(item)
+        shard.replay(item)
 
     def _append_pending(self, effect: AppendPending) -> None:
         """Append records of a transaction: replay each batch that is durable, then go on."""
@@ -182,7 +183,7 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         def on_batch(records: Sequence[TransactionalRecord]) -> None:
             if self._shard is shard:  # or the log has failed, and everybody was answered
                 for record in records:
-                    shard.replay_item(record)
+                    shard.replay(record)
 
         def on_done(error: BrokerError | None) -> None:
             if self._shard is not shard:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from broker.errors import BrokerError, GroupIdNotFound
 from broker.faults import Code, code_of
-from broker.front.offset_commits import commit_offsets, outcome_codes
+from broker.front.offsets.committing import commit_offsets, outcome_codes
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import Commit, OffsetToCommit
 from client.wire.kafka.apis import ApiKey

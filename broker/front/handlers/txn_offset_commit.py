@@ -24,7 +24,7 @@ from broker.errors import (
     TransactionsDisabled,
 )
 from broker.faults import Code, code_of
-from broker.front.offset_commits import commit_offsets, outcome_codes
+from broker.front.offsets.committing import commit_offsets, outcome_codes
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import (
     NO_GENERATION,

@@ -15,11 +15,6 @@ Keys with records in flight are left out of the copy: what is in flight lies beh
 and is newer. Copies of different groups may be appended at different times with other records
 between them, since each is the newest durable value at its moment.
 
-    COPY-BEHIND  A copied offset that a transaction may still change is marked so: it counts only if
-                 the log that is left holds no other, and it ends nothing that is pending; for it
-                 may stand behind records that are newer than what it copies. What is pending is not
-                 copied: the log is kept from the oldest such record on (`GroupView.kept_from`).
-
 Source: Kafka's GroupCoordinatorShard, OffsetMetadataManager.
 """
 
@@ -62,7 +57,7 @@ from broker.groups.core.group_view import GroupView
 from broker.groups.core.offset_changes import Outcomes
 from broker.groups.core.offset_records import GroupEntry, OffsetEntry, decode, fits
 from broker.groups.core.offset_requests import OffsetRequests
-from broker.groups.core.pending_offsets import EPOCH_MAX
+from broker.groups.core.pending_offsets import EPOCH_MAX, HeardMarker
 from client.wire.kafka.batches.control_batch import Marker
 
 __all__ = ["GroupShard", "Outcomes"]
@@ -81,41 +76,36 @@ class GroupShard:
 
     # --- the log ------------------------------------------------------------------------------
 
-    def replay(self, record: LogRecord) -> None:
-        """Apply a durable record. Raises CorruptCoordinatorRecord."""
-        entry = decode(record.key, record.value)
-        if isinstance(entry, OffsetEntry):
-            self._table.offsets.replay(entry)
-        elif isinstance(entry, GroupEntry):
-            self._table.get_or_create(entry.group_id).replay(entry.metadata)
-
-    def replay_item(self, item: LogItem) -> None:
-        """Apply what the log holds, records of transactions and their markers included.
+    def replay(self, item: LogItem | HeardMarker) -> None:
+        """Apply something durable: a record, also of a transaction, or a marker.
 
         Raises CorruptCoordinatorRecord.
         """
+        fold = self._table.offsets.fold
         match item:
-            case LogRecord():
-                self.replay(item)
-            case Marker():
-                self.replay_marker(item)
-            case CopiedRecord(record):
-                entry = decode(record.key, record.value)
+            case LogRecord(key, value):
+                entry = decode(key, value)
                 if isinstance(entry, OffsetEntry):
-                    self._table.offsets.replay(entry, is_copy=True)
+                    fold.replay(entry)
+                elif isinstance(entry, GroupEntry):
+                    self._table.get_or_create(entry.group_id).replay(entry.metadata)
+            case CopiedRecord(record):
+                entry = decode(*record)
+                if isinstance(entry, OffsetEntry):
+                    fold.replay(entry, is_copy=True)
             case TransactionalRecord(record):
-                entry = decode(record.key, record.value)
+                entry = decode(*record)
                 if not isinstance(entry, OffsetEntry):
                     raise CorruptCoordinatorRecord("a transaction holds other than offsets")
-                self._table.offsets.replay_pending(entry, item)
+                fold.replay_pending(entry, item)
+            case Marker():
+                self._end_transaction(item, EPOCH_MAX)  # one in the log ends whatever is open
+            case HeardMarker(marker, epoch_max):
+                self._end_transaction(marker, epoch_max)
 
-    def replay_marker(self, marker: Marker, epoch_max: int = EPOCH_MAX) -> None:
-        """A producer's transaction has ended: what it had pending is committed, or gone.
-
-        A marker in the log ends whatever is open. One that was only said to be written may be an
-        old one: `epoch_max` is the highest producer epoch that it can be about.
-        """
-        groups = self._table.offsets.end_transaction(
+    def _end_transaction(self, marker: Marker, epoch_max: int) -> None:
+        """What a producer had pending is committed, or gone."""
+        groups = self._table.offsets.fold.end_transaction(
             marker.producer_id, is_commit=marker.is_commit, epoch_max=epoch_max
         )
         self._table.note(groups)
@@ -123,7 +113,7 @@ class GroupShard:
     def loaded(self, now: Now) -> ShardEffects:
         """Go live after the log was replayed to its end."""
         table = self._table
-        table.offsets.loaded()
+        table.offsets.fold.loaded()
         effects: list[ShardEffect] = []
         for group_id in table.offsets:
             table.get_or_create(group_id)

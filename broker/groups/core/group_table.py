@@ -74,7 +74,7 @@ class GroupTable:
             if group is None:
                 continue
             is_bare = group.is_unused() and group.stored is None
-            if is_bare and not (self.offsets.of(group_id) or self.offsets.has_unstable(group_id)):
+            if is_bare and not (self.offsets.of(group_id) or self.offsets.unstable(group_id)):
                 self.forget(group_id)
             else:
                 self.wakes.note(group_id, group.next_deadline())

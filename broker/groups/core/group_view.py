@@ -42,17 +42,14 @@ class GroupView:
         """Return the durable offsets of a group; empty for one that does not exist."""
         return self._table.offsets.of(group_id)
 
-    def is_unstable(self, group_id: str, key: TopicPartition) -> bool:
-        """Whether a transaction that is not over may change the offset of a partition."""
-        return self._table.offsets.is_unstable(group_id, key)
-
     def unstable(self, group_id: str) -> frozenset[TopicPartition]:
-        """Return the partitions of a group whose offset such a transaction may change."""
+        """Return the partitions of a group whose offset a transaction that is not over may
+        change."""
         return self._table.offsets.unstable(group_id)
 
     def pending(self, group_id: str) -> list[tuple[TopicPartition, ProducerId, PendingOffset]]:
         """Return what transactions that are not over have committed in a group."""
-        return list(self._table.offsets.pending.of(group_id))
+        return list(self._table.offsets.fold.pending.of(group_id))
 
     def all_committed(self) -> list[tuple[str, GroupOffsets]]:
         """Return (group id, durable offsets) of every group."""
@@ -75,18 +72,17 @@ class GroupView:
         records: list[LogRecord | CopiedRecord] = []
         if group is not None and group.stored is not None and not group.stores:
             records.append(group_record(group_id, group.stored))
-        offsets = self.committed(group_id)
+        offsets, unstable = self.committed(group_id), self.unstable(group_id)
         for key, committed in offsets:
             if not offsets.is_in_flight(key):
                 record = offset_record(group_id, key.topic, key.partition, committed)
-                is_unstable = self._table.offsets.is_unstable(group_id, key)
-                records.append(CopiedRecord(record) if is_unstable else record)
+                records.append(CopiedRecord(record) if key in unstable else record)
         return records
 
     def kept_from(self, start: Offset) -> Offset:
         """Return the offset at or before `start` from which on the log is needed: a transaction's
         offsets stay where they are until its marker."""
-        first = self._table.offsets.pending.first_position()
+        first = self._table.offsets.fold.pending.first_position()
         return start if first is None else min(start, first)
 
     def check(self) -> None:

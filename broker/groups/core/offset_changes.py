@@ -20,14 +20,12 @@ from broker.coordinator.core.coordinator_types import (
     Reply,
     Ticket,
     Token,
-    TransactionalRecord,
 )
 from broker.errors import BrokerError
 from broker.groups.core.group_offsets import GroupOffsets, TopicPartition
 from broker.groups.core.group_types import AppendPending, ProducerEpoch, ShardEffects
-from broker.groups.core.offset_records import OffsetEntry, group_record, offset_record
-from broker.groups.core.pending_offsets import PendingOffset, PendingOffsets
-from client.ids import ProducerId
+from broker.groups.core.offset_fold import OffsetFold
+from broker.groups.core.offset_records import group_record, offset_record
 
 Outcomes = tuple[BrokerError | None, ...]
 """One outcome per item of a request, in the request's order; None is success."""
@@ -58,78 +56,29 @@ class OffsetChanges:
     """Offsets by group id; what is not there is empty."""
 
     def __init__(self, new_ticket: Callable[[], Ticket]) -> None:
+        self.fold = OffsetFold()
+        """What is durable."""
         self._new_ticket = new_ticket
-        self._offsets: dict[str, GroupOffsets] = {}
         self._changes: dict[Ticket, Change] = {}
         self._announced: dict[str, dict[TopicPartition, int]] = {}
-        self._copied: dict[tuple[str, TopicPartition], None] = {}
-        """While the log is read: offsets that are known from copies alone."""
-        self.pending = PendingOffsets()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self._offsets, *self.pending, *self._announced)))
+        return iter(dict.fromkeys((*self.fold, *self._announced)))
 
     def of(self, group_id: str) -> GroupOffsets:
         """Return a group's offsets, to be read only."""
-        return self._offsets.get(group_id) or GroupOffsets()
+        return self.fold.of(group_id)
 
     def keys(self, group_id: str, topic: str | None = None) -> list[TopicPartition]:
         """Return what of a group is committed, pending or on its way, of one topic or of all."""
         keys = dict.fromkeys(self.of(group_id).keys(topic))
-        unsettled = (*self.pending.keys(group_id), *self._announced.get(group_id, ()))
-        keys.update((key, None) for key in unsettled if topic in (None, key.topic))
+        keys.update((key, None) for key in self._unsettled(group_id) if topic in (None, key.topic))
         return list(keys)
 
-    def is_unstable(self, group_id: str, key: TopicPartition) -> bool:
-        """Whether a transaction that is not over may change the offset of a partition."""
-        announced = self._announced.get(group_id)
-        return (group_id, key) in self.pending or (announced is not None and key in announced)
-
     def unstable(self, group_id: str) -> frozenset[TopicPartition]:
-        """Return the partitions of a group that are unstable."""
-        return frozenset((*self.pending.keys(group_id), *self._announced.get(group_id, ())))
-
-    def has_unstable(self, group_id: str) -> bool:
-        """Whether any of a group's partitions is unstable."""
-        return group_id in self._announced or bool(self.pending.keys(group_id))
-
-    def replay(self, entry: OffsetEntry, *, is_copy: bool = False) -> None:
-        """Take over a durable record; one that is a copy of an unstable offset counts only if there
-        is none but of other such copies, and ends nothing that is pending (COPY-BEHIND)."""
-        key = TopicPartition(entry.topic, entry.partition)
-        place = entry.group_id, key
-        offsets = self._offsets.setdefault(entry.group_id, GroupOffsets())
-        if not is_copy:
-            self.pending.overtake(*place)
-            offsets.replay(*key, entry.committed)
-        elif place in self._copied or offsets.get(*key) is None:
-            self._copied[place] = None
-            offsets.replay(*key, entry.committed)
-        self._tidy(entry.group_id)
-
-    def replay_pending(self, entry: OffsetEntry, record: TransactionalRecord) -> None:
-        """Take over a durable record of a transaction, whose contents are `entry`."""
-        key = TopicPartition(entry.topic, entry.partition)
-        if entry.committed is None:
-            self.pending.drop(record.producer_id, entry.group_id, key)
-        else:
-            pending = PendingOffset(entry.committed, record.producer_epoch, record.offset)
-            self.pending.put(record.producer_id, entry.group_id, key, pending)
-
-    def end_transaction(
-        self, producer_id: ProducerId, *, is_commit: bool, epoch_max: int
-    ) -> list[str]:
-        """A producer's marker is durable; return the groups that had something pending."""
-        groups = self.pending.groups_of(producer_id)
-        published = self.pending.end(producer_id, is_commit=is_commit, epoch_max=epoch_max)
-        for group_id, key, committed in published:
-            self._copied.pop((group_id, key), None)
-            self._offsets.setdefault(group_id, GroupOffsets()).replay(*key, committed)
-        return groups
-
-    def loaded(self) -> None:
-        """The log was read to its end."""
-        self._copied.clear()
+        """Return the partitions of a group whose offset a transaction that is not over may change;
+        the group is there as long as there are any."""
+        return frozenset(self._unsettled(group_id))
 
     def write(
         self,
@@ -143,7 +92,7 @@ class OffsetChanges:
         """Append records about these partitions, then answer."""
         for group_id, written in keys.items():
             if written:
-                self._offsets.setdefault(group_id, GroupOffsets()).sent(written)
+                self.fold.sent(group_id, written)
         ticket = self._new_ticket()
         self._changes[ticket] = Change(keys, dead, token, outcomes)
         return (Append(ticket, tuple(records)),)
@@ -186,8 +135,7 @@ class OffsetChanges:
             if change.is_announced:
                 self._settle_announced(group_id, written)
             elif written:
-                self._offsets[group_id].settled(written)
-                self._tidy(group_id)
+                self.fold.settled(group_id, written)
         return change
 
     def give_up(self, error: BrokerError) -> ShardEffects:
@@ -197,8 +145,11 @@ class OffsetChanges:
 
     def check(self) -> None:
         """Assert the invariants."""
-        self.pending.check()
-        assert all(self._announced.values()) and all(self._offsets.values())
+        self.fold.check()
+        assert all(self._announced.values())
+
+    def _unsettled(self, group_id: str) -> Sequence[TopicPartition]:
+        return (*self.fold.pending.keys(group_id), *self._announced.get(group_id, ()))
 
     def _settle_announced(self, group_id: str, keys: Sequence[TopicPartition]) -> None:
         announced = self._announced[group_id]
@@ -208,7 +159,3 @@ class OffsetChanges:
                 del announced[key]
         if not announced:
             del self._announced[group_id]
-
-    def _tidy(self, group_id: str) -> None:
-        if not self._offsets[group_id]:
-            del self._offsets[group_id]

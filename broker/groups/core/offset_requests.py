@@ -142,11 +142,9 @@ class OffsetRequests:
             offsets = self._table.offsets.of(group_id)
             keys = self._table.offsets.keys(group_id, topic)
             if before_ms is not None:
+                unstable = self._table.offsets.unstable(group_id)
                 keys = [
-                    key
-                    for key in keys
-                    if offsets.is_older(key, before_ms)
-                    and not self._table.offsets.is_unstable(group_id, key)
+                    key for key in keys if offsets.is_older(key, before_ms) and key not in unstable
                 ]
             if keys:
                 gone[group_id] = keys
@@ -165,10 +163,11 @@ class OffsetRequests:
                 group.state, group.state_since_ms, group.protocol_type, group.subscribed_topics()
             )
             # What a transaction may still change has not ended.
+            unstable = self._table.offsets.unstable(group_id)
             gone = [
                 key
                 for key in offsets.expired(usage, now.ms, self._config.offsets_retention_ms)
-                if not self._table.offsets.is_unstable(group_id, key)
+                if key not in unstable
             ]
             if gone:
                 keys[group_id] = gone

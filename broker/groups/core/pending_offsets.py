@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_types import CommittedOffset
 from client.ids import Offset, ProducerId
+from client.wire.kafka.batches.control_batch import Marker
 
 EPOCH_MAX: Final = 0x7FFF
 
@@ -33,6 +34,17 @@ class PendingOffset(NamedTuple):
     producer_epoch: int
     position: Offset
     """Of its record in the group's log."""
+
+
+class HeardMarker(NamedTuple):
+    """A marker that a partition has said to be written: now, or long ago.
+
+    `epoch_max` is the highest producer epoch that it can be about: of old ones, the next
+    transaction has a greater one, or is not open before the marker is confirmed.
+    """
+
+    marker: Marker
+    epoch_max: int
 
 
 class Published(NamedTuple):

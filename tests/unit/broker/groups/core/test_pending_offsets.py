@@ -149,7 +149,7 @@ class TransactionBench(Bench):
             for record in effect.records:
                 self.positions += 1
                 producer = effect.producer
-                self.shard.replay_item(
+                self.shard.replay(
                     TransactionalRecord(
                         record, producer.producer_id, producer.epoch, Offset(self.positions)
                     )
@@ -163,7 +163,7 @@ class TransactionBench(Bench):
         assert self.replies[token] == (None,)
 
     def end(self, producer_id: ProducerId = ONE, *, commit: bool = True) -> None:
-        self.shard.replay_marker(Marker(producer_id, 0, commit, 1))
+        self.shard.replay(Marker(producer_id, 0, commit, 1))
         self.shard.view.check()
 
     def refusal(self, commit: Commit) -> BrokerError:
@@ -173,7 +173,7 @@ class TransactionBench(Bench):
 
     @property
     def is_unstable(self) -> bool:
-        return self.shard.view.is_unstable("g", KEY)
+        return KEY in self.shard.view.unstable("g")
 
 
 class TestCommits:
@@ -340,13 +340,13 @@ class TestTheLog:
     def test_a_transaction_of_what_is_no_offset_is_damage(self) -> None:
         bench = TransactionBench()
         with pytest.raises(CorruptCoordinatorRecord):
-            bench.shard.replay_item(TransactionalRecord(group_record("g", None), ONE, 0, Offset(1)))
+            bench.shard.replay(TransactionalRecord(group_record("g", None), ONE, 0, Offset(1)))
 
     def test_a_removal_in_a_transaction_takes_its_own_offset_back(self) -> None:
         bench = TransactionBench()
         bench.add(5)
         removal = offset_record("g", "t", 0, None)
-        bench.shard.replay_item(TransactionalRecord(removal, ONE, 0, Offset(9)))
+        bench.shard.replay(TransactionalRecord(removal, ONE, 0, Offset(9)))
         bench.end()
         assert bench.offset() is None
 
