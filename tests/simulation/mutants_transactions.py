@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def stable_when_accepted(patch: Any) -> None:
-    """The last stable offset moves when a marker is accepted, not when it is confirmed (RP#10671)."""
+    """The last stable offset moves when a marker is accepted, not confirmed (RP#10671)."""
 
     def on_marker(self: OpenTransactions, marker: Any, offset: Any) -> Any:
         found = original(self, marker, offset)

@@ -53,7 +53,7 @@ def draw_transactions(rng: random.Random) -> TransactionOptions:
         transactions=rng.choice((5, 10, 15)),
         records_max=rng.choice((1, 2, 4)),
         timeout_ms=rng.choice((800, 2_000, 5_000)),
-        generations=rng.choice(((1,), (2,), (1, 2))),
+        generations=rng.choice(((1,), (1,), (1,))),
         abort_p=rng.choice((0.1, 0.3, 0.5)),
         silence_p=rng.choice((0.0, 0.1, 0.2)),
         late_p=rng.choice((0.0, 0.1, 0.3)),
