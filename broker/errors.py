@@ -277,6 +277,10 @@ class NotEnoughReplicas(LogError):
     retriable = True
 
 
+class SegmentsChanged(LogError):
+    """Segments that were compacted are not listed as they were any more; nothing was applied."""
+
+
 class LogReadFailed(LogError):
     """No bookie could serve the read now."""
 

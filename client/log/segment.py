@@ -33,6 +33,8 @@ class Segment(NamedTuple):
     created_ms: int
     facts: SegmentFacts | None = None
     """None until sealed."""
+    cleaned: bool = False
+    """Whether it was compacted: then offsets may be missing anywhere in it, its end included."""
 
     @property
     def end_offset(self) -> Offset | None:
@@ -62,6 +64,8 @@ def segment_to_json(segment: Segment) -> dict[str, int | None]:
         value["last_offset"] = segment.facts.last_offset
         value["bytes"] = segment.facts.size_bytes
         value["max_timestamp_ms"] = segment.facts.max_timestamp_ms
+    if segment.cleaned:
+        value["cleaned"] = True
     return value
 
 
@@ -80,4 +84,5 @@ def segment_from_json(value: Mapping[str, Any]) -> Segment:
         LeaderEpoch(whole(value, "leader_epoch")),
         whole(value, "created_ms"),
         facts,
+        value.get("cleaned") is True,
     )

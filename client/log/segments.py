@@ -8,6 +8,8 @@ the list becomes; the leader makes it true.
     rolled    the leader adds the next ledger; the previous one is still being written
     sealed    the leader has closed the previous ledger; its facts and the next base are known
     trimmed   the oldest segments leave, the log start moves
+    compacted a run of sealed segments is replaced by others for the same offsets (`compacted.py`)
+    released  ledgers that were replaced are let go, once their grace is over
     condemned the topic was deleted: no leader may open the partition any more
 
 A list that is longer than a page of segments moves its oldest ones into pages, nodes of their own
@@ -21,7 +23,8 @@ So a head has some `page_entries` entries per level, and a level holds `page_ent
 segments as the one below: with 256, a head of at most some hundred KB for ten million segments.
 
 Node, version 1: a list that never had a page, so that brokers that know no pages can still open it;
-version 2: with `oldest`, `pages` and `page_count`. An unknown version is refused, never guessed.
+version 2: with `oldest`, `pages` and `page_count`; version 3: with these, and `compaction`, once it
+was compacted. An unknown version is refused, never guessed.
 
 Invariants (`check`): every segment but the last two is sealed; only the last one may have an
 unknown base offset, and then exactly the one before it is unsealed too; offsets are gapless.
@@ -30,11 +33,17 @@ unknown base offset, and then exactly the one before it is unsealed too; offsets
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.compaction_state import (
+    NEVER_COMPACTED,
+    CompactionState,
+    state_from_json,
+    state_to_json,
+)
 from client.log.segment import Segment, SegmentFacts, segment_from_json, segment_to_json
 from client.log.segment_pages import (
     Item,
@@ -47,6 +56,7 @@ from client.log.segment_pages import (
 from client.metadata.json_node import read_object, whole
 
 __all__ = [
+    "COMPACTED_VERSION",
     "FORMAT_VERSION",
     "NO_EPOCH",
     "PAGED_VERSION",
@@ -61,6 +71,7 @@ __all__ = [
 
 FORMAT_VERSION: Final = 1
 PAGED_VERSION: Final = 2
+COMPACTED_VERSION: Final = 3
 NO_EPOCH: Final = LeaderEpoch(-1)
 PAGE_ENTRIES: Final = 256
 """Segments of a page, or pages of a page. Written once per so many segments, so small enough to be
@@ -82,6 +93,7 @@ class SegmentList(NamedTuple):
     """Older ones still. Empty without pages."""
     page_count: int = 0
     """Pages that were ever listed: the number of the next one."""
+    compaction: CompactionState = NEVER_COMPACTED
 
     @property
     def items(self) -> Sequence[Item]:
@@ -158,6 +170,12 @@ class SegmentList(NamedTuple):
             rest = self._replace(segments=self.segments[count:])
         return rest._replace(log_start_offset=log_start_offset).check()
 
+    def released(self, ledger_ids: Collection[LedgerId]) -> SegmentList:
+        """Let go of ledgers that were replaced."""
+        state = self.compaction
+        rest = tuple(one for one in state.retired if one.ledger_id not in ledger_ids)
+        return self._replace(compaction=state._replace(retired=rest)).check()
+
     def condemned(self) -> SegmentList:
         """Mark the partition as deleted; its ledgers stay listed until they are deleted."""
         return self._replace(deleted=True)
@@ -186,29 +204,39 @@ class SegmentList(NamedTuple):
                 assert before.last_epoch <= segment.leader_epoch, self
             before = segment
         inline = [segment.ledger_id for segment in (*self.oldest, *self.segments)]
+        inline += [retired.ledger_id for retired in self.compaction.retired]
         assert len(inline) == len({*inline}), self
         return self
 
     def encode(self) -> bytes:
         """Return the JSON of the metadata node."""
         value: dict[str, object] = {
-            "version": PAGED_VERSION if self.page_count else FORMAT_VERSION,
+            "version": self._version(),
             "leader_epoch": self.leader_epoch,
             "log_start_offset": self.log_start_offset,
         }
-        if self.page_count:
+        if value["version"] != FORMAT_VERSION:
             value["page_count"] = self.page_count
             value["oldest"] = [segment_to_json(segment) for segment in self.oldest]
             value["pages"] = [ref_to_json(ref) for ref in self.pages]
         value["segments"] = [segment_to_json(segment) for segment in self.segments]
+        if self.compaction != NEVER_COMPACTED:
+            value["compaction"] = state_to_json(self.compaction)
         if self.deleted:
             value["deleted"] = True
         return json.dumps(value, separators=(",", ":")).encode()
 
+    def _version(self) -> int:
+        if self.compaction != NEVER_COMPACTED:
+            return COMPACTED_VERSION
+        return PAGED_VERSION if self.page_count else FORMAT_VERSION
+
 
 def is_inline(listed: SegmentList, ledger_id: LedgerId) -> bool:
-    """Whether the head itself lists the ledger."""
-    return any(item.ledger_id == ledger_id for item in (*listed.oldest, *listed.segments))
+    """Whether the head itself lists the ledger, be it as retired."""
+    return any(item.ledger_id == ledger_id for item in (*listed.oldest, *listed.segments)) or any(
+        item.ledger_id == ledger_id for item in listed.compaction.retired
+    )
 
 
 def epoch_end(
@@ -237,12 +265,12 @@ def decode_segments(data: bytes) -> SegmentList:
     try:
         value = read_object(data)
         version = value["version"]
-        if version not in (FORMAT_VERSION, PAGED_VERSION):
+        if version not in (FORMAT_VERSION, PAGED_VERSION, COMPACTED_VERSION):
             raise LogCorrupt(
-                f"segment list of version {version}, only {FORMAT_VERSION} and {PAGED_VERSION}"
-                " are known: it was written by a newer broker"
+                f"segment list of version {version}, only {FORMAT_VERSION} to"
+                f" {COMPACTED_VERSION} are known: it was written by a newer broker"
             )
-        is_paged = version == PAGED_VERSION
+        is_paged = version != FORMAT_VERSION
         found = SegmentList(
             LeaderEpoch(whole(value, "leader_epoch", NO_EPOCH)),
             Offset(whole(value, "log_start_offset")),
@@ -250,7 +278,10 @@ def decode_segments(data: bytes) -> SegmentList:
             value.get("deleted", False),
             tuple(ref_from_json(item) for item in value["pages"]) if is_paged else (),
             tuple(segment_from_json(item) for item in value["oldest"]) if is_paged else (),
-            whole(value, "page_count", 1) if is_paged else 0,
+            whole(value, "page_count", 1 if version == PAGED_VERSION else 0) if is_paged else 0,
+            state_from_json(value["compaction"])
+            if version == COMPACTED_VERSION
+            else NEVER_COMPACTED,
         )
         return found.check()
     except (ValueError, KeyError, TypeError, AssertionError) as error:

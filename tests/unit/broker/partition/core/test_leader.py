@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import LeadershipLost, NotEnoughReplicas, NotLeader
-from broker.partition.core.leader import RETRY_S, Stage, State
+from broker.partition.core.leader import RETRY_S
 from broker.partition.core.leader_effects import (
     ChangeDone,
     ChangeList,
@@ -28,6 +28,8 @@ from broker.partition.core.leader_effects import (
     Roll,
     RollSealed,
     RollUnanswered,
+    Stage,
+    State,
     SwitchLedger,
     Trim,
     Trimmed,
