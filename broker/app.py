@@ -24,6 +24,7 @@ from broker.cluster.lease import SessionLease
 from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
+from broker.compaction.compactor import Compactor
 from broker.config import BrokerConfig
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
@@ -115,6 +116,7 @@ class Broker:
         leader_changes = LeaderChangeTracker(
             self.cluster, peers, config.metadata_hold_max_ms / 1000
         )
+        self.compactor = Compactor(self.log_services, self.partitions, config.compactor())
         served = handlers()
         self.services = Services(
             config=config,
@@ -139,6 +141,7 @@ class Broker:
             Maintenance(
                 self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
             ),
+            self.compactor,
             UnderReplicatedRoller(self.partitions, ledgers, tree.marked_ledgers),
             peers,
             TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
@@ -148,6 +151,7 @@ class Broker:
         self._hand_over: HandOver | None = None
         gauges.provide_all(
             self.log_services, self.partitions, self.groups, self.services.reading,
+            self.compactor,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from broker.compaction.core.settings import CompactorSettings
 from broker.groups.core.group_types import GroupConfig
 from broker.partition.core.log_limits import LogLimits
 from client.config import check_ranges, setting
@@ -353,6 +354,27 @@ class BrokerConfig:
     retention_check_interval_ms: int = setting(
         60_000, "How often old segments are looked for.", at_least=10
     )
+    compaction_check_interval_ms: int = setting(
+        15_000, "How often partitions of compacted topics are looked at.", at_least=10
+    )
+    compaction_bytes_per_s_max: int = setting(
+        10 * _MIB,
+        "Bytes a second that compaction reads and writes, all partitions together; 0: no limit."
+        " High: it takes processor time and disks from clients.",
+        at_least=0,
+    )
+    compaction_key_bytes_max: int = setting(
+        64 * _MIB,
+        "Memory for the keys of one round of compaction, 24 bytes each, nine in ten of which are"
+        " used. More keys take several rounds, each of which reads the partition.",
+        at_least=24 * 1024,
+    )
+    compaction_grace_ms: int = setting(
+        60_000,
+        "How long a ledger that was compacted is kept beside the new one, for those who read it by"
+        " an older list: fetches under way, Spark queries.",
+        at_least=0,
+    )
     producer_expiration_ms: int = setting(
         86_400_000, "An idempotent producer silent for so long is forgotten.", at_least=1_000
     )
@@ -423,6 +445,15 @@ class BrokerConfig:
             group_size_max=self.group_size_max,
             offset_metadata_bytes_max=self.offset_metadata_bytes_max,
             offsets_retention_ms=self.offsets_retention_ms,
+        )
+
+    def compactor(self) -> CompactorSettings:
+        """Return what compaction may use."""
+        return CompactorSettings(
+            interval_s=self.compaction_check_interval_ms / 1000,
+            grace_ms=self.compaction_grace_ms,
+            bytes_per_s=self.compaction_bytes_per_s_max,
+            key_bytes_max=self.compaction_key_bytes_max,
         )
 
     def log_limits(self) -> LogLimits:

@@ -65,6 +65,7 @@ CODES: Final[Mapping[type, Code]] = {
     e.RequestTimedOut: Code.request_timed_out,
     e.Overloaded: Code.not_enough_replicas,
     e.NotEnoughReplicas: Code.not_enough_replicas,
+    e.CompactionFailed: Code.kafka_storage_error,
     e.SegmentsChanged: Code.kafka_storage_error,
     e.LogReadFailed: Code.kafka_storage_error,
     # fetch sessions

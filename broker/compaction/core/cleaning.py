@@ -7,8 +7,10 @@ what stays of each batch:
     NEWEST      a record stays if no later one of its key is in the map. What has no key goes.
     ROUND-END   what stands at or above the end of the round is not judged.
     ABORTED     data of an aborted transaction goes, and never counts as newer than anything.
-    HORIZON     a tombstone stays until a delete horizon has passed that the first round to meet it
-                has set; no later round moves it. So does a marker once its data is gone.
+    HORIZON     a tombstone stays until a delete horizon has passed that the first round to judge it
+                has set, in which older values of its key went; no later round moves it. So does a
+                marker once its data is gone. A horizon is that of a whole batch: one of which a
+                round judges more than those before gets a new one.
     OFFSETS     what stays keeps its offset, its order and its batch.
 
 A batch that loses nothing is the very same bytes. One without records left goes: the log's last
@@ -26,9 +28,11 @@ from broker.compaction.core.transaction_ends import TransactionEnds
 from client.ids import Offset, ProducerId
 from client.wire.kafka.batches.record_spans import RecordSpan, open_records, rebuilt, record_spans
 from client.wire.kafka.batches.records import DELETE_HORIZON_BIT, BatchHeader, Buffer
-from client.wire.steps import STEP_RECORDS, Steps
+from client.wire.steps import Steps
 
 NO_HORIZON: Final = -1
+STEP_RECORDS: Final = 500
+"""Records of a step: each costs some ten microseconds."""
 
 
 class KeyRound:
@@ -39,12 +43,12 @@ class KeyRound:
         self.end = end
         """Where the round ends: lower than asked for once the map is full."""
         self.is_full = False
-        self._start = start
+        self.start = start
         self._ends = ends
 
     def enter(self, batch: Buffer, header: BatchHeader) -> Steps[None]:
         """Meet the next batch. Raises RemoteProtocolError for records that cannot be read."""
-        if header.is_control or not self._start < header.next_offset or self.is_full:
+        if header.is_control or not self.start < header.next_offset or self.is_full:
             return
         if header.is_transactional and self._ends.is_aborted(header):
             return
@@ -54,7 +58,7 @@ class KeyRound:
             if count % STEP_RECORDS == 0:
                 yield
             offset = Offset(base + span.offset_delta)
-            if span.key is None or not self._start <= offset < self.end:
+            if span.key is None or not self.start <= offset < self.end:
                 continue
             if not put(span.key, offset):
                 self.end = offset
@@ -83,6 +87,8 @@ class Cleaner:
     def __init__(self, found: KeyRound, ends: TransactionEnds, now_ms: int, retain_ms: int) -> None:
         """`retain_ms`: how long tombstones stay (delete.retention.ms)."""
         self.end = found.end
+        self._start = found.start
+        """What is below was judged by a round before."""
         self.stats = CleanStats()
         self._keys = found.keys
         self._ends = ends
@@ -136,7 +142,7 @@ class Cleaner:
         horizon_ms = _horizon_of(header)
         is_over = horizon_ms is not None and horizon_ms < self._now_ms
         kept: list[RecordSpan] = []
-        has_tombstone = False
+        has_tombstone, is_news = False, horizon_ms is None
         for count, span in enumerate(record_spans(body, header.record_count), 1):
             if count % STEP_RECORDS == 0:
                 yield
@@ -145,15 +151,16 @@ class Cleaner:
                 if span.key is None or self._keys.newest(span.key) > offset:
                     continue
                 if not span.has_value:
-                    if is_over:
+                    if is_over and offset < self._start:
                         continue
                     has_tombstone = True
+                    is_news |= offset >= self._start
             kept.append(span)
         if not kept:
             return None
         set_ms = None
         if has_tombstone:
-            if horizon_ms is None:
+            if is_news or horizon_ms is None:
                 horizon_ms = set_ms = self._now_ms + self._retain_ms
             self.stats.on_horizon(horizon_ms)
         if set_ms is None and len(kept) == header.record_count:

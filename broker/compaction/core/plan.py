@@ -127,17 +127,16 @@ def groups(
 ) -> list[tuple[Segment, ...]]:
     """Divide what begins below `end` into groups, oldest first.
 
-    `segments`: in runs that stand in one node each; all of them sealed.
+    `segments`: in runs that stand in one node each.
     """
     found: list[tuple[Segment, ...]] = []
     for run in segments:
         group: list[Segment] = []
         size = 0
         for segment in run:
-            assert segment.facts is not None
-            assert segment.base_offset is not None
-            if segment.base_offset >= end:
+            if segment.base_offset is None or segment.base_offset >= end:
                 break
+            assert segment.facts is not None
             more = segment.facts.size_bytes
             if group and (
                 group[-1].leader_epoch != segment.leader_epoch or size + more > segment_bytes

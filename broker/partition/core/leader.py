@@ -172,7 +172,7 @@ class PartitionLeader:
         )
         self._limits = SegmentLimits(
             segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
+            segment_ms=config.segment_ms_max,
             retention_ms=config.retention_ms if config.deletes else UNLIMITED,
             retention_bytes=config.retention_bytes if config.deletes else UNLIMITED,
         )

@@ -226,8 +226,8 @@ def test_searches_end_at_a_segment_or_at_its_page() -> None:
 
 
 def test_a_list_of_a_newer_broker_is_refused_in_words() -> None:
-    with pytest.raises(LogCorrupt, match=r"version 3, only 1 and 2 are known.*newer broker"):
-        decode_segments(b'{"version":3}')
+    with pytest.raises(LogCorrupt, match=r"version 4, only 1 to 3 are known.*newer broker"):
+        decode_segments(b'{"version":4}')
 
 
 @pytest.mark.parametrize(
