@@ -99,10 +99,7 @@ class Broker:
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
-        awaited = AwaitedPartitions(
-            config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
-        )
-        self.partitions = Partitions(self.cluster, awaited)
+        self.partitions = Partitions(self.cluster, _awaited(config))
         self._ownership = Ownership(
             self.log_services,
             self.cluster,
@@ -116,7 +113,7 @@ class Broker:
         leader_changes = LeaderChangeTracker(
             self.cluster, peers, config.metadata_hold_max_ms / 1000
         )
-        self.compactor = Compactor(self.log_services, self.partitions, config.compactor())
+        compactor = Compactor(self.log_services, self.partitions, config.compactor())
         served = handlers()
         self.services = Services(
             config=config,
@@ -126,6 +123,7 @@ class Broker:
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
             groups=self.groups,
+            compactor=compactor,
             producer_ids=ProducerIds(store),
             metrics=self.metrics,
             deadlines=Deadlines(),
@@ -141,7 +139,7 @@ class Broker:
             Maintenance(
                 self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
             ),
-            self.compactor,
+            compactor,
             UnderReplicatedRoller(self.partitions, ledgers, tree.marked_ledgers),
             peers,
             TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
@@ -150,8 +148,7 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, self.groups, self.services.reading,
-            self.compactor,
+            self.log_services, self.partitions, self.groups, self.services.reading, compactor,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 
@@ -247,6 +244,10 @@ class Broker:
         self.services.deadlines.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
+
+
+def _awaited(config: BrokerConfig) -> AwaitedPartitions:
+    return AwaitedPartitions(config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max)
 
 
 def _log_services(

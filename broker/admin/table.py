@@ -14,6 +14,7 @@ from broker.admin.resources import (
     bookies,
     brokers,
     cluster,
+    compaction,
     groups,
     led,
     partitions,
@@ -25,7 +26,8 @@ from broker.admin.resources import (
 from broker.admin.schema import INT_MAX, NAME_CHARS_MAX, Schema, text, whole
 
 _MODULES: Final = (
-    cluster, brokers, led, topics, partitions, segments, records, groups, bookies, rates,
+    cluster, brokers, led, topics, partitions, segments, compaction, records, groups, bookies,
+    rates,
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(

@@ -33,7 +33,7 @@ from client.log.entry_format import batch_headers, is_internal
 from client.log.segments import Segment
 from client.wire.kafka.batches.records import BatchHeader, Buffer, parse_header
 
-_RUN_ENTRIES: Final = 16
+_RUN_ENTRIES: Final = 4
 """Entries that are read at once."""
 
 

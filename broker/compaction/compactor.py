@@ -98,6 +98,15 @@ class Compactor:
         watch.attempts.on_done()
         self._wake.set()
 
+    def covers(self, partition: Partition) -> bool:
+        """Whether a partition's records are compacted by key here."""
+        return is_compacted(partition)
+
+    def is_asked(self, partition: Partition) -> bool:
+        """Whether a round was asked for that has not begun yet."""
+        watch = self._watches.get(partition.name)
+        return watch is not None and watch.asked
+
     def status(self, partition: Partition) -> CompactionStatus | None:
         """Return how a partition stands; None: it is not compacted, or was not looked at yet."""
         watch = self._watches.get(partition.name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from crc32c import crc32c
 
@@ -18,7 +19,7 @@ from client.errors import LedgerError
 from client.ids import EntryId, LedgerId
 from client.wire.kafka.batches.records import Buffer
 
-_RUN_ENTRIES = 64
+_RUN_ENTRIES: Final = 4
 
 
 class LedgerOutput:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
+from broker.compaction.compactor import Compactor
 from broker.config import BrokerConfig
 from broker.front.deadlines import Deadlines
 from broker.front.read_budget import ReadBudget
@@ -55,6 +56,7 @@ class Services:
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
     groups: Groups
+    compactor: Compactor
     producer_ids: ProducerIds
     metrics: Metrics
     deadlines: Deadlines

@@ -97,9 +97,7 @@ class LogReader:
             except MetadataError as error:
                 raise _no_page(error) from error
             view = await self._view(segment)
-            found = await self._read_ledger(
-                view, offset, limit, size_max, at_least_one=at_least_one
-            )
+            found = await self._read_ledger(view, place, limit, size_max, at_least_one=at_least_one)
             if found is not None:
                 return found
             end = segment.end_offset

@@ -11,7 +11,7 @@ place of the old ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from client.ids import LedgerId, Offset
@@ -104,6 +104,13 @@ def completed(listed: SegmentList, done: Round, now_ms: int) -> SegmentList:
         next_horizon_ms=done.horizon_ms,
     )
     return listed._replace(compaction=state).check()
+
+
+def released(listed: SegmentList, ledger_ids: Collection[LedgerId]) -> SegmentList:
+    """Return the list without ledgers that were replaced."""
+    state = listed.compaction
+    rest = tuple(one for one in state.retired if one.ledger_id not in ledger_ids)
+    return listed._replace(compaction=state._replace(retired=rest)).check()
 
 
 class _Run(NamedTuple):

@@ -33,7 +33,7 @@ unknown base offset, and then exactly the one before it is unsealed too; offsets
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from client.errors import LogCorrupt
@@ -169,12 +169,6 @@ class SegmentList(NamedTuple):
         else:
             rest = self._replace(segments=self.segments[count:])
         return rest._replace(log_start_offset=log_start_offset).check()
-
-    def released(self, ledger_ids: Collection[LedgerId]) -> SegmentList:
-        """Let go of ledgers that were replaced."""
-        state = self.compaction
-        rest = tuple(one for one in state.retired if one.ledger_id not in ledger_ids)
-        return self._replace(compaction=state._replace(retired=rest)).check()
 
     def condemned(self) -> SegmentList:
         """Mark the partition as deleted; its ledgers stay listed until they are deleted."""

@@ -133,6 +133,7 @@ class GroupBench:
             topic_metadata_cache=None,
             partitions=None,
             groups=self.groups,
+            compactor=None,
             producer_ids=None,
             metrics=None,
             deadlines=None,

@@ -71,13 +71,11 @@ from broker.partition.core.leader_effects import (
     BeginSegment,
     Change,
     ChangeDone,
-    ChangeEffect,
     ChangeList,
     Close,
     CloseLedger,
     Compact,
     CreateLedger,
-    DeleteLedgers,
     DiscardLedger,
     Effect,
     Effects,
@@ -149,10 +147,8 @@ class PartitionLeader:
         """The one under way."""
         self._wanted = segments
         """The list that the running compare-and-set would make."""
-        self._dropped = DeleteLedgers(())
-        """What the running trim or swap lets go."""
-        self._told: ChangeEffect | None = None
-        """And what it tells once that is listed."""
+        self._letting_go: LetGo | None = None
+        """What the running trim or swap does."""
         self._previous: ActiveSegment | None = None
         """The segment before the active one, while a roll completes it."""
         self._roll_not_before_s = float("-inf")
@@ -462,13 +458,13 @@ class PartitionLeader:
         """Write a list that lets segments go; None: there is nothing to do, for this reason."""
         if wanted is None:
             return self._done(now, error)
-        self._dropped, self._told = wanted.dropped, wanted.told
+        self._letting_go = wanted
         self.stage = Stage.TRIMMING
         return self._change_list(wanted.segments, wanted.pages)
 
     def _on_let_go(self, now: Now) -> Effects:
-        dropped, told = self._dropped, self._told
-        assert told is not None
+        assert self._letting_go is not None
+        dropped, told = self._letting_go.dropped, self._letting_go.told
         self.log.offsets.on_trimmed(self.segments.log_start_offset)
         effects: list[Effect] = [AdoptList(self.segments), told]
         if not (dropped.ledger_ids or dropped.pages):

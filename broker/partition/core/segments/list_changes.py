@@ -24,7 +24,7 @@ from broker.partition.core.log_limits import SegmentLimits
 from broker.partition.core.log_state import LogState
 from broker.partition.core.segments.retention import dropped_below, expired_count, trimmed_start
 from client.ids import Offset
-from client.log.compacted import completed, swapped
+from client.log import compacted as compaction
 from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
 
@@ -73,12 +73,16 @@ def compacted(change: Compact, listed: SegmentList, found: TrailRead, now: Now) 
     pages: Sequence[NewPage] = ()
     dropped = DeleteLedgers(())
     if change.swap is not None:
-        made = None if found.pages is None else swapped(listed, change.swap, found.pages, now.ms)
+        made = (
+            None
+            if found.pages is None
+            else compaction.swapped(listed, change.swap, found.pages, now.ms)
+        )
         if made is None:
             return None
         listed, pages, dropped = made.segments, made.pages, DeleteLedgers((), made.dropped)
     if change.done is not None:
-        listed = completed(listed, change.done, now.ms)
+        listed = compaction.completed(listed, change.done, now.ms)
     return LetGo(listed, Compacted(change.swap, change.done), dropped, pages)
 
 
@@ -87,4 +91,5 @@ def released(change: Release, listed: SegmentList) -> LetGo | None:
     ledger_ids = listed.compaction.due(change.before_ms)
     if not ledger_ids:
         return None
-    return LetGo(listed.released(ledger_ids), Released(ledger_ids), DeleteLedgers(ledger_ids))
+    after = compaction.released(listed, ledger_ids)
+    return LetGo(after, Released(ledger_ids), DeleteLedgers(ledger_ids))

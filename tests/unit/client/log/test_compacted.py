@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.compacted import Round, Swap, completed, page_of, swapped
+from client.log.compacted import Round, Swap, completed, page_of, released, swapped
 from client.log.paging import paged, unfolded
 from client.log.segment_pages import Page
 from client.log.segments import (
@@ -58,8 +58,8 @@ def test_new_segments_stand_where_the_old_ones_did() -> None:
     assert all(is_inline(found.segments, LedgerId(ledger)) for ledger in (1, 2, 3, 900))
     assert decode_segments(found.segments.encode()) == found.segments
     assert f'"version":{COMPACTED_VERSION}'.encode() in found.segments.encode()
-    released = found.segments.released({LedgerId(1), LedgerId(3)})
-    assert [one.ledger_id for one in released.compaction.retired] == [2]
+    after = released(found.segments, {LedgerId(1), LedgerId(3)})
+    assert [one.ledger_id for one in after.compaction.retired] == [2]
 
 
 @pytest.mark.parametrize(
