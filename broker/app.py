@@ -13,9 +13,13 @@ others take over; connections go last.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
+from broker.access.doors import Doors
+from broker.access.login import Logins
+from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.cluster.hand_over import HandOver
@@ -26,10 +30,11 @@ from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
 from broker.compaction.compactor import Compactor
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
-from broker.front.endpoints import registered_host
-from broker.front.handlers.registry import handlers
+from broker.front.endpoints import endpoints_of, inter_broker_listener
+from broker.front.handlers.registry import advertised, handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
 from broker.front.services import Services
@@ -41,15 +46,20 @@ from broker.leadership.orphan_ledgers import OrphanLedgers
 from broker.leadership.ownership import Ownership
 from broker.leadership.partitions import Partitions
 from broker.leadership.under_replicated_roller import UnderReplicatedRoller
+from broker.link.link_services import LinkServices
+from broker.link.links import Links
 from broker.metrics import Metrics
 from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
+from broker.security.tls_files import TlsFiles
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
+from broker.transactions.marker_link import NoLink
+from broker.transactions.transactions import Transactions
 from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
@@ -91,30 +101,30 @@ class Broker:
 
         `now_s` measures what metrics show; nothing is decided by it.
         """
-        self.port = 0
-        """Where Kafka clients connect; known after `start`."""
+        self.ports: Mapping[str, int] = {}
+        """The port of each listener; known after `start`."""
         self.incarnation = f"{rng.getrandbits(64):016x}"
         self.is_started, self.started_ms = False, 0
         self.log_services = _log_services(config, store, ledgers, clock, rng, now_s)
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
-        self.partitions = Partitions(self.cluster, _awaited(config))
+        hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
+        self.partitions = Partitions(self.cluster, AwaitedPartitions(hold_s, hold_bytes))
+        owner, close_s = Owner(config.node_id, self.incarnation), config.shutdown_timeout_ms / 1000
         self._ownership = Ownership(
-            self.log_services,
-            self.cluster,
-            self.partitions,
-            Owner(config.node_id, self.incarnation),
-            close_timeout_s=config.shutdown_timeout_ms / 1000,
+            self.log_services, self.cluster, self.partitions, owner, close_timeout_s=close_s
         )
-        self.groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
-        self._ownership.add_observer(self.groups.on_opened, self.groups.on_closed)
-        peers = Peers(store, self.cluster, config.node_id, config.peer_answer_max_ms / 1000)
-        leader_changes = LeaderChangeTracker(
-            self.cluster, peers, config.metadata_hold_max_ms / 1000
-        )
-        compactor = Compactor(self.log_services, self.partitions, config.compactor())
-        served = handlers()
+        groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
+        producer_ids = ProducerIds(store)
+        parts = self.cluster, self.topics, self.partitions, producer_ids
+        transactions = Transactions(*parts, config, NoLink(), clock)
+        for one in (groups, transactions):
+            self._ownership.add_observer(one.on_opened, one.on_closed)
+        tls = TlsFiles(config.security, clock)
+        peers, leader_changes = _peers(self.cluster, store, config, tls)
+        links = _links(self.cluster, config, self.incarnation, tls)
+        compactor = Compactor(self.log_services, self.partitions, config.compaction)
         self.services = Services(
             config=config,
             cluster=self.cluster,
@@ -122,33 +132,36 @@ class Broker:
             leader_changes=leader_changes,
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
-            groups=self.groups,
+            groups=groups,
             compactor=compactor,
-            producer_ids=ProducerIds(store),
+            transactions=transactions,
+            link=links.services,
+            producer_ids=producer_ids,
+            users=Users(store),
+            inter_broker_listener=inter_broker_listener(config),
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
+            fetch_sessions=_fetch_sessions(config, rng),
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
-            served={handler.key: handler.versions for handler in served},
+            served=advertised(handlers()),
         )
-        self.server = Server(self.services, Dispatcher(self.services, served), ledgers.memory)
-        tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
+        self.server = _server(self.services, ledgers, tls)
+        transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
-            Maintenance(
-                self.partitions, clock, interval_s=config.retention_check_interval_ms / 1000
-            ),
             compactor,
-            UnderReplicatedRoller(self.partitions, ledgers, tree.marked_ledgers),
             peers,
-            TopicCleaner(store, self.cluster, changes, ledgers, config.node_id, clock),
-            OrphanLedgers(store, ledgers, self.cluster, config.node_id),
+            links,
+            tls,
+            *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
         )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, self.groups, self.services.reading, compactor,
+            self.log_services, self.partitions, groups, transactions, self.services.reading,
+            self.services.fetch_sessions, compactor,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 
@@ -156,6 +169,21 @@ class Broker:
     def config(self) -> BrokerConfig:
         """The settings that it runs with."""
         return self.services.config
+
+    @property
+    def port(self) -> int:
+        """Where other brokers connect, and clients by default; known after `start`."""
+        return self.ports.get(inter_broker_listener(self.config), 0)
+
+    @property
+    def groups(self) -> Groups:
+        """The coordinators of groups that it has."""
+        return self.services.groups
+
+    @property
+    def transactions(self) -> Transactions:
+        """The coordinators of transactions that it has."""
+        return self.services.transactions
 
     @property
     def metrics(self) -> Metrics:
@@ -175,18 +203,22 @@ class Broker:
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
 
-        Raises OSError (port taken), ConfigError (node id taken), MetadataError.
+        Raises OSError (port taken), ConfigError (node id taken, files of TLS), MetadataError.
         """
         config = self.config
         await self.cluster.start()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
-        self.port = await self.server.start()
+        self.ports = await self.server.start()
+        name = inter_broker_listener(config)
+        endpoints = endpoints_of(config, self.ports)
         myself = BrokerInfo(
             id=config.node_id,
             incarnation=self.incarnation,
-            host=registered_host(config),
-            port=config.advertised_port or self.port,
-            advertised=config.advertised_host is not None,
+            host=endpoints[name].host,
+            port=endpoints[name].port,
+            advertised=endpoints[name].advertised,
+            listener=name,
+            endpoints=endpoints,
             admin_url=admin_url,
             rack=config.rack,
         )
@@ -198,6 +230,7 @@ class Broker:
         )
         await self._ownership.start()
         self.groups.start()
+        self.transactions.start()
         for task in self._background:
             task.start()
         self.is_started = True
@@ -236,18 +269,64 @@ class Broker:
             await self._hand_over.close()
         await self._ownership.close()
         self.groups.close()
+        self.transactions.close()
         if self._registration is not None:
             await self._registration.close()
         for task in self._background:
             await task.close()
         await self.server.close()
         self.services.deadlines.close()
+        await self.services.users.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
 
 
-def _awaited(config: BrokerConfig) -> AwaitedPartitions:
-    return AwaitedPartitions(config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max)
+def _housekeeping(
+    shared: LogServices,
+    cluster: Cluster,
+    partitions: Partitions,
+    changes: TopicChanges,
+    config: BrokerConfig,
+) -> tuple[BackgroundTask, ...]:
+    """Return what looks after logs and topics from time to time."""
+    store, ledgers, clock = shared.store, shared.ledgers, shared.clock
+    tree = ReplicationTree(store, _ONLOOKER, config.ledger.ledgers_root)
+    return (
+        Maintenance(partitions, clock, interval_s=config.retention_check_interval_ms / 1000),
+        UnderReplicatedRoller(partitions, ledgers, tree.marked_ledgers),
+        TopicCleaner(store, cluster, changes, ledgers, config.node_id, clock),
+        OrphanLedgers(store, ledgers, cluster, config.node_id),
+    )
+
+
+def _links(cluster: Cluster, config: BrokerConfig, incarnation: str, tls: TlsFiles) -> Links:
+    """Return the way to other brokers, and what answers them."""
+    services = LinkServices(cluster, config.node_id, incarnation)
+    return Links(cluster, services, config.link(), tls.peer_context)
+
+
+def _peers(
+    cluster: Cluster, store: MetadataStore, config: BrokerConfig, tls: TlsFiles
+) -> tuple[Peers, LeaderChangeTracker]:
+    """Return who watches the other brokers, and who answers for them."""
+    answer_max_s = config.peer_answer_max_ms / 1000
+    peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
+    return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
+
+
+def _server(services: Services, ledgers: Ledgers, tls: TlsFiles) -> Server:
+    security = services.config.security
+    logins = Logins(security, services.users, services.turns, services.rng)
+    doors = Doors(security, tls, logins, services.metrics)
+    return Server(services, Dispatcher(services, handlers()), ledgers.memory, doors)
+
+
+def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:
+    return FetchSessions(
+        config.fetch_sessions_max,
+        config.fetch_session_partitions_max,
+        lambda: rng.getrandbits(30) + 1,
+    )
 
 
 def _log_services(

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from broker.compaction.core.settings import CompactorSettings
+from broker.compaction.config import CompactionConfig
 from broker.groups.core.group_types import GroupConfig
+from broker.link.core.peer_state import LinkConfig
 from broker.partition.core.log_limits import LogLimits
+from broker.security.config import SecurityConfig
+from broker.transaction_settings import TransactionSettings
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId
@@ -29,6 +32,11 @@ _LADDER: Final = (
 """Each of these limits is at most the next: credit comes up from the bookies, step by step, and a
 step that could hold less than the one below it would never let that one fill."""
 
+_REPLACED_BY_LISTENERS: Final = {
+    "listen_host": "127.0.0.1", "port": 9092, "advertised_host": None, "advertised_port": 0,
+}  # fmt: skip
+"""Settings of the one listener of plain text, with their defaults."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
@@ -39,7 +47,9 @@ class BrokerConfig:
         BrokerId(1), "Kafka node id; unique among the brokers of a cluster.", at_least=0
     )
     listen_host: str = setting(
-        "127.0.0.1", "Address to listen on; 0.0.0.0 for all. There is no authentication yet."
+        "127.0.0.1",
+        "Address to listen on; 0.0.0.0 for all. Whoever reaches it may do everything, unless"
+        " security.listeners say otherwise.",
     )
     port: int = setting(
         9092, "TCP port of the Kafka protocol; 0 takes a free one.", at_least=0, at_most=65535
@@ -104,6 +114,9 @@ class BrokerConfig:
     ledger_password: str = setting("", "Password of every ledger of this cluster.", secret=True)
 
     ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
     # --- new topics
     auto_create_topics: bool = setting(True, "Create a topic when a client first names it.")
@@ -202,6 +215,15 @@ class BrokerConfig:
         " connections. Beyond, they wait for each other, in order.",
         at_least=1024,
     )
+    fetch_sessions_max: int = setting(
+        1_000,
+        "Consumers that fetch incrementally, Kafka's max.incremental.fetch.session.cache.slots."
+        " Others name all their partitions in each request, and get all in each answer.",
+        at_least=0,
+    )
+    fetch_session_partitions_max: int = setting(
+        100_000, "Partitions of all those consumers together.", at_least=0
+    )
     produce_timeout_max_ms: int = setting(
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
     )
@@ -232,6 +254,19 @@ class BrokerConfig:
         "How long a Metadata answer may wait for a sign of life of the leaders it names. A broker"
         " that hangs costs each answer so much until it counts as gone; 0: do not ask.",
         at_least=0,
+    )
+
+    link_requests_max: int = setting(
+        64,
+        "Requests to one other broker, of one kind of work, that may be unanswered; four times as"
+        " many wait for those, and more are refused.",
+        at_least=1,
+    )
+    link_answer_max_ms: int = setting(
+        5_000,
+        "How long another broker may take to answer a request about transactions; then the"
+        " connection is given up with all that is on it. Low: slow brokers count as hanging.",
+        at_least=100,
     )
 
     hand_over_partitions_at_once: int = setting(
@@ -354,27 +389,6 @@ class BrokerConfig:
     retention_check_interval_ms: int = setting(
         60_000, "How often old segments are looked for.", at_least=10
     )
-    compaction_check_interval_ms: int = setting(
-        15_000, "How often partitions of compacted topics are looked at.", at_least=10
-    )
-    compaction_bytes_per_s_max: int = setting(
-        10 * _MIB,
-        "Bytes a second that compaction reads and writes, all partitions together; 0: no limit."
-        " High: it takes processor time and disks from clients.",
-        at_least=0,
-    )
-    compaction_key_bytes_max: int = setting(
-        64 * _MIB,
-        "Memory for the keys of one round of compaction, 24 bytes each, nine in ten of which are"
-        " used. More keys take several rounds, each of which reads the partition.",
-        at_least=24 * 1024,
-    )
-    compaction_grace_ms: int = setting(
-        60_000,
-        "How long a ledger that was compacted is kept beside the new one, for those who read it by"
-        " an older list: fetches under way, Spark queries.",
-        at_least=0,
-    )
     producer_expiration_ms: int = setting(
         86_400_000, "An idempotent producer silent for so long is forgotten.", at_least=1_000
     )
@@ -405,6 +419,7 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         """Check ranges and relations; raise ConfigError."""
         check_ranges(self)
+        self._check_listeners()
         if self.admin_read_token and not self.admin_token:
             raise ConfigError("admin_read_token is worth nothing without admin_token")
         if (self.admin_tls_cert is None) != (self.admin_tls_key is None):
@@ -431,6 +446,13 @@ class BrokerConfig:
         if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
             raise ConfigError("group_session_timeout_min_ms exceeds ..._max_ms")
 
+    def _check_listeners(self) -> None:
+        if not self.security.listeners:
+            return
+        for name, default in _REPLACED_BY_LISTENERS.items():
+            if getattr(self, name) != default:
+                raise ConfigError(f"{name} is worth nothing beside security.listeners")
+
     def _bytes_of(self, name: str) -> int:
         owner, _, field_name = name.rpartition(".")
         value: int = getattr(self.ledger if owner else self, field_name)
@@ -447,13 +469,12 @@ class BrokerConfig:
             offsets_retention_ms=self.offsets_retention_ms,
         )
 
-    def compactor(self) -> CompactorSettings:
-        """Return what compaction may use."""
-        return CompactorSettings(
-            interval_s=self.compaction_check_interval_ms / 1000,
-            grace_ms=self.compaction_grace_ms,
-            bytes_per_s=self.compaction_bytes_per_s_max,
-            key_bytes_max=self.compaction_key_bytes_max,
+    def link(self) -> LinkConfig:
+        """Return the limits of the links to other brokers."""
+        return LinkConfig(
+            requests_max=self.link_requests_max,
+            waiting_max=4 * self.link_requests_max,
+            answer_ms_max=self.link_answer_max_ms,
         )
 
     def log_limits(self) -> LogLimits:
@@ -468,4 +489,6 @@ class BrokerConfig:
             producer_expiration_ms=self.producer_expiration_ms,
             settling_ms=self.producer_settling_ms,
             opened_records_max=self.opened_records_max,
+            open_transactions_max=self.transactions.open_max,
+            held_bytes_max=self.transactions.held_bytes_max,
         )

@@ -8,7 +8,9 @@
     │   ├── InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
     │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
     │   │   InvalidTopicConfig, PolicyViolation
-    │   └── UnknownTopicId, InconsistentTopicId
+    │   ├── UnknownTopicId, InconsistentTopicId
+    │   ├── ResourceNotFound, DuplicateResource, UnacceptableCredential
+    │   └── UnsupportedSaslMechanism, IllegalSaslState, SaslAuthenticationFailed
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
     │   └── TransactionCoordinatorFenced
@@ -19,7 +21,10 @@
     ├── LogError                this broker leads the partition, but the operation failed
     │   ├── OffsetOutOfRange, OffsetNotAvailable, RequestTimedOut, Overloaded
     │   ├── NotEnoughReplicas, LogReadFailed
-    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch
+    ├── FetchSessionError       ── FetchSessionNotFound, InvalidFetchSessionEpoch,
+    │                              FetchSessionTopicIdError
+    ├── PeerError               another broker was to be asked
+    │   └── PeerUnavailable, PeerUnanswered
     ├── GroupError              what group coordinators answer
     └── TransactionError        what transaction coordinators answer
         ├── InvalidTransactionTimeout, InvalidProducerIdMapping, ProducerFenced
@@ -148,6 +153,30 @@ class InconsistentTopicId(RequestError):
     """The topic's id changed: it was deleted and created again."""
 
     retriable = True
+
+
+class ResourceNotFound(RequestError):
+    """What should be changed or described does not exist."""
+
+
+class DuplicateResource(RequestError):
+    """A request names the same thing twice."""
+
+
+class UnacceptableCredential(RequestError):
+    """A credential is weaker, or larger, than this broker takes."""
+
+
+class UnsupportedSaslMechanism(RequestError):
+    """This broker does not have that SASL mechanism."""
+
+
+class IllegalSaslState(RequestError):
+    """It is not the time for that SASL request, or there is no SASL on this listener."""
+
+
+class SaslAuthenticationFailed(RequestError):
+    """The client is not who it says."""
 
 
 # --- idempotent producers -----------------------------------------------------------------
@@ -308,6 +337,29 @@ class InvalidFetchSessionEpoch(FetchSessionError):
     """The session's epoch does not follow the previous one."""
 
 
+class FetchSessionTopicIdError(FetchSessionError):
+    """The session names topics by name and the request by id, or the other way round."""
+
+
+# --- other brokers ------------------------------------------------------------------------
+
+
+class PeerError(BrokerError):
+    """Another broker has not answered."""
+
+    retriable = True
+
+
+class PeerUnavailable(PeerError):
+    """It cannot be asked at the moment: nothing was sent."""
+
+
+class PeerUnanswered(PeerError):
+    """It was asked, and no answer came."""
+
+    outcome = Outcome.UNKNOWN
+
+
 # --- groups -------------------------------------------------------------------------------
 
 
@@ -427,3 +479,11 @@ class TransactionAbortable(TransactionError):
 
 class TransactionalIdNotFound(TransactionError):
     """No such transactional id."""
+
+
+class NoOpenTransaction(TransactionError):
+    """The transactional id has no open transaction that could be aborted."""
+
+
+class TransactionsDisabled(TransactionError):
+    """This broker is set not to serve transactions; clients end with it."""

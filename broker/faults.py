@@ -42,6 +42,12 @@ CODES: Final[Mapping[type, Code]] = {
     e.PolicyViolation: Code.policy_violation,
     e.UnknownTopicId: Code.unknown_topic_id,
     e.InconsistentTopicId: Code.inconsistent_topic_id,
+    e.ResourceNotFound: Code.resource_not_found,
+    e.DuplicateResource: Code.duplicate_resource,
+    e.UnacceptableCredential: Code.unacceptable_credential,
+    e.UnsupportedSaslMechanism: Code.unsupported_sasl_mechanism,
+    e.IllegalSaslState: Code.illegal_sasl_state,
+    e.SaslAuthenticationFailed: Code.sasl_authentication_failed,
     # producers
     e.SequenceError: Code.out_of_order_sequence_number,
     e.OutOfOrderSequence: Code.out_of_order_sequence_number,
@@ -72,6 +78,11 @@ CODES: Final[Mapping[type, Code]] = {
     e.FetchSessionError: Code.fetch_session_id_not_found,
     e.FetchSessionNotFound: Code.fetch_session_id_not_found,
     e.InvalidFetchSessionEpoch: Code.invalid_fetch_session_epoch,
+    e.FetchSessionTopicIdError: Code.fetch_session_topic_id_error,
+    # other brokers
+    e.PeerError: Code.coordinator_not_available,
+    e.PeerUnavailable: Code.coordinator_not_available,
+    e.PeerUnanswered: Code.request_timed_out,
     # groups
     e.GroupError: Code.unknown_server_error,
     e.CoordinatorLoading: Code.coordinator_load_in_progress,
@@ -99,6 +110,10 @@ CODES: Final[Mapping[type, Code]] = {
     e.ProducerFenced: Code.producer_fenced,
     e.TransactionAbortable: Code.transaction_abortable,
     e.TransactionalIdNotFound: Code.transactional_id_not_found,
+    e.NoOpenTransaction: Code.invalid_txn_state,
+    # Of all codes for "no" the one that every client ends with, at each request: librdkafka asks
+    # for its coordinator for ever after most others.
+    e.TransactionsDisabled: Code.transactional_id_authorization_failed,
     # what reaches a client from below: the store or the bookies could not do it now
     base.LogCorrupt: Code.unknown_server_error,
     base.LedgerError: Code.kafka_storage_error,

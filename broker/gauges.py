@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker.compaction.compactor import Compactor
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.read_budget import ReadBudget
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
 from broker.metrics import OTHER_TOPICS
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
+from broker.transactions.gauges import provide_transactions
+from broker.transactions.transactions import Transactions
 from client.ledger.metrics import provide_ledgers
 from client.node.exposition import Samples
 from client.node.process_metrics import provide_process
@@ -25,7 +28,9 @@ def provide_all(
     shared: LogServices,
     partitions: Partitions,
     groups: Groups,
+    transactions: Transactions,
     reading: ReadBudget,
+    sessions: FetchSessions,
     compactor: Compactor,
     *,
     unready: Callable[[], list[str]],
@@ -36,6 +41,7 @@ def provide_all(
     metrics, ledgers, cache, ahead = shared.metrics, shared.ledgers, shared.cache, shared.ahead
     provide_process(metrics, "broker", shared.store)
     provide_ledgers(metrics, ledgers.stats, lambda: len(ledgers.writable_bookies))
+    provide_transactions(metrics, transactions, shared.clock)
     one = metrics.provide_one
     one(_B + "ready", lambda: not unready())
     one(_B + "partitions_led", lambda: len(partitions))
@@ -46,6 +52,9 @@ def provide_all(
         lambda: sum(partition.replication.is_under_replicated for partition in partitions),
     )
     one(_B + "fetch_reading_bytes", lambda: reading.taken)
+    one(_B + "fetch_sessions", lambda: len(sessions))
+    one(_B + "fetch_session_partitions", lambda: sessions.partition_count)
+    one(_B + "fetch_sessions_evicted", lambda: sessions.evicted_count)
     one(_B + "tail_cache_bytes", lambda: cache.size)
     one(_B + "read_ahead_bytes", lambda: ahead.size)
     one(_B + "read_ahead_used_bytes", lambda: ahead.used_bytes)

@@ -48,6 +48,17 @@ _ROWS: Final = (
         "Connections closed because a request was not finished or answers were not read.",
     ),
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
+    Row(_B + "logins", _C, "Logins by SASL that succeeded, logging in again included."),
+    Row(_B + "logins_refused", _C, "Logins by SASL that failed."),
+    Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
+    Row(
+        _B + "tls_handshakes_failed", _C,
+        "TLS handshakes that failed, took too long or were too many.",
+    ),
+    Row(
+        _B + "tls_certificate_expires_seconds", _G,
+        "Unix time at which the first certificate of the broker's chain expires.",
+    ),
     Row(_B + "received_bytes", _C, "Bytes received from clients."),
     Row(_B + "sent_bytes", _C, "Bytes sent to clients."),
     Row(
@@ -102,6 +113,12 @@ _ROWS: Final = (
         _B + "fetch_reading_bytes", _G,
         "Record bytes that fetches read from bookies, or have read and not answered with.",
     ),
+    Row(_B + "fetch_sessions", _G, "Consumers that fetch incrementally."),
+    Row(_B + "fetch_session_partitions", _G, "Partitions of all those consumers together."),
+    Row(
+        _B + "fetch_sessions_evicted", _C,
+        "Fetch sessions that were silent for long and made room for others.",
+    ),
     Row(_B + "tail_cache_bytes", _G, "Recent record bytes kept in memory."),
     Row(_B + "read_ahead_bytes", _G, "Bytes read ahead for lagging consumers, or kept for others."),
     Row(_B + "read_ahead_used_bytes", _C, "Bytes read ahead that consumers used, each time."),
@@ -143,6 +160,23 @@ _ROWS: Final = (
     Row(
         "quire_group_lag_seconds", _G, "Age of the oldest record that a group has not read yet.",
         ("group", "topic", "partition"),
+    ),
+    # transactions
+    Row("quire_transactions", _G, "Transactional ids coordinated here.", ("state",)),
+    Row(
+        "quire_transaction_oldest_seconds", _G,
+        "Age of the oldest transaction coordinated here that is open; 0: none is.",
+    ),
+    Row(
+        "quire_transaction_oldest_decision_seconds", _G,
+        "Time since the oldest decision coordinated here whose markers are not all written.",
+    ),
+    Row("quire_transaction_markers", _G, "Markers that partitions have not confirmed."),
+    Row(
+        "quire_transaction_events", _C,
+        "What coordinators decided without the producer: timed_out, fenced, id_expired,"
+        " aborted_by_operator.",
+        ("kind",),
     ),
     # ledgers
     Row(APPEND_SECONDS, _H, "Time from sending an entry until it is confirmed.", (), STAGE_SECONDS),

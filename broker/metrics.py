@@ -17,11 +17,11 @@ from broker.metric_table import (
     TABLE,
     TAKEOVER_SECONDS,
 )
-from client.histogram import Histogram, Stopwatch, loop_time
+from client.histogram import Histogram, Stopwatch, loop_time, observe_each
 from client.ledger.metrics import APPEND_SECONDS
 from client.node.exposition import Exposition, Samples
 from client.node.process_metrics import LOOP_LAG_SECONDS
-from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.apis import LINK_API_KEY, ApiKey
 from client.wire.kafka.connection import Slot
 
 OTHER_TOPICS: Final = "(others)"
@@ -53,7 +53,7 @@ _COUNTERS: Final = (
 class _Timing:
     """Where the time of one API's requests goes."""
 
-    __slots__ = ("first", "queue", "request", "respond", "second")
+    __slots__ = ("each", "first", "queue", "request", "respond", "second")
 
     def __init__(self) -> None:
         self.request = Histogram()
@@ -61,6 +61,7 @@ class _Timing:
         self.first = Histogram()
         self.second = Histogram()
         self.respond = Histogram()
+        self.each = (self.request, self.queue, self.first, self.second, self.respond)
 
 
 class _Topic:
@@ -123,12 +124,16 @@ class Metrics(Exposition):
         timing = self._timings.get(slot.api_key)
         if timing is None:
             timing = self._timings[slot.api_key] = _Timing()
-        split_s = slot.split_s or slot.answered_s
-        timing.request.observe(now_s - slot.arrived_s)
-        timing.queue.observe(slot.opened_s - slot.arrived_s)
-        timing.first.observe(split_s - slot.opened_s)
-        timing.second.observe(slot.answered_s - split_s)
-        timing.respond.observe(now_s - slot.answered_s)
+        arrived_s, opened_s, answered_s = slot.arrived_s, slot.opened_s, slot.answered_s
+        split_s = slot.split_s or answered_s
+        times_s = (
+            now_s - arrived_s,
+            opened_s - arrived_s,
+            split_s - opened_s,
+            answered_s - split_s,
+            now_s - answered_s,
+        )
+        observe_each(timing.each, times_s)
 
     def on_produced(self, topic: str, record_count: int, size: int) -> None:
         """Count an accepted batch."""
@@ -221,6 +226,8 @@ class Metrics(Exposition):
 
 
 def _api(key: int) -> str:
+    if key == LINK_API_KEY:
+        return "link"
     try:
         return ApiKey(key).name.lower()
     except ValueError:

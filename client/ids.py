@@ -29,6 +29,9 @@ BrokerId = NewType("BrokerId", int)
 ProducerId = NewType("ProducerId", int)
 """Kafka producer id; -1 means the producer is not idempotent."""
 
+ConnectionId = NewType("ConnectionId", int)
+"""Grows with every connection that a broker accepts."""
+
 NO_ENTRY: Final = EntryId(-1)
 
 

@@ -19,7 +19,7 @@ from broker.cluster.directory_view import DirectoryView
 from broker.cluster.leader_epochs import LeaderEpochs
 from broker.config import BrokerConfig
 from broker.errors import UnknownTopicOrPartition
-from client.errors import NodeExists
+from client.errors import LogCorrupt, NodeExists, NoNode
 from client.ids import BrokerId, Rng
 from client.metadata import paths
 from client.metadata.store import MetadataStore
@@ -128,6 +128,23 @@ class Cluster:
     async def look_for_topic(self, name: str) -> TopicInfo | None:
         """Ask the store for a topic that the view may not show yet. Raises MetadataError."""
         return await self._topic_view.look(name)
+
+    async def is_deleted(self, name: str, topic_id: UUID | None) -> bool:
+        """Say whether the store has no such topic, nor one of that name with that id.
+
+        For topics that were there once: whoever asks too early is told the same. What cannot be
+        read is not deleted. Raises MetadataError.
+        """
+        path = paths.topic(name)
+        await self._store.sync(path)
+        try:
+            node = await self._store.get(path)
+            found = TopicInfo.decode(name, node.data)
+        except NoNode:
+            return True
+        except LogCorrupt:
+            return False
+        return topic_id is not None and found.topic_id != topic_id
 
     async def _settle_cluster_id(self) -> str:
         raw = self._rng.getrandbits(128).to_bytes(16, "big")

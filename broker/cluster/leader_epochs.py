@@ -65,6 +65,16 @@ class LeaderEpochs:
         known = self._known.get(topic.topic_id)
         return known.epochs[index] if known is not None and index < len(known.epochs) else NO_EPOCH
 
+    def current(self, topic: TopicInfo, index: int) -> LeaderEpoch | None:
+        """Return the epoch if it was read and has not changed since; None: `load` first.
+
+        None too for a partition that nobody has led yet.
+        """
+        known = self._known.get(topic.topic_id)
+        if known is None or index >= len(known.epochs):
+            return None
+        return None if index in known.stale or index in known.unled else known.epochs[index]
+
     def of(self, topic: TopicInfo) -> tuple[LeaderEpoch, ...]:
         """Return the epoch of each partition as far as it is known; -1: not known."""
         known = self._known.get(topic.topic_id)

@@ -8,8 +8,10 @@ peer one request per round trip.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Any, Final, cast
 
 from broker.cluster.core.topology import BrokerInfo
 
@@ -85,10 +87,14 @@ class PeerConnection(asyncio.Protocol):
         return self._loop.create_future() if answer is None else answer
 
 
-async def connect(peer: BrokerInfo) -> PeerConnection:
-    """Connect to a peer. Raises ConnectionRefusedError if nobody listens, else OSError."""
+async def connect(
+    peer: BrokerInfo, tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
+) -> PeerConnection:
+    """Connect to a peer, by `tls` if it is reached so. Raises ConnectionRefusedError if nobody
+    listens, else OSError; ConfigError if the files of TLS cannot be read."""
+    options: dict[str, Any] = {"ssl": tls()} if peer.is_tls else {}
     async with asyncio.timeout(_CONNECT_TIMEOUT_S):
         _, connection = await asyncio.get_running_loop().create_connection(
-            PeerConnection, peer.host, peer.port
+            PeerConnection, peer.host, peer.port, **options
         )
     return connection

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
 from broker.cluster.core.topology import BrokerInfo
 from broker.cluster.peer_connection import PeerConnection, connect
-from client.errors import LogCorrupt, MetadataError, NoNode, VersionConflict
+from client.errors import ConfigError, LogCorrupt, MetadataError, NoNode, VersionConflict
 from client.ids import BrokerId
 from client.metadata import paths
 from client.metadata.store import MetadataStore
@@ -54,9 +55,15 @@ class Peers:
     """One watch per registered broker other than this one."""
 
     def __init__(
-        self, store: MetadataStore, cluster: ClusterBrokers, me: BrokerId, answer_max_s: float
+        self,
+        store: MetadataStore,
+        cluster: ClusterBrokers,
+        me: BrokerId,
+        answer_max_s: float,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
-        """`answer_max_s`: for a sign of life; 0 asks nobody."""
+        """`answer_max_s`: for a sign of life; 0 asks nobody. `tls`: for peers reached by TLS."""
+        self._tls = tls
         self._answer_max_s = answer_max_s
         self._store = store
         self._cluster = cluster
@@ -117,10 +124,13 @@ class Peers:
         was_connected = False
         while True:
             try:
-                connection = await connect(peer)
+                connection = await connect(peer, self._tls)
             except ConnectionRefusedError:
                 if was_connected and await self._declare_gone(peer):
                     return
+            except (ConfigError, ssl.SSLError) as error:
+                _LOG.warning("peer.not_trusted broker=%d error=%r", peer.id, str(error))
+                was_connected = False
             except (OSError, TimeoutError):
                 was_connected = False
             else:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from broker.cluster.core.topic_config import TopicConfig
 from broker.compaction.byte_rate import ByteRate
 from broker.compaction.cleaning_round import CleaningRound, Led
+from broker.compaction.config import CompactionConfig
 from broker.compaction.core.attempts import Attempts
 from broker.compaction.core.plan import (
     CompactionLimits,
@@ -29,7 +30,6 @@ from broker.compaction.core.plan import (
     urgency,
     why_due,
 )
-from broker.compaction.core.settings import CompactorSettings
 from broker.errors import BrokerError, SegmentsChanged
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
@@ -72,12 +72,12 @@ class Compactor:
     """A background task of every broker, for the partitions it leads."""
 
     def __init__(
-        self, services: LogServices, partitions: Iterable[Partition], settings: CompactorSettings
+        self, services: LogServices, partitions: Iterable[Partition], config: CompactionConfig
     ) -> None:
         self._services = services
         self._partitions = partitions
-        self._settings = settings
-        self._rate = ByteRate(settings.bytes_per_s)
+        self._config = config
+        self._rate = ByteRate(config.bytes_per_s)
         self._watches: dict[str, _Watch] = {}
         self._running: str | None = None
         self._wake = asyncio.Event()
@@ -139,7 +139,7 @@ class Compactor:
             self._wake.clear()
             await self.visit_all()
             try:
-                async with asyncio.timeout(self._settings.interval_s):
+                async with asyncio.timeout(self._config.check_interval_ms / 1000):
                     await self._wake.wait()
             except TimeoutError:
                 continue
@@ -158,7 +158,7 @@ class Compactor:
                 self._failed(partition, error)
 
     async def _release(self, partition: Partition) -> None:
-        before_ms = self._services.clock.now_ms() - self._settings.grace_ms
+        before_ms = self._services.clock.now_ms() - self._config.grace_ms
         if partition.usage.listed.compaction.due(before_ms):
             await partition.changes.release(before_ms)
 
@@ -206,7 +206,7 @@ class Compactor:
             Led(topic, partition.index, partition.leader_epoch),
             limits_of(topic.config),
             self._rate,
-            self._settings.key_bytes_max,
+            self._config.key_bytes_max,
             partition.changes.compact,
         )
         _LOG.info(

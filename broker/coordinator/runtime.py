@@ -116,6 +116,9 @@ class CoordinatorRuntime(ABC, Generic[S]):
     def _on_effect(self, effect: object) -> None:
         """Carry out an effect of this kind of coordinator."""
 
+    def _on_unloaded(self) -> None:
+        """The shard is about to be given up; for those who do more than the log tells."""
+
     # --- asking the shard ---------------------------------------------------------------------
 
     @property
@@ -227,6 +230,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self.start()
 
     def _give_up(self, error: GroupError) -> None:
+        self._on_unloaded()
         shard, self._shard = self._shard, self._new_shard()
         self._log.close(error)
         self._perform(shard.unload(error))

@@ -19,9 +19,10 @@ An unknown API or version closes the connection without an answer, as Kafka does
 ApiVersions of a version we do not know is answered in version 0 with UNSUPPORTED_VERSION and our
 range, so that the client can try again (KIP-511).
 
-When a handler raises: an error of ours becomes the response's top-level error code if it has
-one; anything else is a bug, is logged with its traceback, and becomes UNKNOWN_SERVER_ERROR in
-the same place. Where a response has no such place the connection is closed.
+When a handler raises: OldConnection closes the connection without an answer; another error of ours
+becomes the response's top-level error code if it has one; anything else is a bug, is logged with
+its traceback, and becomes UNKNOWN_SERVER_ERROR in the same place. Where a response has no such
+place the connection is closed.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from broker.errors import InvalidRequest
+from broker.access.login import Login
+from broker.errors import InvalidRequest, OldConnection
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Peer, Services
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
+from client.fast_tuple import new_tuple
+from client.ids import ConnectionId
 from client.node.turns import Turns
 from client.wire.kafka import codec
 from client.wire.kafka.apis import API_VERSIONS_KEY, ApiKey
@@ -56,6 +60,16 @@ class Channel(Protocol):
     @property
     def peer(self) -> Peer:
         """Both ends."""
+        ...
+
+    @property
+    def login(self) -> Login | None:
+        """How the client logs in; None: it need not."""
+        ...
+
+    @property
+    def number(self) -> ConnectionId:
+        """Grows with each connection that the listener accepts."""
         ...
 
     def open(self, api_key: int, request_size: int) -> Slot:
@@ -82,8 +96,8 @@ class Channel(Protocol):
         """Call this once the connection is gone; None takes it back."""
         ...
 
-    def fail(self, reason: str) -> None:
-        """Close the connection because of what the client sent."""
+    def fail(self, reason: str, *, is_replaced: bool = False) -> None:
+        """Close the connection because of what the client sent; or because it has another one."""
         ...
 
 
@@ -128,10 +142,15 @@ class Dispatcher:
                 raise RemoteProtocolError(f"api {key} version {version} is not served")
             self._answer_unknown_api_versions(correlation_id, len(frame), channel)
             return
+        login = channel.login
+        if login is not None and (refusal := login.refusal(key)):
+            raise RemoteProtocolError(refusal)
         if key != _PRODUCE and len(frame) > self._services.config.control_request_bytes_max:
             raise RemoteProtocolError(f"api {key} with {len(frame)} bytes")
         client_id, body = codec.split_header(frame, key, version)
-        call = Call(key, version, correlation_id, client_id, channel.peer)
+        call: Call = new_tuple(
+            Call, (key, version, correlation_id, client_id, channel.peer, channel.number, login)
+        )
         if handler.start is not None:
             handler.start(self._services, call, body, channel, len(frame))
             return
@@ -251,6 +270,10 @@ class Dispatcher:
         channel.unmute()
 
     def _answer_error(self, error: Exception, call: Call, slot: Slot, channel: Channel) -> None:
+        if isinstance(error, OldConnection):
+            slot.let_go()
+            channel.fail(str(error), is_replaced=True)
+            return
         expected = isinstance(error, QuireError) and not isinstance(error, LocalProtocolError)
         if expected:
             log.debug(

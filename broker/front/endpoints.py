@@ -1,41 +1,102 @@
 """Decides at which address a client can reach a broker.
 
-(The most frequent trouble of Kafka's users.) A broker with a configured advertised host is always
-advertised under that. Otherwise the address that the client itself connected to is the best guess
-for every broker on this machine: it evidently works from where the client is.
+(The most frequent trouble of Kafka's users.) A client is told the addresses of the listener that it
+came by. Where an address is configured for clients, it is always told that one. Otherwise the
+address that the client itself connected to is the best guess for every broker on this machine: it
+evidently works from where the client is.
+
+A broker that has no listener of that name (it is about to get one, or to lose it) is left out.
 """
 
 from __future__ import annotations
 
-from broker.cluster.core.topology import BrokerInfo
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from broker.cluster.core.topology import BrokerInfo, Endpoint
 from broker.config import BrokerConfig
 from broker.front.services import Peer, Services
-from client.wire.kafka.produce import NodeEndpoint
+from broker.security.core.listeners import DEFAULT_NAME, Address, Listener, SecurityProtocol
+from client.wire.kafka.node_endpoints import NodeEndpoint
 
 _MAPPED_IPV4 = "::ffff:"
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not listened on)
 
 
-def registered_host(config: BrokerConfig) -> str:
-    """Return the host under which this broker registers."""
+def listeners_of(config: BrokerConfig) -> tuple[Listener, ...]:
+    """Return the listeners of this broker; at least one."""
+    found = config.security.parsed_listeners()
+    if found:
+        return found
+    advertised = None
     if config.advertised_host:
-        return config.advertised_host
-    if config.listen_host not in _EVERYWHERE:
-        return config.listen_host
-    return config.hostname or "127.0.0.1"
+        advertised = Address(config.advertised_host, config.advertised_port)
+    bind = Address(config.listen_host, config.port)
+    return (Listener(DEFAULT_NAME, SecurityProtocol.PLAINTEXT, bind, advertised),)
 
 
-def endpoint_for(services: Services, broker: BrokerInfo, peer: Peer) -> tuple[str, int]:
-    """Return (host, port) of a broker for the client at the other end of a connection."""
-    if broker.advertised or not peer.local_host:
-        return broker.host, broker.port
-    me = services.cluster.brokers.get(services.config.node_id)
-    if broker.id == services.config.node_id or (me is not None and me.host == broker.host):
-        return peer.local_host.removeprefix(_MAPPED_IPV4), broker.port
-    return broker.host, broker.port
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """Return the name of the listener that other brokers use."""
+    name = config.security.inter_broker_listener
+    return listeners_of(config)[0].name if name is None else name.upper()
 
 
-def node_endpoint(services: Services, broker: BrokerInfo, peer: Peer) -> NodeEndpoint:
-    """Return the same as the wire codecs take it."""
-    host, port = endpoint_for(services, broker, peer)
-    return NodeEndpoint(broker.id, host, port, broker.rack)
+def endpoints_of(config: BrokerConfig, ports: Mapping[str, int]) -> dict[str, Endpoint]:
+    """Return what this broker registers, by listener; `ports` are those listened on."""
+    found = {}
+    for name, protocol, bind, advertised in listeners_of(config):
+        host, port = _host_of(config, bind), ports[name]
+        if advertised is not None:
+            host, port = advertised.host, advertised.port or port
+        elif not config.security.listeners:
+            port = config.advertised_port or port
+        found[name] = Endpoint(host, port, advertised is not None, protocol)
+    return found
+
+
+def registered_host(config: BrokerConfig) -> str:
+    """Return the host under which other brokers reach this one."""
+    name = inter_broker_listener(config)
+    listener = next(one for one in listeners_of(config) if one.name == name)
+    advertised = listener.advertised
+    return _host_of(config, listener.bind) if advertised is None else advertised.host
+
+
+def _host_of(config: BrokerConfig, bind: Address) -> str:
+    return bind.host if bind.host not in _EVERYWHERE else config.hostname or "127.0.0.1"
+
+
+def endpoint_for(services: Services, broker: BrokerInfo, peer: Peer) -> tuple[str, int] | None:
+    """Return (host, port) of a broker for the client at the other end of a connection; None if the
+    broker has no such listener."""
+    endpoint = broker.endpoints.get(peer.listener)
+    if endpoint is None:
+        return None
+    if endpoint.advertised or not peer.local_host:
+        return endpoint.host, endpoint.port
+    my_id = services.config.node_id
+    me = services.cluster.brokers.get(my_id)
+    mine = None if me is None else me.endpoints.get(peer.listener)
+    if broker.id == my_id or (mine is not None and mine.host == endpoint.host):
+        return peer.local_host.removeprefix(_MAPPED_IPV4), endpoint.port
+    return endpoint.host, endpoint.port
+
+
+def reachable(
+    services: Services, brokers: Iterable[BrokerInfo], peer: Peer
+) -> Iterator[tuple[BrokerInfo, str, int]]:
+    """Yield the brokers that have the client's listener, each with host and port."""
+    for broker in brokers:
+        found = endpoint_for(services, broker, peer)
+        if found is not None:
+            yield broker, *found
+
+
+def leader_endpoints(
+    services: Services, leaders: Collection[int], peer: Peer
+) -> list[NodeEndpoint]:
+    """Return the same of those leaders that are there, as the wire codecs take it."""
+    there = [broker for broker in services.cluster.brokers.values() if broker.id in leaders]
+    return [
+        NodeEndpoint(broker.id, host, port, broker.rack)
+        for broker, host, port in reachable(services, there, peer)
+    ]

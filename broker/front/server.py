@@ -15,14 +15,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from broker.access.doors import Doors
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
+from broker.front.endpoints import listeners_of
 from broker.front.services import Peer, Services
+from broker.security.core.listeners import Listener
 from client.errors import RemoteProtocolError
 from client.held_memory import HeldMemory
+from client.ids import ConnectionId
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
 from client.node.logs import AT_WILL
@@ -46,20 +51,24 @@ Produce request stays what it was."""
 class Server(FramedServer["Connection"]):
     """The listener and its connections."""
 
-    def __init__(self, services: Services, dispatcher: Dispatcher, memory: HeldMemory) -> None:
+    def __init__(
+        self, services: Services, dispatcher: Dispatcher, memory: HeldMemory, doors: Doors
+    ) -> None:
         """`memory`: where those count what they hold to whom requests pass their bytes on."""
         config, metrics = services.config, services.metrics
         super().__init__(_connection_limits(config), asyncio.get_running_loop())
+        self.doors = doors
         self.config = config
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.memory = memory
-        self.memory.on_given = self._on_given
         self._starved: dict[Connection, None] = {}
         """Connections that wait for bytes, in the order of their turns."""
-        self._turn: Connection | None = None
+        self.turn: Connection | None = None
         """Who may start one request before those that wait."""
         self._is_planned = False
+        self.last_connection = ConnectionId(0)
+        """Number of the newest connection."""
         metrics.provide_one("quire_broker_connections", lambda: len(self._connections))
         metrics.provide_one("quire_broker_in_flight_bytes", lambda: self.in_flight_bytes)
         metrics.provide_one("quire_broker_unfinished_bytes", lambda: self.unfinished.total_bytes)
@@ -71,10 +80,21 @@ class Server(FramedServer["Connection"]):
         """Bytes of requests that are held: unanswered, or stored by some bookies only."""
         return self.memory.size
 
-    async def start(self) -> int:
-        """Listen; return the port. Raises OSError."""
-        host, port = self.config.listen_host, self.config.port
-        return await self.listen(lambda: Connection(self), host, port, backlog=_LISTEN_BACKLOG)
+    async def start(self) -> Mapping[str, int]:
+        """Listen; return the port of each listener, by its name. Raises OSError, ConfigError,
+        MetadataError."""
+        listeners = listeners_of(self.config)
+        await self.doors.prepare(listeners)
+        ports: dict[str, int] = {}
+        for listener in listeners:
+            host, port = listener.bind
+            ports[listener.name] = await self.listen(
+                partial(self._connection, listener), host or None, port, backlog=_LISTEN_BACKLOG
+            )
+        return ports
+
+    def _connection(self, listener: Listener) -> asyncio.BaseProtocol:
+        return self.doors.behind(listener, Connection(self, listener))
 
     async def close(self) -> None:
         """Stop listening and close every connection; answers already given are still sent."""
@@ -91,25 +111,27 @@ class Server(FramedServer["Connection"]):
         """Drop a connection that is gone."""
         super().forget(connection)
         self._starved.pop(connection, None)
+        self._note_starved()
 
     def may_start(self, connection: Connection) -> bool:
         """Say whether bytes are left for another request, and nobody waits for them; if not, it
         will be this connection's turn to start one later."""
-        if self._turn is connection or (not self._starved and self._has_room()):
+        if self.turn is connection or (not self._starved and self._has_room()):
             return True
         self._starved[connection] = None
+        self._note_starved()
         return False
 
-    def on_started(self, connection: Connection) -> None:
-        """A request was started: the turn is over."""
-        self._turn = None
+    def _note_starved(self) -> None:
+        """Hear of bytes that are given back only while somebody waits for them."""
+        self.memory.on_given = self._on_given if self._starved else None
 
     def _has_room(self) -> bool:
         return self.memory.size < self.config.in_flight_bytes_max
 
     def _on_given(self) -> None:
         """Bytes were given back: connections that wait for them have their turns."""
-        if self._starved and not self._is_planned and self._has_room():
+        if not self._is_planned and self._has_room():
             self._is_planned = True
             self.loop.call_soon(self._give_turns)
 
@@ -120,9 +142,10 @@ class Server(FramedServer["Connection"]):
         while self._starved and self._has_room():
             connection = next(iter(self._starved))
             del self._starved[connection]
-            self._turn = connection
+            self.turn = connection
             connection.proceed()
-            self._turn = None
+            self.turn = None
+        self._note_starved()
 
     def on_refused(self, connection: Connection, reason: str, *, is_logged: bool) -> None:
         """A connection is about to be closed because there are too many."""
@@ -149,9 +172,16 @@ class Connection(FramedConnection):
 
     _server: Server
 
-    def __init__(self, server: Server) -> None:
-        self.peer = Peer("", 0, "", 0)
-        self._wire = ServerConnection(server.config.request_bytes_max, server.window, server.memory)
+    def __init__(self, server: Server, listener: Listener) -> None:
+        self.peer = Peer("", 0, "", 0, listener.name)
+        # In the order of accepts, which is when connections are made.
+        server.last_connection = self.number = ConnectionId(server.last_connection + 1)
+        self.login = server.doors.login_of(listener, self._on_user, self.fail)
+        config = server.config
+        frame_bytes_max = config.request_bytes_max
+        if self.login is not None:
+            frame_bytes_max = config.security.sasl_login_bytes_max
+        self._wire = ServerConnection(frame_bytes_max, server.window, server.memory)
         super().__init__(server, self._wire.intake)
         self._backlog: deque[memoryview] = deque()
         # By the stopwatch. With a backlog nothing is read: all of it came when bytes came last.
@@ -172,8 +202,24 @@ class Connection(FramedConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take in the connection, or close it at once if there are too many."""
-        self.peer = _peer(transport)
+        self.peer = _peer(transport, self.peer.listener)
         super().connection_made(transport)
+
+    def on_secured(self) -> None:
+        """The TLS handshake is done: the client may have said who it is."""
+        assert self._transport is not None, "who shook hands is there"
+        if self.login is not None:
+            return
+        user = self._server.doors.user_of(self._transport)
+        if user is None:
+            self.fail("no rule of tls_principal_rules names the client's certificate")
+        else:
+            self.peer = self.peer._replace(user=user)
+
+    def _on_user(self, user: str) -> None:
+        """The client has logged in: it may send large requests."""
+        self.peer = self.peer._replace(user=user)
+        self._intake.set_frame_bytes_max(self._server.config.request_bytes_max)
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -187,6 +233,8 @@ class Connection(FramedConnection):
         stays counted until then."""
         super().connection_lost(exc)
         self._backlog.clear()
+        if self.login is not None:
+            self.login.close()
         for slot in self._wire.close():
             slot.let_go()
         self._wire = ServerConnection(0, self._server.window, self._server.memory)
@@ -220,6 +268,8 @@ class Connection(FramedConnection):
         elif self._unsent_bytes > self._server.unsent_mark and not self._flush_planned:
             self._is_behind = True  # behind its own earlier requests
             self._count_unread()
+        if self.login is not None and self.login.failure:
+            self._loop.call_soon(self.fail, self.login.failure)
 
     def mute(self) -> None:
         """Start no further request until `unmute`."""
@@ -235,11 +285,16 @@ class Connection(FramedConnection):
         """Call this once the connection is gone; None takes it back."""
         self._lost_call = call
 
-    def fail(self, reason: str) -> None:
-        """Close the connection because of what the client sent."""
-        self._server.metrics.protocol_errors += 1
-        log.warning("connection.failed peer=%s port=%d reason=%s", self.peer.host, self.peer.port,
-                    reason, extra=AT_WILL)  # fmt: skip
+    def fail(self, reason: str, *, is_replaced: bool = False) -> None:
+        """Close the connection because of what the client sent; or because it has another one."""
+        host, port = self.peer[:2]
+        if is_replaced:
+            log.info("connection.replaced peer=%s port=%d reason=%r", host, port, reason,
+                     extra=AT_WILL)  # fmt: skip
+        else:
+            self._server.metrics.protocol_errors += 1
+            log.warning("connection.failed peer=%s port=%d reason=%s", host, port, reason,
+                        extra=AT_WILL)  # fmt: skip
         self.close()
 
     # --- client.node.framed_server.FramedConnection
@@ -273,37 +328,35 @@ class Connection(FramedConnection):
         if self._proceeding or self._transport is None:
             return
         self._proceeding = True
-        newest: Slot | None = None
-        count = 0
+        server, count = self._server, 0
         try:
             while self._backlog and self._may_start():
                 if count == _REQUESTS_PER_TURN:
                     self._plan_turn()
                     break
                 count += 1
-                self._started_s = self._server.metrics.now_s()
-                newest = self._wire.newest
-                self._server.on_started(self)
-                self._server.dispatcher.dispatch(self._backlog.popleft(), self)
+                self._started_s = server.metrics.now_s()
+                self._wire.newest = None
+                server.turn = None
+                server.dispatcher.dispatch(self._backlog.popleft(), self)
                 if self._flush_planned and not (self._backlog and self._may_start()):
                     self._flush()  # which may let more of the backlog start
         except RemoteProtocolError as error:
-            self._forget(newest)
+            self._forget_opened()
             self.fail(str(error))
         except Exception:  # the outermost loop of a connection: it alone goes down
             log.exception("connection.broken peer=%s", self.peer.host)
-            self._forget(newest)
+            self._forget_opened()
             self.close()
         finally:
             self._proceeding = False
         if self.is_reading == bool(self._backlog):
             self._set_reading(not self._backlog)
 
-    def _forget(self, newest: Slot | None) -> None:
-        """Let go of a slot that was opened after `newest`: nobody will answer it."""
-        broken = self._wire.newest
-        if broken is not None and broken is not newest:
-            broken.let_go()
+    def _forget_opened(self) -> None:
+        """Let go of the slot of the request that could not be started: nobody will answer it."""
+        if self._wire.newest is not None:
+            self._wire.newest.let_go()
 
     def _plan_turn(self) -> None:
         """Go on in another turn of the loop."""
@@ -364,7 +417,7 @@ def _connection_limits(config: BrokerConfig) -> ConnectionLimits:
     )
 
 
-def _peer(transport: asyncio.BaseTransport) -> Peer:
+def _peer(transport: asyncio.BaseTransport, listener: str) -> Peer:
     host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
     local_host, local_port = (transport.get_extra_info("sockname") or ("", 0))[:2]
-    return Peer(host, port, local_host, local_port)
+    return Peer(host, port, local_host, local_port, listener)

@@ -6,23 +6,29 @@ Every handler gets these two beside its request. `Services` is made once per bro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from broker.access.login import Login
+from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.compaction.compactor import Compactor
 from broker.config import BrokerConfig
+from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
+from broker.security.core.listeners import DEFAULT_NAME
+from broker.security.core.principal_rules import ANONYMOUS
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
-from client.ids import Clock, Rng
+from broker.transactions.transactions import Transactions
+from client.ids import Clock, ConnectionId, Rng
 from client.node.turns import Turns
 
 
@@ -33,6 +39,10 @@ class Peer(NamedTuple):
     port: int
     local_host: str
     local_port: int
+    listener: str = DEFAULT_NAME
+    """Name of the listener that the client came by."""
+    user: str = ANONYMOUS
+    """Who the client is: the name of its Kafka principal, of type User."""
 
 
 class Call(NamedTuple):
@@ -43,6 +53,26 @@ class Call(NamedTuple):
     correlation_id: int
     client_id: str | None
     peer: Peer
+    connection: ConnectionId = ConnectionId(0)
+    """Which connection it came over; later ones have greater numbers."""
+    login: Login | None = None
+
+
+class LinkReceiver(Protocol):
+    """What answers other brokers: `broker/link/link_services.py`."""
+
+    def receive(
+        self,
+        connection: object,
+        correlation_id: int,
+        body: memoryview,
+        answer: Callable[[Sequence[bytes]], None],
+    ) -> None:
+        """Take one request of a connection; `answer` is called once, now or later.
+
+        Raises RemoteProtocolError: the connection must be closed.
+        """
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,13 +87,19 @@ class Services:
     partitions: Partitions
     groups: Groups
     compactor: Compactor
+    transactions: Transactions
+    link: LinkReceiver
     producer_ids: ProducerIds
+    users: Users
+    inter_broker_listener: str
+    """Name of the listener that other brokers use."""
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget
+    fetch_sessions: FetchSessions
     turns: Turns
     """Where long requests wait; one for the whole process."""
     clock: Clock
     rng: Rng
     served: Mapping[int, tuple[int, int]]
-    """API key -> (lowest, highest version) that has a handler here."""
+    """API key -> (lowest, highest version) that has a handler here and is advertised."""

@@ -20,20 +20,15 @@ from uuid import UUID
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.config import BrokerConfig
-from broker.coordinator.core.routing import OFFSETS_TOPIC, coordinator_partition
+from broker.coordinator.coordinators import Coordinators
+from broker.coordinator.core.routing import OFFSETS_TOPIC
+from broker.coordinator.internal_topic import InternalTopic
 from broker.coordinator.runtime import Phase
-from broker.errors import (
-    BrokerError,
-    CoordinatorLoading,
-    CoordinatorNotAvailable,
-    NotCoordinator,
-    TopicExists,
-)
 from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_types import GroupState
 from broker.partition.partition import Partition
 from broker.topics.topics import Topics
-from client.errors import LogCorrupt, MetadataError
+from client.errors import MetadataError
 from client.ids import Clock, Rng
 from client.node import background
 
@@ -58,14 +53,15 @@ class Groups:
         self, cluster: Cluster, topics: Topics, config: BrokerConfig, *, clock: Clock, rng: Rng
     ) -> None:
         self._cluster = cluster
-        self._topics = topics
         self._config = config
         self._clock = clock
         self._rng = rng
         self.rebalance_count = 0
         """Rebalances begun here."""
-        self._coordinators: dict[int, Coordinator] = {}
-        self._creating: asyncio.Task[None] | None = None
+        self._topic = InternalTopic(
+            cluster, topics, OFFSETS_TOPIC, config.offsets_topic_partitions, TOPIC_SETTINGS
+        )
+        self._coordinators = Coordinators(self._topic, config.node_id, self._make)
         self._sweeper: asyncio.Task[None] | None = None
         self._topic_ids: dict[str, UUID] = {}
         self._missing: frozenset[str] = frozenset()
@@ -80,18 +76,13 @@ class Groups:
 
     def close(self) -> None:
         """Stop serving all groups."""
-        for task in (self._sweeper, self._creating):
-            if task is not None:
-                task.cancel()
-        for coordinator in self._coordinators.values():
-            coordinator.close()
-        self._coordinators.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._topic.close()
+        self._coordinators.close()
 
-    def on_opened(self, partition: Partition) -> None:
-        """This broker leads a partition now; ignored unless it is one of the internal topic."""
-        if partition.topic.name != OFFSETS_TOPIC:
-            return
-        coordinator = Coordinator(
+    def _make(self, partition: Partition) -> Coordinator:
+        return Coordinator(
             partition,
             self._config.groups(),
             clock=self._clock,
@@ -99,15 +90,14 @@ class Groups:
             copy_bytes_min=self._config.group_log_copy_bytes,
             on_rebalance=self._count_rebalance,
         )
-        self._coordinators[partition.index] = coordinator
-        coordinator.start()
+
+    def on_opened(self, partition: Partition) -> None:
+        """This broker leads a partition now; ignored unless it is one of the internal topic."""
+        self._coordinators.on_opened(partition)
 
     def on_closed(self, partition: Partition) -> None:
         """This broker leads a partition no longer."""
-        coordinator = self._coordinators.get(partition.index)
-        if coordinator is not None and coordinator.partition is partition:
-            del self._coordinators[partition.index]
-            coordinator.close()
+        self._coordinators.on_closed(partition)
 
     # --- routing ------------------------------------------------------------------------------
 
@@ -116,34 +106,24 @@ class Groups:
 
         Raises CoordinatorNotAvailable.
         """
-        topic = self._cluster.topics.get(OFFSETS_TOPIC) or await self._make_topic()
-        owner = self._cluster.preferred_leader(
-            topic, coordinator_partition(group_id, topic.partition_count)
-        )
-        broker = None if owner is None else self._cluster.brokers.get(owner)
-        if broker is None:
-            raise CoordinatorNotAvailable("no broker is available to coordinate the group")
-        return broker
+        return await self._topic.find(group_id)
+
+    async def place(self, group_id: str) -> tuple[TopicInfo, int]:
+        """Return the topic and the index of the partition that keeps a group's offsets; create it
+        if there is none. Raises CoordinatorNotAvailable.
+        """
+        return await self._topic.place(group_id)
 
     def coordinator(self, group_id: str) -> Coordinator:
         """Return the coordinator of a group, if it is this broker.
 
         Raises NotCoordinator, CoordinatorLoading (it is about to be).
         """
-        topic = self._cluster.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            raise NotCoordinator("this cluster has not coordinated any group yet")
-        index = coordinator_partition(group_id, topic.partition_count)
-        coordinator = self._coordinators.get(index)
-        if coordinator is not None:
-            return coordinator
-        if self._cluster.preferred_leader(topic, index) == self._config.node_id:
-            raise CoordinatorLoading(f"partition {index} of the group topic is being opened")
-        raise NotCoordinator(f"another broker coordinates group {group_id!r}")
+        return self._coordinators.of(group_id)
 
     def coordinators(self) -> list[Coordinator]:
         """Return all coordinators of this broker, by partition."""
-        return [self._coordinators[index] for index in sorted(self._coordinators)]
+        return self._coordinators.all()
 
     # --- for metrics --------------------------------------------------------------------------
 
@@ -157,41 +137,6 @@ class Groups:
             for state, count in coordinator.last_view.state_counts().items():
                 counts[state] += count
         return counts
-
-    # --- the internal topic -------------------------------------------------------------------
-
-    async def _make_topic(self) -> TopicInfo:
-        """Create the topic once, however many ask for it meanwhile."""
-        if self._creating is None:
-            self._creating = asyncio.get_running_loop().create_task(
-                self._create_topic(), name=f"create {OFFSETS_TOPIC}"
-            )
-        creating = self._creating
-        try:
-            await asyncio.shield(creating)
-        except (BrokerError, LogCorrupt, MetadataError) as error:
-            _LOG.warning("groups.topic_not_created error=%r", error)
-            raise CoordinatorNotAvailable(f"cannot create {OFFSETS_TOPIC}: {error}") from error
-        finally:
-            if creating.done() and self._creating is creating:
-                self._creating = None
-        topic = self._cluster.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            raise CoordinatorNotAvailable(
-                f"{OFFSETS_TOPIC} was created, but this broker does not see it yet"
-            )
-        return topic
-
-    async def _create_topic(self) -> None:
-        try:
-            await self._topics.create(
-                OFFSETS_TOPIC,
-                self._config.offsets_topic_partitions,
-                config=TOPIC_SETTINGS,
-                internal=True,
-            )
-        except TopicExists:
-            await self._cluster.look_for_topic(OFFSETS_TOPIC)
 
     def _new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid.UUID(int=self._rng.getrandbits(128), version=4)}"

@@ -16,7 +16,6 @@ from typing import Final
 from broker.errors import LogReadFailed
 from broker.partition.core.log_limits import LogLimits
 from broker.partition.core.offset_index import SparseIndex
-from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerReplay, LedgerTail
 from broker.partition.ledgers import Reader
 from broker.partition.read_ahead import ReadAhead
@@ -31,9 +30,9 @@ _INSIDE_COUNT_MAX: Final = 1024
 """More readers than that rarely go on in one ledger at a time."""
 
 
-async def replay_ledger(reader: Reader, producers: ProducerState, now_ms: int) -> LedgerTail:
+async def replay_ledger(reader: Reader, limits: LogLimits, now_ms: int) -> LedgerTail:
     """Replay the end of a closed ledger that has entries. Raises LedgerError, LogCorrupt."""
-    replay = LedgerReplay(reader.last_entry, reader.length, producers, now_ms)
+    replay = LedgerReplay(reader.last_entry, reader.length, limits, now_ms)
     while (run := replay.wanted()) is not None:
         entries = await reader.read(*run)
         replay.on_entries(run[0], [entry.payload for entry in entries])
@@ -108,7 +107,7 @@ class LedgerView:
         timestamps = SparseIndex()
         if self.reader.last_entry >= 0:
             try:
-                tail = await replay_ledger(self.reader, ProducerState(), 0)
+                tail = await replay_ledger(self.reader, self._limits, 0)
             except LedgerError as error:
                 raise LogReadFailed(f"ledger {self.reader.ledger_id}: {error!r}") from error
             for point in tail.points:

@@ -7,6 +7,7 @@ import dataclasses
 from broker.cluster.lease import SessionLease
 from broker.metrics import Metrics
 from broker.partition.core.log_limits import LogLimits
+from broker.partition.leading.transaction_verifier import PluggedVerifier
 from broker.partition.ledgers import Ledgers
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
@@ -31,5 +32,7 @@ class LogServices:
     pages: PageCache = dataclasses.field(default_factory=PageCache)
     """Of segment lists, for all partitions together."""
     ahead: ReadAhead = dataclasses.field(default_factory=ReadAhead)
+    coordinators: PluggedVerifier = dataclasses.field(default_factory=PluggedVerifier)
+    """Whom partitions ask before they take the first batch of a transaction."""
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
     metrics: Metrics = dataclasses.field(default_factory=Metrics)

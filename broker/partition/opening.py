@@ -6,13 +6,12 @@ It decides nothing: which step follows which is the core's business.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple, assert_never
 
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import BrokerError, NotLeader
-from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerTail
 from broker.partition.core.takeover import (
     Claim,
@@ -31,6 +30,7 @@ from broker.partition.core.takeover import (
     Step,
     Takeover,
 )
+from broker.partition.core.transactions.log_fold import LogFold
 from broker.partition.ledger_creation import create_ledger
 from broker.partition.ledger_views import replay_ledger
 from broker.partition.ledgers import Reader, Writer
@@ -46,6 +46,7 @@ from client.errors import (
     VersionConflict,
 )
 from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.aborted_index import LedgerAborted
 from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
 
@@ -59,7 +60,10 @@ class Opened(NamedTuple):
     version: int
     writer: Writer
     log_end_offset: Offset
-    producers: ProducerState
+    fold: LogFold
+    """Of the log up to its end."""
+    earlier: Mapping[LedgerId, LedgerAborted]
+    """What is aborted in ledgers before ours, for our first snapshot."""
 
 
 class Opening:
@@ -118,7 +122,7 @@ class Opening:
 
     def _opened(self, step: Serve) -> Opened:
         assert self._writer is not None
-        producers = step.tail.producers if step.tail is not None else self._new_producers()
+        fold = step.tail.fold if step.tail is not None else LogFold(self._services.limits)
         _LOG.info(
             "takeover.leading topic=%s partition=%d epoch=%d ledger=%d log_end=%d",
             self._topic.name,
@@ -127,7 +131,9 @@ class Opening:
             step.ledger_id,
             step.log_end_offset,
         )
-        return Opened(step.segments, step.version, self._writer, step.log_end_offset, producers)
+        return Opened(
+            step.segments, step.version, self._writer, step.log_end_offset, fold, step.earlier
+        )
 
     async def _do(self, step: Step) -> Step:
         takeover = self._takeover
@@ -177,7 +183,7 @@ class Opening:
             return None
         async with self._replays:
             now_ms = self._services.clock.now_ms()
-            return await replay_ledger(reader, self._new_producers(), now_ms)
+            return await replay_ledger(reader, self._services.limits, now_ms)
 
     async def _create(self, epoch: LeaderEpoch) -> Step:
         self._writer = await create_ledger(self._services.ledgers, self._topic, self._index, epoch)
@@ -210,10 +216,3 @@ class Opening:
             await self._services.ledgers.delete(ledger_id)
         except (LedgerError, MetadataError) as error:
             _LOG.warning("takeover.orphan ledger=%d error=%r", ledger_id, error)
-
-    def _new_producers(self) -> ProducerState:
-        limits = self._services.limits
-        return ProducerState(
-            expiration_ms=limits.producer_expiration_ms,
-            producer_count_max=limits.producer_count_max,
-        )

@@ -22,7 +22,6 @@ from broker.errors import (
     NotLeader,
     SequenceError,
 )
-from broker.partition.admission import Admission
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append, LogEntry
 from broker.partition.core.leader import PartitionLeader
@@ -39,11 +38,15 @@ from broker.partition.core.leader_effects import (
 from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
 from broker.partition.core.sequence_gaps import SequenceGaps
-from broker.partition.core.watermark_waits import WatermarkWaits
+from broker.partition.core.transactions.held_appends import HeldAppend
+from broker.partition.core.transactions.verification import ProducerTransaction
+from broker.partition.core.watermark_waits import ReadableWaits
+from broker.partition.leading.admission import Admission
 from broker.partition.leading.effect_runner import EffectRunner
 from broker.partition.leading.entry_sender import EntrySender
 from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.leading.log_changes import HIGH_WATERMARK, LogChanges
+from broker.partition.leading.partition_transactions import PartitionTransactions
 from broker.partition.log_services import LogServices
 from broker.partition.opening import Opened
 from broker.partition.partition_reader import PartitionReader
@@ -74,9 +77,9 @@ class Partition:
         self.on_ended: Callable[[], None] | None = None
         """Called once if leadership ends for another reason than `close`."""
         self._services = services
-        self._loop = asyncio.get_running_loop()
-        self._waits = WatermarkWaits()
-        self._leader = _leader_of(self.name, services, opened, self._now())
+        self._waits = ReadableWaits()
+        now = Now(services.clock.now_ms(), asyncio.get_running_loop().time())
+        self._leader = _leader_of(self.name, services, opened, now)
         steps = LeaderSteps(services, topic, index, opened.writer, self._on_outcome)
         self._sender = EntrySender(
             self._leader.log,
@@ -99,6 +102,9 @@ class Partition:
         )
         self.changes = LogChanges(
             services, self._leader, steps, self.reader, self._runner.run, self.check_leading
+        )
+        self.transactions = PartitionTransactions(
+            services, steps, self._leader, self.append, self._runner.run
         )
         self.admission = Admission(self._leader, services.clock)
         self.replication = Replication(steps, lambda: self.is_open)
@@ -146,21 +152,29 @@ class Partition:
     def check_leading(self) -> None:
         """Raise NotLeader unless we may speak for the partition: open, and our session alive."""
         self._leader.check_open()
-        if not self._services.lease.is_valid(self._loop.time()):
+        if not self._services.lease.is_valid(self._runner.now_s()):
             raise NotLeader(f"{self.name}: the metadata session is in doubt")
 
     # --- append -------------------------------------------------------------------------
 
     def append(
-        self, batch: Buffer, *, from_client: bool = True, are_keys_checked: bool = False
+        self,
+        batch: Buffer,
+        *,
+        from_client: bool = True,
+        are_keys_checked: bool = False,
+        transaction: ProducerTransaction | None = None,
     ) -> Append:
         """Check a batch, give it offsets and enqueue it; its bytes must not change afterwards.
 
         Returns at once; see `Append`. A duplicate returns the append that it repeats, or a
-        completed one. Raises NotLeader, Overloaded, the InvalidRecord and SequenceError
-        families; nothing was applied then. Who can wait asks `admission.has_room` first, and
-        takes the steps of `admission.key_check`.
+        completed one; a batch of a `transaction` that is not open here yet, a `HeldAppend`, which
+        has its offsets later. Raises NotLeader, Overloaded, NotEnoughReplicas, the InvalidRecord
+        and SequenceError families; nothing was applied then. Who can wait asks `admission.has_room`
+        first, and takes the steps of `admission.key_check`.
         """
+        if transaction is not None and not self.transactions.are_served:
+            transaction = None
         leader = self._leader
         if self._sender.has_ended and leader.state is State.OPEN:
             self.resign(f"ledger {leader.log.active.ledger_id} takes no more entries")
@@ -169,15 +183,18 @@ class Partition:
             append, effects = leader.append(
                 batch,
                 self._services.clock.now_ms(),
-                self._loop.time(),
+                self._runner.now_s(),
                 from_client=from_client,
                 are_keys_checked=are_keys_checked,
+                transaction=transaction,
             )
         except SequenceError as error:
             self._log_refusal(batch, error)
             raise
         if append.base_offset == end:  # else it repeats one
             self._sender.on_accepted(append.size)
+        elif transaction is not None and isinstance(append, HeldAppend):
+            self.transactions.on_held(append)
         if effects:
             self._runner.run(effects)
         return append
@@ -194,14 +211,19 @@ class Partition:
             header.producer_epoch, header.base_sequence, header.record_count, error,
         )  # fmt: skip
 
-    def on_high_watermark(self, above: Offset, call: Callable[[], None]) -> Callable[[], None]:
-        """Call once the high watermark is greater than `above`, or leadership has ended.
+    def on_high_watermark(
+        self, above: Offset, call: Callable[[], None], *, read_committed: bool = False
+    ) -> Callable[[], None]:
+        """Call once the high watermark is greater than `above`, or leadership has ended; of
+        `read_committed` readers, the last stable offset.
 
         The call comes later, never from in here. Returns a function that cancels the wait.
         """
-        if self._leader.state is State.ENDED or self.high_watermark > above:
-            return self._loop.call_soon(call).cancel
-        return partial(self._waits.cancel, self._waits.add(above, call))
+        waits = self._waits.stable if read_committed else self._waits.confirmed
+        reached = self.last_stable_offset if read_committed else self.high_watermark
+        if self._leader.state is State.ENDED or reached > above:
+            return asyncio.get_running_loop().call_soon(call).cancel
+        return partial(waits.cancel, waits.add(above, call))
 
     # --- the end ------------------------------------------------------------------------
 
@@ -251,7 +273,7 @@ class Partition:
         self._runner.run(self._leader.on_outcome(outcome, self._now()))
 
     def _now(self) -> Now:
-        return Now(self._services.clock.now_ms(), self._loop.time())
+        return Now(self._services.clock.now_ms(), self._runner.now_s())
 
     # --- effects ------------------------------------------------------------------------
 
@@ -277,8 +299,13 @@ class Partition:
             self.reader.on_confirmed(appends)
             for append in appends:
                 append.complete()
-            for call in self._waits.on_reached(entry.end_offset):
+            waits = self._waits
+            for call in waits.confirmed.on_reached(entry.end_offset):
                 call()
+            if waits.stable:
+                for call in waits.stable.on_reached(self.last_stable_offset):
+                    call()
+        self.transactions.on_entry_confirmed()
         self.admission.look()
 
     def _on_ended(self, ended: Ended) -> None:
@@ -290,6 +317,7 @@ class Partition:
         self._sender.stop()
         for append in ended.appends:
             append.complete(ended.error)
+        self.transactions.stop(ended.error)
         self.reader.close()
         self.changes.settle_all(ended.tickets)
         for call in self._waits.drain():
@@ -305,13 +333,15 @@ def _leader_of(name: str, services: LogServices, opened: Opened, now: Now) -> Pa
     """Return the leader that continues the log where the takeover found its end."""
     segments, limits = opened.segments, services.limits
     end = opened.log_end_offset
+    active = ActiveSegment(opened.writer.ledger_id, end, now.ms, limits)
+    active.transactions.earlier = opened.earlier
     log = LogState(
         name,
         segments.leader_epoch,
         limits,
-        LogOffsets(segments.log_start_offset, end),
-        opened.producers,
-        ActiveSegment(opened.writer.ledger_id, end, now.ms, limits),
+        LogOffsets(segments.log_start_offset, end, opened.fold.transactions),
+        opened.fold,
+        active,
         SequenceGaps(now.s + limits.settling_ms / 1000),
     )
     return PartitionLeader(name, log, segments, opened.version, list_bytes_max=_LIST_BYTES_MAX)

@@ -5,7 +5,7 @@ When it moves, and what is written first, is the leader's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from client.ids import LedgerId
@@ -26,7 +26,8 @@ def paged(listed: SegmentList, ledger_id: LedgerId, page_entries: int) -> Paged:
 
     It is the same list in another form. `ledger_id`: the one that the change adds, for the
     names. NEWEST-IN-HEAD: the newest sealed segment whose ledger has entries stays, with what
-    follows it, since a takeover looks no further back.
+    follows it, since a takeover looks no further back; and so does one whose aborted transactions
+    are listed in a ledger that follows that one, which may never get its first entry.
     """
     pages = [*listed.pages]
     left = 0
@@ -75,8 +76,20 @@ def _movable(segments: Sequence[Segment]) -> int:
     for index in range(len(segments) - 1, -1, -1):
         facts = segments[index].facts
         if facts is not None and facts.size_bytes:
-            return index
+            followers = {segment.ledger_id for segment in segments[index + 1 :]}
+            return _first_listed_in(segments[: index + 1], followers)
     return 0
+
+
+def _first_listed_in(segments: Sequence[Segment], ledger_ids: Container[LedgerId]) -> int:
+    """Return which segment is the first whose aborted transactions are listed in one of these
+    ledgers; the last one, if there is none."""
+    for index, segment in enumerate(segments):
+        transactions = segment.facts.transactions if segment.facts is not None else None
+        place = transactions.aborted_at if transactions is not None else None
+        if place is not None and place.ledger_id in ledger_ids:
+            return index
+    return len(segments) - 1
 
 
 def _run_start(pages: Sequence[PageRef], end: int, level: int) -> int:

@@ -5,11 +5,34 @@ What a list of segments is, and how it changes, is `segments.py`'s business.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from client.ids import LeaderEpoch, LedgerId, Offset
+from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.metadata.json_node import INT64_MAX, whole
+
+
+class SnapshotPlace(NamedTuple):
+    """Where a snapshot stands."""
+
+    ledger_id: LedgerId
+    entry_id: EntryId
+
+
+class TransactionFacts(NamedTuple):
+    """What readers that pass over aborted data need to know of a segment."""
+
+    is_transactional: bool
+    """Whether it holds data of transactions, or markers."""
+    aborted_count: int
+    """Transactions whose ABORT marker is in it."""
+    aborted_at: SnapshotPlace | None
+    """The snapshot that lists them (`aborted_index.py`), in the segment's own ledger or in a later
+    one; None if there are none."""
+    stable_offset: Offset
+    """Everything before it is decided by what the log holds up to the segment's end: the first
+    offset of the oldest transaction that is open there, else the segment's end. Not above the
+    segment's end; before its beginning, if that transaction is as old."""
 
 
 class SegmentFacts(NamedTuple):
@@ -21,6 +44,15 @@ class SegmentFacts(NamedTuple):
     """0 only if its ledger has no entry at all: a snapshot has a size, too."""
     max_timestamp_ms: int
     """-1: no record has a timestamp."""
+    transactions: TransactionFacts | None = None
+    """None: it holds nothing of a transaction, and none is open at its end."""
+
+    @property
+    def stable_offset(self) -> Offset:
+        """Everything before it is decided by what the log holds up to the segment's end."""
+        if self.transactions is None:
+            return Offset(self.last_offset + 1)
+        return self.transactions.stable_offset
 
 
 class Segment(NamedTuple):
@@ -52,9 +84,9 @@ class Segment(NamedTuple):
         return self.leader_epoch
 
 
-def segment_to_json(segment: Segment) -> dict[str, int | None]:
+def segment_to_json(segment: Segment) -> dict[str, object]:
     """Return the object that stands for a segment in a node."""
-    value: dict[str, int | None] = {
+    value: dict[str, object] = {
         "ledger": segment.ledger_id,
         "base_offset": segment.base_offset,
         "leader_epoch": segment.leader_epoch,
@@ -64,9 +96,21 @@ def segment_to_json(segment: Segment) -> dict[str, int | None]:
         value["last_offset"] = segment.facts.last_offset
         value["bytes"] = segment.facts.size_bytes
         value["max_timestamp_ms"] = segment.facts.max_timestamp_ms
+        transactions = segment.facts.transactions
+        if transactions is not None:
+            value["transactional"] = transactions.is_transactional
+            value["stable_at_end"] = transactions.stable_offset
+            value["aborted"] = transactions.aborted_count
+            if transactions.aborted_at is not None:
+                value["aborted_at"] = [*transactions.aborted_at]
     if segment.cleaned:
         value["cleaned"] = True
     return value
+
+
+def knows_transactions(segments: Iterable[Segment]) -> bool:
+    """Whether the facts of any segment speak of transactions."""
+    return any(item.facts is not None and item.facts.transactions is not None for item in segments)
 
 
 def segment_from_json(value: Mapping[str, Any]) -> Segment:
@@ -77,6 +121,7 @@ def segment_from_json(value: Mapping[str, Any]) -> Segment:
             Offset(whole(value, "last_offset", -1)),
             whole(value, "bytes"),
             whole(value, "max_timestamp_ms", -INT64_MAX - 1),
+            _transactions_from_json(value) if "stable_at_end" in value else None,
         )
     return Segment(
         LedgerId(whole(value, "ledger")),
@@ -86,3 +131,17 @@ def segment_from_json(value: Mapping[str, Any]) -> Segment:
         facts,
         value.get("cleaned") is True,
     )
+
+
+def _transactions_from_json(value: Mapping[str, Any]) -> TransactionFacts:
+    is_transactional = value["transactional"]
+    if type(is_transactional) is not bool:
+        raise ValueError("transactional is neither true nor false")
+    count = whole(value, "aborted")
+    place = None
+    if count:
+        ledger_id, entry_id = value["aborted_at"]
+        numbers = {"ledger": ledger_id, "entry": entry_id}
+        place = SnapshotPlace(LedgerId(whole(numbers, "ledger")), EntryId(whole(numbers, "entry")))
+    stable = Offset(whole(value, "stable_at_end", 0, whole(value, "last_offset", -1) + 1))
+    return TransactionFacts(is_transactional, count, place, stable)

@@ -10,7 +10,7 @@ the head has let it go. Its name is its writer's own (PAGE-NAME): the number is 
 ledger id say which change of which leader it was made for. So whoever finds a node of that name
 has made it, and a leader that was replaced cannot stand in another one's way.
 
-Node of a page, version 1, JSON:
+Node of a page, JSON; version 2 only if the facts of a segment in it speak of transactions:
 
     {"version":1,"level":0,"segments":[segment, ...]}          as in the head
     {"version":1,"level":n,"pages":[reference, ...]}           n above 0
@@ -26,10 +26,16 @@ from typing import Any, Final, NamedTuple
 
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.segment import Segment, segment_from_json, segment_to_json
+from client.log.segment import (
+    Segment,
+    knows_transactions,
+    segment_from_json,
+    segment_to_json,
+)
 from client.metadata.json_node import INT64_MAX, read_object
 
 PAGE_VERSION: Final = 1
+TRANSACTIONS_VERSION: Final = 2
 LEVEL_MAX: Final = 16
 """More levels than any list has."""
 
@@ -86,7 +92,8 @@ class Page(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the JSON of the page's node."""
-        value: dict[str, object] = {"version": PAGE_VERSION}
+        is_plain = not knows_transactions(self.segments)
+        value: dict[str, object] = {"version": PAGE_VERSION if is_plain else TRANSACTIONS_VERSION}
         if self.segments:
             value["level"] = 0
             value["segments"] = [segment_to_json(segment) for segment in self.segments]
@@ -147,10 +154,10 @@ def decode_page(data: bytes, ref: PageRef) -> Page:
     """Parse a page's node, and check it against its reference. Raises LogCorrupt."""
     try:
         value = read_object(data)
-        if value["version"] != PAGE_VERSION:
+        if value["version"] not in (PAGE_VERSION, TRANSACTIONS_VERSION):
             raise LogCorrupt(
-                f"page of version {value['version']}, only {PAGE_VERSION} is known:"
-                " it was written by a newer broker"
+                f"page of version {value['version']}, only {PAGE_VERSION} and"
+                f" {TRANSACTIONS_VERSION} are known: it was written by a newer broker"
             )
         page = (
             Page(pages=tuple(ref_from_json(item) for item in value["pages"]))

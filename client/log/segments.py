@@ -23,8 +23,9 @@ So a head has some `page_entries` entries per level, and a level holds `page_ent
 segments as the one below: with 256, a head of at most some hundred KB for ten million segments.
 
 Node, version 1: a list that never had a page, so that brokers that know no pages can still open it;
-version 2: with `oldest`, `pages` and `page_count`; version 3: with these, and `compaction`, once it
-was compacted. An unknown version is refused, never guessed.
+version 2: with `oldest`, `pages` and `page_count`; version 3: like 2, once the facts of a segment
+in it speak of transactions; version 4: like 3, with `compaction`, once it was compacted. An unknown
+version is refused, never guessed.
 
 Invariants (`check`): every segment but the last two is sealed; only the last one may have an
 unknown base offset, and then exactly the one before it is unsealed too; offsets are gapless.
@@ -44,7 +45,13 @@ from client.log.compaction_state import (
     state_from_json,
     state_to_json,
 )
-from client.log.segment import Segment, SegmentFacts, segment_from_json, segment_to_json
+from client.log.segment import (
+    Segment,
+    SegmentFacts,
+    knows_transactions,
+    segment_from_json,
+    segment_to_json,
+)
 from client.log.segment_pages import (
     Item,
     PageRef,
@@ -61,6 +68,7 @@ __all__ = [
     "NO_EPOCH",
     "PAGED_VERSION",
     "PAGE_ENTRIES",
+    "TRANSACTIONS_VERSION",
     "Segment",
     "SegmentFacts",
     "SegmentList",
@@ -71,7 +79,9 @@ __all__ = [
 
 FORMAT_VERSION: Final = 1
 PAGED_VERSION: Final = 2
-COMPACTED_VERSION: Final = 3
+TRANSACTIONS_VERSION: Final = 3
+COMPACTED_VERSION: Final = 4
+_VERSIONS: Final = range(FORMAT_VERSION, COMPACTED_VERSION + 1)
 NO_EPOCH: Final = LeaderEpoch(-1)
 PAGE_ENTRIES: Final = 256
 """Segments of a page, or pages of a page. Written once per so many segments, so small enough to be
@@ -129,11 +139,15 @@ class SegmentList(NamedTuple):
         created_ms: int,
         recovered: Mapping[LedgerId, tuple[Offset, SegmentFacts]],
     ) -> SegmentList:
-        """Add the new leader's ledger. `recovered`: (base offset, facts) of unsealed segments."""
+        """Add the new leader's ledger.
+
+        `recovered`: (base offset, facts) of all unsealed segments, and of sealed ones whose aborted
+        transactions are listed elsewhere from now on.
+        """
         epoch = LeaderEpoch(self.leader_epoch + 1)
         before = tuple(
             segment
-            if segment.facts is not None
+            if segment.facts is not None and segment.ledger_id not in recovered
             else segment._replace(
                 base_offset=recovered[segment.ledger_id][0], facts=recovered[segment.ledger_id][1]
             )
@@ -204,12 +218,17 @@ class SegmentList(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the JSON of the metadata node."""
+        version = PAGED_VERSION if self.page_count else FORMAT_VERSION
+        if knows_transactions((*self.oldest, *self.segments)):
+            version = TRANSACTIONS_VERSION
+        if self.compaction != NEVER_COMPACTED:
+            version = COMPACTED_VERSION
         value: dict[str, object] = {
-            "version": self._version(),
+            "version": version,
             "leader_epoch": self.leader_epoch,
             "log_start_offset": self.log_start_offset,
         }
-        if value["version"] != FORMAT_VERSION:
+        if version != FORMAT_VERSION:
             value["page_count"] = self.page_count
             value["oldest"] = [segment_to_json(segment) for segment in self.oldest]
             value["pages"] = [ref_to_json(ref) for ref in self.pages]
@@ -219,11 +238,6 @@ class SegmentList(NamedTuple):
         if self.deleted:
             value["deleted"] = True
         return json.dumps(value, separators=(",", ":")).encode()
-
-    def _version(self) -> int:
-        if self.compaction != NEVER_COMPACTED:
-            return COMPACTED_VERSION
-        return PAGED_VERSION if self.page_count else FORMAT_VERSION
 
 
 def is_inline(listed: SegmentList, ledger_id: LedgerId) -> bool:
@@ -259,7 +273,7 @@ def decode_segments(data: bytes) -> SegmentList:
     try:
         value = read_object(data)
         version = value["version"]
-        if version not in (FORMAT_VERSION, PAGED_VERSION, COMPACTED_VERSION):
+        if version not in _VERSIONS:
             raise LogCorrupt(
                 f"segment list of version {version}, only {FORMAT_VERSION} to"
                 f" {COMPACTED_VERSION} are known: it was written by a newer broker"
@@ -272,7 +286,7 @@ def decode_segments(data: bytes) -> SegmentList:
             value.get("deleted", False),
             tuple(ref_from_json(item) for item in value["pages"]) if is_paged else (),
             tuple(segment_from_json(item) for item in value["oldest"]) if is_paged else (),
-            whole(value, "page_count", 1 if version == PAGED_VERSION else 0) if is_paged else 0,
+            whole(value, "page_count", version == PAGED_VERSION) if is_paged else 0,
             state_from_json(value["compaction"])
             if version == COMPACTED_VERSION
             else NEVER_COMPACTED,

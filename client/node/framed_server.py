@@ -56,7 +56,7 @@ class FramedServer(abc.ABC, Generic[C]):
         """Answers that a peer has not taken count as unread from here on."""
         self._connections: dict[C, None] = {}
         self._quotas = ConnectionQuotas(limits.connections_max, limits.connections_per_host_max)
-        self._listener: asyncio.AbstractServer | None = None
+        self._listeners: list[asyncio.AbstractServer] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._quiet_until_s = 0.0
 
@@ -70,17 +70,24 @@ class FramedServer(abc.ABC, Generic[C]):
         """Bytes of all answers that peers have not taken, whether they are behind or not."""
         return sum(connection._unsent_bytes_now() for connection in self._connections)
 
-    async def listen(self, make: Callable[[], C], host: str, port: int, **options: Any) -> int:
-        """Accept connections and return the port (a free one for 0). Raises OSError."""
+    async def listen(
+        self, make: Callable[[], asyncio.BaseProtocol], host: str | None, port: int, **options: Any
+    ) -> int:
+        """Accept connections and return the port (a free one for 0); may be called for several
+        addresses. Raises OSError.
+
+        `make` returns a connection, or what stands between it and the socket.
+        """
         listener = await self.loop.create_server(make, host, port, **options)
-        self._listener = listener
-        self._sweep()
+        self._listeners.append(listener)
+        if self._sweeper is None:
+            self._sweep()
         return int(listener.sockets[0].getsockname()[1])
 
     def stop_listening(self) -> None:
         """Accept no more connections."""
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
 
     def close_all(self) -> None:
         """Stop listening and close every connection; answers already given are still sent."""

@@ -8,6 +8,11 @@
     ├── RecordTooLarge      one record is over the size limit
     ├── PublishFailed       a record was not acknowledged; it may be in the log all the same
     ├── CommitFailed        the group has moved on; the records will be delivered again
+    ├── TransactionError
+    │   ├── TransactionAborted    nothing of it counts: abort, and do the work again
+    │   ├── TransactionInDoubt    no answer to an end: ask for the same end again
+    │   ├── ProducerFenced        another publisher with this transactional id took over
+    │   └── TransactionRefused    no transaction will succeed with these settings or brokers
     └── RequestFailed       any other refusal, in the broker's words
 
 `translate` makes these of aiokafka's exceptions, so an application never needs to know which
@@ -61,6 +66,40 @@ class PublishFailed(PubSubError):
 
 class CommitFailed(PubSubError):
     """The group gave this member's partitions away: what it did not commit comes again."""
+
+
+class TransactionError(PubSubError):
+    """Root of what transactions can end with."""
+
+
+class TransactionAborted(TransactionError):
+    """Something of the transaction failed: it can only be aborted. The next one may succeed."""
+
+    retriable = True
+
+
+class TransactionInDoubt(TransactionError):
+    """The coordinator did not answer: the transaction may have ended, as was asked.
+
+    Asking for the same end again is harmless. A new publisher with the same transactional id
+    settles it, too.
+    """
+
+    retriable = True
+    outcome = Outcome.UNKNOWN
+
+
+class ProducerFenced(TransactionError):
+    """Another publisher with the same transactional id began: this one has to go.
+
+    What it had not committed is aborted. Of a commit that was under way the outcome is unknown.
+    """
+
+    outcome = Outcome.UNKNOWN
+
+
+class TransactionRefused(TransactionError):
+    """The brokers refuse the transactional id, or have no transactions."""
 
 
 class RequestFailed(PubSubError):

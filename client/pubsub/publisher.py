@@ -243,7 +243,7 @@ class Publisher:
         timestamp_ms: int | None,
     ) -> asyncio.Future[RecordMetadata]:
         producer = self._running()
-        _check_size(key, value, headers)
+        check_size(key, value, headers)
         try:
             if topic not in self._known_topics:
                 await self._learn(topic)
@@ -282,7 +282,8 @@ class Publisher:
             raise failure
 
 
-def _check_size(key: bytes | None, value: bytes | None, headers: Headers) -> None:
+def check_size(key: bytes | None, value: bytes | None, headers: Headers) -> None:
+    """Raise RecordTooLarge for a record that no batch would take."""
     if key is None and value is None:
         raise ValueError("a record needs a key or a value")
     size = len(key or b"") + len(value or b"")

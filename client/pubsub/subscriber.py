@@ -6,14 +6,17 @@ A thin layer over aiokafka's consumer. What it decides, and why:
   out so far is processed; after a crash the group goes on there, so each record is processed at
   least once.
 - A group without a committed position begins with the earliest record: new groups lose nothing.
-- Only committed transactions are read.
+- As with Kafka's own clients, records of open and aborted transactions are read, too, unless
+  `isolation_level` is "read_committed": then none of an aborted one, and none beyond the first that
+  is still open (the last stable offset). Its group then begins at offsets that no open transaction
+  is about to move.
 - At most one fetched response per partition waits in memory; a slow loop slows the fetching.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Literal, NamedTuple, Self
 
@@ -21,11 +24,15 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError, KafkaError
 from aiokafka.structs import ConsumerRecord
 
+from client.errors import ConfigError
 from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
 from client.pubsub.errors import BrokerUnreachable, PubSubError, check_topic_name, translate
+from client.pubsub.stable_offsets import StableConsumer
 
 BATCH_RECORDS_MAX: Final = 5_000
 """Records of one `next_batch`."""
+
+_COMMITTED: Final = "read_committed"
 
 _START_TIMEOUT_S: Final = 60.0
 """Joining a group waits for the other members, so this exceeds a rebalance."""
@@ -48,6 +55,20 @@ class Record(NamedTuple):
     headers: Sequence[tuple[str, bytes]]
 
 
+class Positions(NamedTuple):
+    """Where a member of a group goes on, for `TransactionalPublisher.send_offsets`.
+
+    The member is what lets the brokers refuse offsets from one that has lost its partitions.
+    """
+
+    group: str
+    offsets: Mapping[tuple[str, int], int]
+    """By (topic, partition): the offset after the last record handed out."""
+    member_id: str = ""
+    generation: int = -1
+    """-1 with an empty member id: of a group without members."""
+
+
 class Subscriber:
     """Reads records of topics, alone or as a member of a group.
 
@@ -66,17 +87,22 @@ class Subscriber:
         bootstrap_servers: str = BOOTSTRAP_SERVERS,
         group: str | None = None,
         start: Literal["earliest", "latest"] = "earliest",
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
         client_id: str = "quire-subscriber",
         session_timeout_ms: int = 10_000,
-        request_timeout_ms: int = 40_000,
         on_assigned: OnAssigned | None = None,
     ) -> None:
         """`start` is where to begin when the group (or a lone reader) has no position yet.
 
         `on_assigned` hears the partitions of this member after each rebalance. Raises
-        ConfigError if `bootstrap_servers` is not `host:port[,host:port...]`, and InvalidTopic.
+        ConfigError if `bootstrap_servers` is not `host:port[,host:port...]` or there is no such
+        isolation level, and InvalidTopic.
         """
         parse(bootstrap_servers)
+        if isolation_level not in ("read_uncommitted", "read_committed"):
+            raise ConfigError(
+                f"isolation_level {isolation_level!r}: use read_uncommitted or read_committed"
+            )
         for topic in topics:
             check_topic_name(topic)
         self._topics = topics
@@ -89,16 +115,16 @@ class Subscriber:
             "group_id": group,
             "enable_auto_commit": False,
             "auto_offset_reset": start,
-            "isolation_level": "read_committed",
+            "isolation_level": isolation_level,
             "session_timeout_ms": session_timeout_ms,
             "heartbeat_interval_ms": max(1, session_timeout_ms // 5),
-            "request_timeout_ms": request_timeout_ms,
         }
         self._consumer: AIOKafkaConsumer | None = None
 
     async def start(self) -> None:
         """Connect, join the group and get partitions. Raises BrokerUnreachable, TopicNotFound."""
-        consumer = AIOKafkaConsumer(**self._settings)
+        stable = self._group is not None and self._settings["isolation_level"] == _COMMITTED
+        consumer = (StableConsumer if stable else AIOKafkaConsumer)(**self._settings)
         consumer.subscribe(self._topics, listener=_Listener(self._on_assigned))
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
@@ -157,6 +183,38 @@ class Subscriber:
             raise PubSubError("a subscriber without a group has no position to commit")
         try:
             await self._running().commit()
+        except KafkaError as error:
+            raise self._failure(error) from error
+
+    def positions(self) -> Positions:
+        """Return the group's positions, for a transaction that processes what was handed out.
+
+        A partition of which nothing was handed out yet is left out.
+        """
+        if self._group is None:
+            raise PubSubError("a subscriber without a group has no positions to send")
+        consumer = self._running()
+        assignment = consumer._subscription.subscription.assignment
+        consumed = {} if assignment is None else assignment.all_consumed_offsets()
+        offsets = {(at.topic, at.partition): one.offset for at, one in consumed.items()}
+        coordinator = consumer._coordinator
+        return Positions(self._group, offsets, coordinator.member_id, coordinator.generation)
+
+    async def rewind(self) -> None:
+        """Go back to the group's committed positions: what was handed out since comes again.
+
+        For after a transaction that was aborted. Where nothing is committed it goes to `start`.
+        """
+        consumer = self._running()
+        try:
+            for at in consumer.assignment():
+                offset = await consumer.committed(at)
+                if offset is not None:
+                    consumer.seek(at, offset)
+                elif self._settings["auto_offset_reset"] == "earliest":
+                    await consumer.seek_to_beginning(at)
+                else:
+                    await consumer.seek_to_end(at)
         except KafkaError as error:
             raise self._failure(error) from error
 

@@ -92,7 +92,8 @@ class LedgerSplit(InputPartition):
     offset_end: int
     metadata: bytes
     """The ledger's metadata as the metadata store has it (`ledger/core/metadata_codec`)."""
-    aborted: Sequence[AbortedTransaction] = ()
+    aborted: Sequence[AbortedTransaction] | None = None
+    """All of its range; None: only the broker knows."""
 
 
 Split = BrokerSplit | LedgerSplit

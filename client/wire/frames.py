@@ -22,6 +22,8 @@ from client.wire.reused_buffers import ReusedBuffers
 
 _LENGTH: Final = struct.Struct(">i")
 LENGTH_BYTES: Final = _LENGTH.size
+_TLS_RECORD: Final = b"\x16\x03"
+"""A handshake of TLS begins so; as a length it would be 369 MB."""
 _SMALL_BYTES: Final = 4096
 """Pieces below this are copied: an object of its own for each would cost a multiple of them."""
 
@@ -41,6 +43,10 @@ class FrameSplitter:
         self._held = 0
         # Bytes that must be held before the next frame (or at least its length) is complete.
         self._needed = LENGTH_BYTES
+
+    def set_frame_bytes_max(self, frame_bytes_max: int) -> None:
+        """Take larger, or only smaller, frames from now on."""
+        self._frame_bytes_max = frame_bytes_max
 
     @property
     def buffered_bytes(self) -> int:
@@ -167,5 +173,7 @@ def _length_at(view: memoryview, start: int, frame_bytes_max: int) -> int:
     """Return the length of the frame that begins there. Raises RemoteProtocolError."""
     length: int = _LENGTH.unpack_from(view, start)[0]
     if not 0 <= length <= frame_bytes_max:
+        if bytes(view[start : start + 2]) == _TLS_RECORD:
+            raise RemoteProtocolError("no frame but TLS: the peer speaks TLS to a plain port")
         raise RemoteProtocolError(f"frame length {length} is outside 0..{frame_bytes_max}")
     return length

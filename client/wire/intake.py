@@ -66,6 +66,10 @@ class FrameIntake:
         """Bytes of memory kept for what did not come yet."""
         return 0 if self._place is None else len(self._place) - self._filled
 
+    def set_frame_bytes_max(self, frame_bytes_max: int) -> None:
+        """Take larger, or only smaller, frames from now on."""
+        self._splitter.set_frame_bytes_max(frame_bytes_max)
+
     def room(self) -> memoryview:
         """Return where the next bytes belong: at least one, and nothing behind them."""
         if self._place is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,9 +22,21 @@ _METHODS: Final = ("debug", "info", "warning", "error", *_LEVELS)
 _LOGGERS: Final = ("log", "logger", "_log", "_LOG")
 _FORM: Final = re.compile(r"[a-z][a-z_]*\.[a-z][a-z_]*( [a-z_]+=[^ =]*%[^ ]+)*")
 _ROW: Final = re.compile(r"^\| `([^`]+)` \| (\w+) \| ([^|]*) \| ([^|]+) \|$", re.M)
-DYNAMIC: Final = {"group.rebalancing", "group.empty", "group.joined", "group.stable"}
-"""What the group coordinator's core asks to be logged (`Event` in `group_types.py`)."""
-_DYNAMIC_FORM: Final = "%s group=%s generation=%d members=%d reason=%s"
+DYNAMIC: Final[Mapping[str, frozenset[str]]] = {
+    "%s group=%s generation=%d members=%d reason=%s": frozenset(
+        ("group.rebalancing", "group.empty", "group.joined", "group.stable")
+    ),
+    "%s id=%r number=%d producer=%d producer_epoch=%d": frozenset(
+        (
+            "transaction.timed_out",
+            "transaction.aborted_by_operator",
+            "transaction.fenced",
+            "transaction.id_expired",
+        )
+    ),
+}
+"""What coordinators' cores ask to be logged, by the form of the call that does it (`Event` in
+`group_types.py`, `TransactionEvent` in `transaction_types.py`)."""
 
 
 class Event(NamedTuple):
@@ -74,7 +86,7 @@ def misshapen() -> list[str]:
     return [
         f"{call.place}: {call.text!r}"
         for call in calls()
-        if not _FORM.fullmatch(call.text) and call.text != _DYNAMIC_FORM
+        if not _FORM.fullmatch(call.text) and call.text not in DYNAMIC
     ]
 
 
@@ -83,7 +95,7 @@ def found() -> dict[str, Event]:
     order = ("debug", "info", "warning", "error")
     events: dict[str, Event] = {}
     for call in calls():
-        names = DYNAMIC if call.text == _DYNAMIC_FORM else {call.text.split()[0]}
+        names = DYNAMIC.get(call.text) or {call.text.split()[0]}
         fields = fields_of(call.text)
         for name in sorted(names):
             known = events.get(name, Event(name, call.level, ()))

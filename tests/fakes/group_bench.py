@@ -22,24 +22,12 @@ from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC
-from broker.front.handlers import (
-    delete_groups,
-    describe_groups,
-    find_coordinator,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    sync_group,
-)
+from broker.front.handlers import find_coordinator, join_group, offset_commit, offset_fetch
 from broker.front.services import Call, Peer, Services
 from broker.groups.groups import Groups
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topics import Topics
-from client.ids import BookieId, BrokerId
+from client.ids import BookieId, BrokerId, ConnectionId
 from client.metadata import paths
 from client.metadata.memory import MemoryCluster
 from client.node.turns import Turns
@@ -49,22 +37,6 @@ from tests.fakes.clock import rng
 from tests.fakes.partitions import FakeLog, FakePartition
 from tests.fakes.virtual_time import VirtualClock
 
-HANDLERS = {
-    module.KEY: module
-    for module in (
-        delete_groups,
-        describe_groups,
-        find_coordinator,
-        heartbeat,
-        join_group,
-        leave_group,
-        list_groups,
-        offset_commit,
-        offset_delete,
-        offset_fetch,
-        sync_group,
-    )
-}
 PEER = Peer("10.0.0.9", 5555, "10.0.0.1", 9092)
 ME = BrokerId(1)
 
@@ -134,10 +106,15 @@ class GroupBench:
             partitions=None,
             groups=self.groups,
             compactor=None,
+            transactions=None,
+            link=None,
             producer_ids=None,
+            users=None,
+            inter_broker_listener="PLAINTEXT",
             metrics=None,
             deadlines=None,
             reading=None,
+            fetch_sessions=None,
             turns=Turns(),
             clock=VirtualClock(),
             rng=rng(3),
@@ -200,15 +177,15 @@ class GroupBench:
                 if index not in self.partitions:
                     self.open(index)
 
-    async def call(self, module: Any, version: int, **fields: Any) -> Any:
+    async def call(self, module: Any, version: int, *, connection: int = 0, **fields: Any) -> Any:
         """Send a request through bytes; returns kio's response entity."""
         key = int(module.KEY)
         buffer = io.BytesIO()
         kind = request_type(key, version)
         entity_writer(kind)(buffer, build(kind, fields))
         request = codec.decode_request(key, version, memoryview(buffer.getvalue()))
-        call = Call(key, version, 7, "client", PEER)
-        answer = HANDLERS[module.KEY].handle(self.services, call, request)
+        call = Call(key, version, 7, "client", PEER, ConnectionId(connection))
+        answer = module.handle(self.services, call, request)
         if inspect.isawaitable(answer):
             answer = await answer
         frame = b"".join(codec.encode_response(key, version, 7, answer))

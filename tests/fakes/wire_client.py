@@ -7,6 +7,7 @@ from kio's request classes; answers are read by kio. `send_raw` sends any bytes 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -27,11 +28,29 @@ class WireClient:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, port: int, host: str = "127.0.0.1") -> WireClient:
-        return cls(*await asyncio.open_connection(host, port))
+    async def connect(
+        cls, port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> WireClient:
+        return cls(*await asyncio.open_connection(host, port, ssl=tls))
 
     async def close(self) -> None:
         self._writer.close()
+
+    def certificate(self) -> Any:
+        """Return what the broker showed."""
+        return self._writer.get_extra_info("peercert")
+
+    def under_tls(self) -> Any:
+        """Return the transport of encrypted bytes."""
+        return self._writer.transport._ssl_protocol._transport  # type: ignore[attr-defined]
+
+    def pause(self) -> None:
+        """Read nothing."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+
+    def resume(self) -> None:
+        """Read again."""
+        self._writer.transport.resume_reading()  # type: ignore[attr-defined]
 
     def frame(self, key: int, version: int, fields: Mapping[str, Any]) -> bytes:
         """Encode a request and note that its answer is owed."""

@@ -48,7 +48,7 @@ from client.log.entry_format import (
 )
 from client.log.segment_pages import decode_page
 from client.log.segments import SegmentList, decode_segments
-from client.log.snapshot import open_snapshot, seal_snapshot, snapshot_points
+from client.log.snapshot import NO_TRANSACTIONS, open_snapshot, seal_snapshot, snapshot_points
 from client.spark.decode.decode import Wanted, decode
 from client.spark.schema import COLUMNS
 from client.wire.bookkeeper import protobuf, v2, v3
@@ -223,6 +223,9 @@ _TRANSACTION: Final = bytes.fromhex(
     "03 0202 0002 6402 0002 6510 0102030405060708090a0b0c0d0e0f10"
 )
 _SNAPSHOT: Final = seal_snapshot(Offset(9), LeaderEpoch(2), 5, (), ProducerState().encode())
+_TRANSACTIONAL: Final = seal_snapshot(
+    Offset(9), LeaderEpoch(2), 5, (), ProducerState().encode(), NO_TRANSACTIONS
+)
 _CHECKPOINT: Final = Checkpoint(7, LogPosition(1, 64), 1, ()).encode()
 _COOKIE: Final = Cookie(BookieId("b:3181"), ("/data",), "an instance").encode()
 _METADATA: Final = b"BookieMetadataFormatVersion\t3\n\x3b" + vectors.METADATA
@@ -300,7 +303,7 @@ TARGETS: Final = [
     Target("group-assignment", assigned_partitions, [b"\0\0\0\0\0\1\0\1t\0\0\0\1\0\0\0\0"]),
     Target("offset-record", _offset_record, [b"\x0d\0\1\0\1g\0\1t\0\0\0\0", b"\5\0\2\0\1g"]),
     Target("transaction-record", _transaction_record, [_TRANSACTION, _TRANSACTION[:7]]),
-    Target("snapshot", _snapshot, [_SNAPSHOT]),
+    Target("snapshot", _snapshot, [_SNAPSHOT, _TRANSACTIONAL]),
     Target(
         "segment-list", decode_segments, [_SEGMENTS, SegmentList().encode(), b"{}", b"[", b"[[[["]
     ),

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import TransactionCoordinatorFenced
-from broker.partition.core.transactions.aborted_index import AbortedIndex
 from broker.partition.core.transactions.open_transactions import (
     UNKNOWN_EPOCH,
     MarkerVerdict,
     OpenTransactions,
 )
 from client.ids import EntryId, Offset, ProducerId
+from client.log.aborted_index import LedgerAborted, decode_index
 from client.log.aborted_transactions import AbortedBlock, AbortedTransaction, aborted_within
 from client.wire.kafka.batches.control_batch import Marker
 from client.wire.kafka.batches.record_builder import Record, build_batch
@@ -129,7 +129,8 @@ class Partition:
     def __init__(self, block_entries: int) -> None:
         self.log = Log()
         self.state = OpenTransactions()
-        self.index = AbortedIndex(block_entries=block_entries)
+        self.index = LedgerAborted()
+        self.block_entries = block_entries
         self.ledgers: list[list[AbortedBlock]] = [[]]
         """Blocks that were written, per ledger."""
 
@@ -157,27 +158,26 @@ class Partition:
         self.log.entries.append(Entry(pid, marker.producer_epoch, marker))
         if aborted is not None:
             self.index.add(aborted, self.state.first_open(Offset(offset + 1)))
-            if self.index.is_block_due:
+            if len(self.index.rest) >= self.block_entries:
                 self.write_block()
 
     def write_block(self) -> None:
-        self.ledgers[-1].append(self.index.rest)
-        self.index.on_block_written(EntryId(len(self.ledgers[-1])))
+        entry_id = EntryId(len(self.ledgers[-1]))
+        self.ledgers[-1].append(self.index.on_block_written(entry_id))
 
-    def restart(self, block_entries: int) -> None:
+    def restart(self) -> None:
         """A takeover: everything in the log is confirmed, the rest is out of the snapshot."""
         self.log.high_watermark = len(self.log.entries)
         data = memoryview(self.state.encode() + self.index.encode())
         self.state = OpenTransactions()
-        self.index = AbortedIndex(block_entries=block_entries)
-        assert not self.index.restore(self.state.restore(data))
-        self.index.on_blocks_read(list(self.ledgers[-1]))
+        self.index, rest = decode_index(self.state.restore(data))
+        assert not rest
 
-    def next_ledger(self, block_entries: int) -> None:
-        if self.index.complete(self.state.first_open(Offset(len(self.log.entries)))):
+    def next_ledger(self) -> None:
+        if len(self.index.rest):
             self.write_block()
         self.ledgers.append([])
-        self.index = AbortedIndex(block_entries=block_entries)
+        self.index = LedgerAborted()
 
     def check(self) -> None:
         log = self.log
@@ -199,7 +199,8 @@ class Partition:
                 blocks = [*written, self.index.rest]
                 assert aborted_within(blocks, Offset(start), Offset(end)) == wanted
                 if len(self.ledgers) == 1:
-                    assert self.index.within(Offset(start), Offset(end)) == wanted
+                    by_entry = {EntryId(at): block for at, block in enumerate(self.ledgers[0])}
+                    assert self.index.within(Offset(start), Offset(end), by_entry) == wanted
 
 
 @settings(max_examples=150, deadline=None)
@@ -219,9 +220,9 @@ def test_it_is_as_the_log_says(steps: list[tuple], block_entries: int) -> None:
             case ("confirm", count):
                 log.high_watermark = min(len(log.entries), log.high_watermark + count)
             case ("restart",):
-                partition.restart(block_entries)
+                partition.restart()
             case ("ledger",):
-                partition.next_ledger(block_entries)
+                partition.next_ledger()
         partition.check()
     log.high_watermark = len(log.entries)
     partition.check()

@@ -36,7 +36,6 @@ from broker.transactions.core.transaction_types import (
     PREPARED,
     AddPartitions,
     AllocateProducerId,
-    ConnectionId,
     EndTransaction,
     InitProducerId,
     MarkerWritten,
@@ -49,7 +48,7 @@ from broker.transactions.core.transaction_types import (
     TransactionVersion,
     WriteMarkers,
 )
-from client.ids import ProducerId
+from client.ids import ConnectionId, ProducerId
 
 IDS = ("fresh", "worn")
 PARTITIONS = [TransactionPartition("t", None, index) for index in range(3)]

@@ -140,6 +140,13 @@ class BookieHost:
             for ledger_directory in ledger_directories.directories
         )
 
+    def set_read_only(self, *, read_only: bool) -> None:
+        """Turn the bookie read-only, or take that back, as its admin API does."""
+        bookie, process = self._bookie, self.host.process
+        if self.is_up and process is not None and bookie is not None:
+            assert bookie._read_only_state is not None, "it serves"
+            process.context.run(bookie._read_only_state.force, read_only)
+
     def wipe(self) -> None:
         """Put empty disks in."""
         for drive in self._drives:

@@ -1,6 +1,6 @@
 """Which whole-cluster schedules are overloaded, and how: small limits, slow links, rude clients.
 
-Two kinds, beside the ordinary schedules:
+Two kinds, beside the ordinary schedules and those with transactions:
 
     busy      everything is slow and every queue is full, and nothing else happens: whoever takes
               that for a failure is seen (T18), and so is who does not answer (T19)
@@ -14,8 +14,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-KINDS = {"mixed": 88, "crowded": 6, "busy": 6}
-"""Shares of the kinds of cluster schedules, in percent."""
+KINDS = {"transactions": 0, "mixed": 88, "crowded": 6, "busy": 6}
+"""Shares of the kinds of cluster schedules, in percent. Transactions are on top of what a mixed one
+has (`transaction_load.py`)."""
 
 FAULTS = ("slow link", "slow bookie", "failing task")
 """Classes of `cluster_faults.py` that only overloaded schedules have."""

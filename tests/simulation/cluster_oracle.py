@@ -73,11 +73,17 @@ class Batch(NamedTuple):
     """(producer id, producer epoch)"""
     sequence: int
     record_count: int
+    attributes: int
     data: bytes
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether its sequence says something: neither markers nor coordinators count."""
+        return self.producer[0] >= 0 and self.sequence >= 0
 
     def abstract(self) -> rules.Batch:
         """Return it as the transition rules know it."""
-        producer = self.producer if self.producer[0] >= 0 else None
+        producer = self.producer if self.is_idempotent else None
         count = self.next_offset - self.base_offset
         return rules.Batch(self.base_offset, count, producer, self.sequence)
 
@@ -93,12 +99,12 @@ def batches_of(payload: bytes) -> list[Batch]:
     while at < len(payload):
         if payload[at + 16] != _BATCH_MAGIC:
             return found
-        base, length, epoch, _, _, _, delta, _, _, pid, pid_epoch, sequence, count = (
+        base, length, epoch, _, _, bits, delta, _, _, pid, pid_epoch, sequence, count = (
             _BATCH.unpack_from(payload, at)
         )
         data = payload[at : at + length + _LENGTH_PREFIX_BYTES]
         producer = (pid, pid_epoch)
-        found.append(Batch(base, base + delta + 1, epoch, producer, sequence, count, data))
+        found.append(Batch(base, base + delta + 1, epoch, producer, sequence, count, bits, data))
         at += len(data)
     return found
 
@@ -371,6 +377,15 @@ class ClusterOracle(LedgerOracle):
         """Return the book of a partition by its topic's name."""
         return self._book(f"{_PARTITIONS}{self._topic_ids[topic]}/{index}")
 
+    def has_topic(self, topic: str) -> bool:
+        """Tell whether there is, or was, a topic of this name."""
+        return topic in self._topic_ids
+
+    def topic_of(self, book: PartitionBook) -> str:
+        """Return the name of the topic of a partition."""
+        topic_id = book.name.partition("/")[0]
+        return next(name for name, known in self._topic_ids.items() if known == topic_id)
+
     def _book(self, path: str) -> PartitionBook:
         book = self.partitions.get(path)
         if book is None:
@@ -464,8 +479,9 @@ class ClusterOracle(LedgerOracle):
             if batch.epoch < epoch:
                 self.fail("Z6", f"{book.name}: epoch {batch.epoch} after {epoch}")
             epoch = batch.epoch
-            if batch.producer[0] >= 0:
+            if batch.is_idempotent:
                 self._check_sequence(book, batch, next_sequence)
+            if batch.producer[0] >= 0:
                 values.update(batch.values())
         for offset, value in book.acked.items():
             if values.get(offset) != value:

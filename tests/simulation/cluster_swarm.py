@@ -13,6 +13,7 @@ from typing import Any
 from tests.simulation import cluster_load, swarm
 from tests.simulation.cluster_load import LoadOptions
 from tests.simulation.swarm import BookieOptions, DiskOptions, LedgerSwarm
+from tests.simulation.transaction_load import TransactionOptions, draw_transactions
 
 FAULTS = (
     *swarm.FAULTS,
@@ -73,6 +74,8 @@ class ClusterSwarm:
     """
     load: LoadOptions | None = None
     """What overloads the cluster; None: nothing does."""
+    transactions: TransactionOptions | None = None
+    """The transactional clients; None: there are none."""
 
     def describe(self) -> str:
         """Return the options, one per line."""
@@ -85,8 +88,24 @@ def draw(seed: int) -> ClusterSwarm:
     drawn, kind = _draw_any(seed), cluster_load.kind_of(seed)
     if kind == "mixed":
         return drawn
+    if kind == "transactions":
+        return _with_transactions(drawn, random.Random(f"transactions {seed}"))
     rng = random.Random(f"cluster load {seed}")
     return _as_busy(drawn, rng) if kind == "busy" else _as_crowded(drawn, rng)
+
+
+def _with_transactions(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
+    """Add transactional clients."""
+    return replace(
+        drawn,
+        partitions=rng.choice((2, 2, 3)),
+        producers=rng.choice((0, 1)),
+        batches=min(drawn.batches, 10),
+        readers=min(drawn.readers, 1),
+        trims=False,
+        room_bytes=rng.choice((0, 0, 4000)),
+        transactions=draw_transactions(rng),
+    )
 
 
 def _as_crowded(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:

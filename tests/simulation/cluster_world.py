@@ -35,6 +35,7 @@ from tests.simulation.kafka_clients import TOPIC, KafkaClients
 from tests.simulation.kafka_link import PORT
 from tests.simulation.ledger_tap import TappedLedgers
 from tests.simulation.machines import Machines
+from tests.simulation.transaction_clients import TransactionClients
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -99,6 +100,7 @@ class ClusterWorld(Machines):
         """Whether everything is up and in place, and nothing happens to it but slowness."""
         self.produce_timeout_ms = plan.load.produce_timeout_ms if plan.load else _SILENCE_MS
         self.work = KafkaClients(self)
+        self.transactions = TransactionClients(self)
         kafka: list[Host] = []
         for role, count in (
             ("admin", 1),
@@ -111,6 +113,7 @@ class ClusterWorld(Machines):
                 host = self.net.add_host(f"{role}{number}")
                 kafka.append(host)
                 self.work.assign(host, role)
+        kafka += self._add_transactional()
         self.clients = [*self.brokers, *kafka]
         timeout_ms = int(self.options.request_timeout_s * 1000)
         names = ("writer_in_flight_bytes_max", "bookie_in_flight_bytes_max")
@@ -159,6 +162,22 @@ class ClusterWorld(Machines):
             retry_max_ms=2_000,
             batch_entries=2,
         )
+
+    def _add_transactional(self) -> list[Host]:
+        """Add the hosts of transactional clients."""
+        options = self.plan.transactions
+        hosts: list[Host] = []
+        if options is not None:
+            roles = {
+                "writer": options.writers,
+                "chain": options.chains,
+                "committed": options.readers,
+            }
+            for role, count in roles.items():
+                for number in range(count):
+                    hosts.append(self.net.add_host(f"{role}{number}"))
+                    self.transactions.assign(hosts[-1], role)
+        return hosts
 
     def partition(self, index: int) -> PartitionBook:
         """Return the oracle's book of a partition of the topic."""
@@ -309,7 +328,10 @@ class ClusterWorld(Machines):
 
     def main_of(self, host: Host) -> Coroutine[Any, Any, None]:
         """Return the main of the next process of a host that is no bookie."""
-        return self._broker(host) if host in self.brokers else self.work.main_of(host)
+        if host in self.brokers:
+            return self._broker(host)
+        work = self.transactions if self.transactions.runs_on(host) else self.work
+        return work.main_of(host)
 
     async def _broker(self, host: Host) -> None:
         """Run one broker until it is closed or cannot start."""

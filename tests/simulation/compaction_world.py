@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.compaction.compactor import Compactor
-from broker.compaction.core.settings import CompactorSettings
+from broker.compaction.config import CompactionConfig
 from broker.errors import BrokerError, LogReadFailed, OffsetOutOfRange
 from broker.leadership.orphan_ledgers import OrphanLedgers
 from client.errors import LedgerError, LogCorrupt, MetadataError, WriteFailed
@@ -341,8 +341,8 @@ class CompactionWorld:
 
     async def _clean(self, broker: Broker, partition: Partition) -> None:
         """Compact again and again; the process that does it is killed now and then."""
-        settings = CompactorSettings(
-            interval_s=0.2,
+        settings = CompactionConfig(
+            check_interval_ms=200,
             grace_ms=self.plan.grace_ms,
             bytes_per_s=self.rng.choice((0, 3000, 20_000)),
             key_bytes_max=self.plan.key_bytes,

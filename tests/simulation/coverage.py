@@ -20,7 +20,7 @@ SCHEDULES_MIN = 1000
 """Fewer schedules are not judged: rare faults may be missing."""
 
 _FAULTS = {
-    "ledger": swarm.FAULTS,
+    "ledger": (*swarm.FAULTS, *swarm.LEAVING_FAULTS),
     "cluster": (*cluster_swarm.FAULTS, *cluster_load.FAULTS),
     "compaction": compaction_world.FAULTS,
 }

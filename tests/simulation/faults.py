@@ -75,6 +75,10 @@ class World(Protocol):
         """Make a host's disk normal and without heavy tails."""
         ...
 
+    def set_read_only(self, host: Host, *, read_only: bool) -> None:
+        """Let an operator turn the bookie on a host read-only, or take it back."""
+        ...
+
 
 class Nemesis:
     """Makes faults in one schedule."""
@@ -164,6 +168,7 @@ class Nemesis:
                 volume.fail_syncs = 0
                 volume.stops_in = -1
                 world.calm_disk(host)
+                world.set_read_only(host, read_only=False)
             process = host.process
             if process is not None and process.alive and process.paused:
                 self._resume(process)
@@ -345,6 +350,24 @@ class Nemesis:
         self._note("slow disk %s", host.name)
         self._world.slow_down(host, self._rng.choice((5.0, 50.0, 500.0)))
         self._later(self._mean_s(0.1, 1.0), lambda: self._world.slow_down(host, 1.0))
+        return True
+
+    def _read_only_bookie(self) -> bool:
+        """It takes no more, and its slow disk stores what it took: its answers come late."""
+        chosen = self._disk()
+        if chosen is None:
+            return False
+        host, _ = chosen
+        self._note("read-only bookie %s", host.name)
+        self._world.slow_down(host, self._rng.choice((1.0, 2.0, 5.0)))
+        # Until then adds gather at its disk.
+        self._later(0.001, lambda: self._world.set_read_only(host, read_only=True))
+
+        def back() -> None:
+            self._world.slow_down(host, 1.0)
+            self._world.set_read_only(host, read_only=False)
+
+        self._later(0.03, back)
         return True
 
     def _full_disk(self) -> bool:

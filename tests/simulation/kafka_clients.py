@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tests.simulation.hosts import Host
 
 TOPIC = "t"
+OUTPUTS = "out"
+"""What chains of transactions write into."""
 OUT_OF_RANGE = 1
 _NOT_LEADER = 6
 _EXISTS = 36
@@ -53,8 +55,10 @@ class Guide:
         check_named: Callable[[str, str, int], None],
         *,
         knows_epochs: bool,
+        topic: str = TOPIC,
     ) -> None:
         """`check_named`: told which broker named which leader with which epoch."""
+        self._topic = topic
         self._brokers = brokers
         self._check_named = check_named
         self._rng = rng
@@ -63,15 +67,19 @@ class Guide:
         self._epochs: dict[int, int] = {}
         """Highest leader epoch heard of each partition: older news is not believed."""
 
+    def any_host(self) -> str:
+        """Return the host of some broker."""
+        return self._rng.choice(self._brokers)
+
     async def any_broker(self) -> KafkaLink:
         """Connect to some broker. Raises OSError, TimeoutError."""
-        return await KafkaLink.connect(self._rng.choice(self._brokers), _SILENCE_S)
+        return await KafkaLink.connect(self.any_host(), _SILENCE_S)
 
     async def leader(self, index: int) -> Leader | None:
         """Ask some broker who leads a partition. Raises OSError, TimeoutError."""
         link = await self.any_broker()
         try:
-            found = (await link.leaders(TOPIC, _SILENCE_S)).get(index)
+            found = (await link.leaders(self._topic, _SILENCE_S)).get(index)
         finally:
             link.close()
         if found is None:
@@ -158,11 +166,13 @@ class KafkaClients:
             "quire.ensemble.size": str(ensemble_size),
             "segment.bytes": str(plan.segment_bytes),
         }
-        try:
-            await link.create_topic(TOPIC, plan.partitions, copies, configs, _SILENCE_S)
-        except Refused as refused:
-            if refused.code != _EXISTS:
-                raise
+        topics = [TOPIC] if plan.transactions is None else [TOPIC, OUTPUTS]
+        for topic in topics:
+            try:
+                await link.create_topic(topic, plan.partitions, copies, configs, _SILENCE_S)
+            except Refused as refused:
+                if refused.code != _EXISTS:
+                    raise
         self.topic_exists.set()
         link.close()
 
@@ -264,6 +274,8 @@ class KafkaClients:
             before = dict(self.history.acknowledged)
             while not self._group_goes_on(before):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
+        if world.plan.transactions is not None:
+            await world.transactions.judge(host)
         world.judge_logs()
         if not done.done():
             done.set_result(None)

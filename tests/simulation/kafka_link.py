@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 PORT = 9092
 
@@ -44,16 +44,25 @@ class Leader(NamedTuple):
     epoch: int
 
 
+class Aborted(NamedTuple):
+    """An aborted transaction, as a fetch's answer names it."""
+
+    producer_id: int
+    first_offset: int
+
+
 class Fetched(NamedTuple):
     """A fetch's answer for one partition."""
 
     code: int
     high_watermark: int
+    last_stable: int
     log_start: int
+    aborted: list[Aborted]
     records: bytes
 
 
-class _Answer:
+class Answer:
     """Reads fields from an answer."""
 
     def __init__(self, body: bytes) -> None:
@@ -61,15 +70,18 @@ class _Answer:
         self._at = 0
 
     def take(self, layout: str) -> tuple[int, ...]:
+        """Take the fields of a struct layout."""
         packed = ">" + layout
         values = struct.unpack_from(packed, self._body, self._at)
         self._at += struct.calcsize(packed)
         return values
 
     def one(self, layout: str) -> int:
+        """Take one field."""
         return self.take(layout)[0]
 
     def bytes(self, size: int) -> bytes:
+        """Take so many bytes; none for a negative size."""
         size = max(size, 0)
         data = self._body[self._at : self._at + size]
         assert len(data) == size
@@ -81,13 +93,14 @@ class _Answer:
         return self.bytes(self.one("h")).decode()
 
 
-def _text(text: str) -> bytes:
+def text_of(text: str) -> bytes:
+    """Encode a string."""
     return struct.pack(">h", len(text)) + text.encode()
 
 
 def produce_body(topic: str, index: int, batch: bytes, timeout_ms: int) -> bytes:
     """Encode a Produce request of one batch with acks=all."""
-    head = struct.pack(">hhii", -1, -1, timeout_ms, 1) + _text(topic)
+    head = struct.pack(">hhii", -1, -1, timeout_ms, 1) + text_of(topic)
     return head + struct.pack(">iii", 1, index, len(batch)) + batch
 
 
@@ -104,7 +117,7 @@ class KafkaLink:
         self._heard = 0
 
     @classmethod
-    async def connect(cls, host: str, timeout_s: float) -> KafkaLink:
+    async def connect(cls, host: str, timeout_s: float) -> Self:
         """Connect to a broker. Raises OSError, TimeoutError."""
         async with asyncio.timeout(timeout_s):
             return cls(host, *await asyncio.open_connection(host, PORT))
@@ -128,16 +141,16 @@ class KafkaLink:
         """Send a request without waiting for its answer."""
         self._writer.write(self.frame(key, body))
 
-    async def receive(self, timeout_s: float) -> _Answer:
+    async def receive(self, timeout_s: float) -> Answer:
         """Read the next answer. Raises OSError, IncompleteReadError, TimeoutError."""
         async with asyncio.timeout(timeout_s):
             (size,) = struct.unpack(">i", await self._reader.readexactly(4))
             body = await self._reader.readexactly(size)
         self._heard += 1
         assert int.from_bytes(body[:4], "big") == self._heard, "answers out of order"
-        return _Answer(body[4:])
+        return Answer(body[4:])
 
-    async def call(self, key: int, body: bytes, timeout_s: float) -> _Answer:
+    async def call(self, key: int, body: bytes, timeout_s: float) -> Answer:
         """Send a request and read its answer."""
         self.send(key, body)
         return await self.receive(timeout_s)
@@ -146,7 +159,7 @@ class KafkaLink:
 
     async def leaders(self, topic: str, timeout_s: float) -> dict[int, Leader]:
         """Ask who leads each partition of a topic; those without a leader are left out."""
-        answer = await self.call(METADATA, struct.pack(">i", 1) + _text(topic) + b"\0", timeout_s)
+        answer = await self.call(METADATA, struct.pack(">i", 1) + text_of(topic) + b"\0", timeout_s)
         answer.take("i")
         hosts: dict[int, str] = {}
         for _ in range(answer.one("i")):
@@ -182,13 +195,21 @@ class KafkaLink:
         return code, base
 
     async def fetch(
-        self, topic: str, index: int, offset: int, epoch: int, *, max_bytes: int, timeout_s: float
+        self,
+        topic: str,
+        index: int,
+        offset: int,
+        epoch: int,
+        *,
+        max_bytes: int,
+        timeout_s: float,
+        committed: bool = False,
     ) -> Fetched:
-        """Fetch from one partition."""
+        """Fetch from one partition; `committed`: with isolation level read_committed."""
         answer = await self.call(
             FETCH,
-            struct.pack(">iiiibiii", -1, 300, 1, max_bytes, 0, 0, -1, 1)
-            + _text(topic)
+            struct.pack(">iiiibiii", -1, 300, 1, max_bytes, committed, 0, -1, 1)
+            + text_of(topic)
             + struct.pack(">iiiqqi", 1, index, epoch, offset, -1, max_bytes)
             + struct.pack(">ih", 0, 0),
             timeout_s,
@@ -198,19 +219,26 @@ class KafkaLink:
             raise Refused(code, "fetch")
         assert answer.one("i") == 1
         answer.text()
-        _, _, code, high, _, start = answer.take("iihqqq")
-        answer.take(f"{2 * max(0, answer.one('i'))}q")
+        _, _, code, high, stable, start = answer.take("iihqqq")
+        aborted = [Aborted(*answer.take("qq")) for _ in range(answer.one("i"))]
         answer.take("i")
-        return Fetched(code, high, start, answer.bytes(answer.one("i")))
+        return Fetched(code, high, stable, start, aborted, answer.bytes(answer.one("i")))
 
     async def offset(
-        self, topic: str, index: int, timestamp: int, epoch: int, timeout_s: float
+        self,
+        topic: str,
+        index: int,
+        timestamp: int,
+        epoch: int,
+        timeout_s: float,
+        *,
+        committed: bool = False,
     ) -> int:
-        """List one offset by timestamp. Raises Refused."""
+        """List one offset by timestamp; `committed` as for a fetch. Raises Refused."""
         answer = await self.call(
             LIST_OFFSETS,
-            struct.pack(">ibi", -1, 0, 1)
-            + _text(topic)
+            struct.pack(">ibi", -1, committed, 1)
+            + text_of(topic)
             + struct.pack(">iiiq", 1, index, epoch, timestamp),
             timeout_s,
         )
@@ -233,11 +261,11 @@ class KafkaLink:
         self, topic: str, partitions: int, copies: int, configs: dict[str, str], timeout_s: float
     ) -> None:
         """Create a topic. Raises Refused."""
-        rows = b"".join(_text(key) + _text(value) for key, value in configs.items())
+        rows = b"".join(text_of(key) + text_of(value) for key, value in configs.items())
         answer = await self.call(
             CREATE_TOPICS,
             struct.pack(">i", 1)
-            + _text(topic)
+            + text_of(topic)
             + struct.pack(">ihii", partitions, copies, 0, len(configs))
             + rows
             + struct.pack(">i?", 2000, False),
@@ -253,7 +281,7 @@ class KafkaLink:
         """Delete what is below an offset; return the new log start. Raises Refused."""
         answer = await self.call(
             DELETE_RECORDS,
-            struct.pack(">i", 1) + _text(topic) + struct.pack(">iiqi", 1, index, offset, 2000),
+            struct.pack(">i", 1) + text_of(topic) + struct.pack(">iiqi", 1, index, offset, 2000),
             timeout_s,
         )
         answer.take("ii")

@@ -185,6 +185,10 @@ class Machines(abc.ABC):
         index_s = min(times.options.index_s, _INDEX_S_MAX)
         times.options = replace(times.options, tail_p=0.0, index_s=index_s)
 
+    def set_read_only(self, host: Host, *, read_only: bool) -> None:
+        """Let an operator turn a bookie read-only, or take it back."""
+        self._machines[host.name].set_read_only(read_only=read_only)
+
     def fork_rng(self, name: str) -> random.Random:
         """Return a generator of its own for one purpose."""
         return random.Random(f"{self.options.seed} {name}")

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.cluster.lease import SessionLease
+from broker.front.batches.produce_answer import ProduceAnswer
 from broker.front.handlers.produce import _Produce
-from broker.front.produce_answer import ProduceAnswer
 from broker.front.server import Connection, Server
 from broker.partition.core.append_queue import Append, AppendQueue
 from broker.partition.core.producer_state import ProducerState

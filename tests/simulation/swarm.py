@@ -8,10 +8,10 @@ so that the wild ones stand out, and what costs much time exists in a few schedu
 Ledger schedules are of one of four kinds (`KINDS` has their shares, `kind_of` says which a seed is
 of). Races are small and short, without broken disks, on a network whose delays have heavy tails:
 they find what depends on who comes first; some are streams of adds whose ensemble changes in the
-middle. Wrecks are calm between the machines, while their disks
-go through everything, with small files, caches and checkpoints, and with many eyes. In a brimful
-schedule disks are full just when a recovery writes entries again, and the index is late. Mixed
-ones have options from everywhere.
+middle, because a bookie dies, or because it turns read-only and answers late what it took before.
+Wrecks are calm between the machines, while their disks go through everything, with small files,
+caches and checkpoints, and with many eyes. In a brimful schedule disks are full just when a
+recovery writes entries again, and the index is late. Mixed ones have options from everywhere.
 """
 
 from __future__ import annotations
@@ -87,6 +87,10 @@ DISK_FAULTS = (
 
 
 BRIMFUL_FAULTS = ("full disk", "slow disk", "kill client")
+
+
+LEAVING_FAULTS = ("read-only bookie", "kill client")
+"""Of streams that lose a bookie which still answers: its answers come late, and are true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +220,28 @@ def draw(seed: int) -> LedgerSwarm:
 
 def _as_race_or_stream(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
     race = _as_race(drawn, rng)
-    return _as_stream(race, rng) if rng.random() < 0.15 else race
+    if rng.random() >= 0.15:
+        return race
+    stream = _as_stream(race, rng)
+    own = random.Random(f"leaving {drawn.seed}")
+    return _as_leaving(stream, own) if own.random() < 0.4 else stream
+
+
+def _as_leaving(stream: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
+    """Replace a bookie that has still to answer for what it took before."""
+    quorums = rng.choice(((3, 3, 3), (2, 2, 2), (3, 3, 2)))
+    return replace(
+        stream,
+        bookies=quorums[0] + rng.choice((1, 2)),
+        quorums=quorums,
+        adds=60,
+        ambush_p=0.0,
+        fault_phase_s=0.1,
+        fault_every_s=rng.choice((0.01, 0.02)),
+        faults=dict(zip(LEAVING_FAULTS, (12, 1), strict=True)),
+        request_timeout_s=1.0,
+        disk=replace(stream.disk, sync_s=0.005),
+    )
 
 
 def _as_stream(race: LedgerSwarm, rng: random.Random) -> LedgerSwarm:

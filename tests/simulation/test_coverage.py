@@ -8,7 +8,7 @@ from tests.simulation import swarm
 from tests.simulation.coverage import SCHEDULES_MIN, is_idle, missing
 from tests.simulation.result import Result
 
-FAULTS = dict.fromkeys(swarm.FAULTS, 1)
+FAULTS = dict.fromkeys((*swarm.FAULTS, *swarm.LEAVING_FAULTS), 1)
 PLENTY = {
     "adds": 10_000,
     "reads": 10_000,

@@ -6,9 +6,9 @@
     long polls        counted, of a connection and of all: each is small, but waits for long
     anything else     not counted
 
-A refused add costs its writer this bookie, a refused read makes its reader ask another one, so the
-limits are far above what a busy bookie has in hand; what makes writers wait instead is in
-`backlog.py`.
+A refused add is sent again after a pause (rule ADD-BUSY; Apache BookKeeper's writers replace the
+bookie instead), a refused read makes its reader ask another one, so the limits are far above what a
+busy bookie has in hand; what makes writers wait without a refusal is in `backlog.py`.
 
 Sources: Apache BookKeeper `maxAddsInProgressLimit`, `maxPendingReadRequestsPerThread`.
 """

@@ -32,6 +32,7 @@ COMPACT: Final = "compact"
 class Kind(enum.IntEnum):
     """Type of a setting, as DescribeConfigs numbers them."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3

@@ -9,11 +9,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from broker.cluster.core.topic_config import TopicConfig
 from broker.errors import InvalidTopicConfig
+from broker.security.core.listeners import DEFAULT_NAME, SecurityProtocol
 from client.errors import LogCorrupt
 from client.ids import BrokerId
 from client.metadata.json_node import read_object, whole
@@ -28,6 +29,17 @@ Position = tuple[UUID, int]
 """Topic id and index of a partition: a place in the order of all partitions."""
 
 
+class Endpoint(NamedTuple):
+    """Where a broker can be reached by one of its listeners."""
+
+    host: str
+    port: int
+    advertised: bool
+    """Whether host and port were configured for clients. If not, a client on the same machine
+    is better served by the address that it used to reach a broker."""
+    protocol: SecurityProtocol
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
     """A live broker, as its registration says."""
@@ -37,9 +49,12 @@ class BrokerInfo:
     """Differs between any two starts of a broker process."""
     host: str
     port: int
+    """Where other brokers reach it: of the listener named `listener`."""
     advertised: bool
-    """Whether host and port were configured for clients. If not, a client on the same machine
-    is better served by the address that it used to reach a broker."""
+    """Whether that address was configured for clients."""
+    listener: str = DEFAULT_NAME
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    """By listener; not given: the one of plain text at host and port."""
     admin_url: str = ""
     """Where its admin API is, for other brokers and operators; empty: nowhere."""
     rack: str | None = None
@@ -47,6 +62,17 @@ class BrokerInfo:
     """Whether an operator wants it to lead nothing; ends with the process."""
     leads_from: Position | None = None
     """On the way there or back: it takes part from this place on; None: it has arrived."""
+
+    def __post_init__(self) -> None:
+        """Fill in the endpoint of a broker that has one."""
+        if not self.endpoints:
+            only = Endpoint(self.host, self.port, self.advertised, SecurityProtocol.PLAINTEXT)
+            object.__setattr__(self, "endpoints", {self.listener: only})
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether other brokers reach it by TLS."""
+        return self.endpoints[self.listener].protocol.is_tls
 
     def encode(self) -> bytes:
         """Return the znode's bytes."""
@@ -57,6 +83,8 @@ class BrokerInfo:
                 "host": self.host,
                 "port": self.port,
                 "advertised": self.advertised,
+                "listener": self.listener,
+                "endpoints": {name: list(one) for name, one in self.endpoints.items()},
                 "admin_url": self.admin_url,
                 "rack": self.rack,
                 "unloaded": self.unloaded,
@@ -75,6 +103,7 @@ class BrokerInfo:
                 host=str(fields["host"]),
                 port=whole(fields, "port", 0, 65_535),
                 advertised=bool(fields["advertised"]),
+                **_endpoints(fields),
                 admin_url=str(fields["admin_url"]),
                 rack=fields["rack"],
                 unloaded=bool(fields["unloaded"]),
@@ -162,6 +191,24 @@ class TopicInfo:
             )
         except (KeyError, TypeError, ValueError, AttributeError, InvalidTopicConfig) as error:
             raise LogCorrupt(f"topic {name}: {error!r}") from error
+
+
+def _endpoints(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Read listeners; brokers of earlier versions have one and do not say so."""
+    if "endpoints" not in fields:
+        return {}
+    endpoints = {
+        str(name): Endpoint(
+            str(host),
+            whole({"port": port}, "port", 0, 65_535),
+            bool(advertised),
+            SecurityProtocol(protocol),
+        )
+        for name, (host, port, advertised, protocol) in fields["endpoints"].items()
+    }
+    if fields["listener"] not in endpoints:
+        raise ValueError(f"no endpoint of listener {fields['listener']!r}")
+    return {"listener": fields["listener"], "endpoints": endpoints}
 
 
 def _dump_position(at: Position | None) -> Mapping[str, object] | None:

@@ -5,6 +5,8 @@ Segments go in whole, from the oldest on. Never cleaned are
     KEEP-TAIL   the last two segments, and the newest one with entries and with records, with all
                 that follows: a takeover replays them, and readers wait for the log's last offset.
     STABLE      what does not end at or below the last stable offset.
+    PLAIN       the first segment with something of a transaction, and what follows it: the list of
+                what was aborted in it stands in its ledger.
     MIN-LAG     the first segment with a record younger than min.compaction.lag.ms, and what
                 follows.
 
@@ -160,7 +162,7 @@ def _cleanable_count(
     )
     for at in range(count):
         facts, end = segments[at].facts, segments[at].end_offset
-        if facts is None or end is None or end > stable:
+        if facts is None or end is None or end > stable or facts.transactions is not None:
             return at
         if limits.lag_ms_min:
             newest_ms = facts.max_timestamp_ms

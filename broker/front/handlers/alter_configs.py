@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.front.config_changes import Edit, configure_all
+from broker.front.configs.changes import Edit, configure_all
 from broker.front.services import Call, Services
 from broker.topics.core.config_resource import replaced
 from client.wire.kafka.apis import ApiKey

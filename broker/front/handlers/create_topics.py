@@ -19,7 +19,7 @@ from typing import Any, Final
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidReplicaAssignment, InvalidRequest, InvalidTopicConfig
 from broker.faults import Code, code_of, message_of
-from broker.front.config_listing import topic_settings
+from broker.front.configs.listing import topic_settings
 from broker.front.services import Call, Services
 from broker.topics.core.topic_rules import BROKER_DECIDES
 from client.errors import QuireError

@@ -1,18 +1,19 @@
 """DeleteTopics (20), versions 1-6: by name, from 6 on also by topic id.
 
-Behaviour: a topic that is named twice is deleted once. A topic disappears at once; its ledgers are
-deleted in the background.
+Behaviour: a topic that is named twice, or by its name and its id at once, is refused. A topic
+disappears at once; its ledgers are deleted in the background.
 
 Deviations from Kafka: internal topics cannot be deleted. The request's timeout is ignored.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from broker.errors import PolicyViolation, UnknownTopicId
+from broker.errors import InvalidRequest, PolicyViolation, UnknownTopicId
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
 from client.errors import QuireError
@@ -30,17 +31,24 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     ]
     asked += [(item.name, item.topic_id) for item in field(request, "topics", ())]
     pace = services.turns.pace()
+    counts = Counter(asked)
     responses = []
-    for name, topic_id in dict.fromkeys(asked):
+    for (name, topic_id), count in counts.items():
         await pace.item()
-        responses.append(await _delete(services, name, topic_id))
+        responses.append(await _delete(services, name, topic_id, count))
     return {"responses": responses}
 
 
-async def _delete(services: Services, name: str | None, topic_id: UUID | None) -> dict[str, Any]:
+async def _delete(
+    services: Services, name: str | None, topic_id: UUID | None, count: int
+) -> dict[str, Any]:
     cluster = services.cluster
     code, message = int(Code.none), None
     try:
+        if count > 1:
+            raise InvalidRequest(f"the request names {name or topic_id!r} more than once")
+        if name is not None and topic_id is not None:
+            raise InvalidRequest(f"{name!r} is named by its id as well: name it once")
         if name is None:
             by_id = cluster.topic_by_id.get(topic_id) if topic_id is not None else None
             if by_id is None:

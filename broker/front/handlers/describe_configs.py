@@ -1,11 +1,11 @@
-"""DescribeConfigs (32), versions 1-4: every known setting of a topic or broker with its value.
+"""DescribeConfigs (32), versions 1-4: every known setting of a topic, a broker or its loggers.
 
 Behaviour: keys that were not set are listed with their defaults, because tools read, modify and
 write back the whole list. An unknown topic is an error. A resource that is named twice is described
 once, as the last of the names asks: an answer is a hundred times as long as its question.
 
-Deviations from Kafka: broker settings are this broker's only; asking it about another broker is
-refused. Broker loggers, groups and client metrics have no settings here.
+Deviations from Kafka: settings and loggers of a broker are this broker's only; asking it about
+another one is refused. Groups and client metrics have no settings here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of, message_of
-from broker.front.config_listing import Listed, broker_settings, select, topic_settings
+from broker.front.configs.broker_loggers import logger_settings
+from broker.front.configs.broker_settings import broker_settings
+from broker.front.configs.listing import Listed, select, topic_settings
 from broker.front.services import Call, Services
 from broker.topics.core.config_resource import ConfigResource
 from broker.topics.core.topic_rules import check_name
@@ -71,10 +73,14 @@ async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
         if name != str(services.config.node_id):
             raise InvalidRequest(f"ask broker {name} itself for its settings")
         brokers = services.cluster.brokers
-        me = brokers.get(services.config.node_id)
-        port = me.port if me is not None else services.config.port
+        listed = services.cluster.listed_brokers()
+        me = next(one for one in listed if one.id == services.config.node_id)
         urls = [brokers[one].admin_url for one in sorted(brokers) if brokers[one].admin_url]
-        return select(broker_settings(services.config, port, urls), names)
+        return select(broker_settings(services.config, me.endpoints, urls), names)
+    if item.resource_type == ConfigResource.BROKER_LOGGER:
+        if name != str(services.config.node_id):
+            raise InvalidRequest(f"ask broker {name} itself for its loggers")
+        return select(logger_settings(), names)
     if item.resource_type in (ConfigResource.GROUP, ConfigResource.CLIENT_METRICS):
         return []
     raise InvalidRequest(f"resources of type {item.resource_type} have no settings")

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35), versions 1-4: sizes of the partitions this broker leads.
+"""DescribeLogDirs (35), versions 1-5: sizes of the partitions this broker leads.
 
 Deviations from Kafka: a broker has no directories; the one named "ledgers" stands for the
 bookies, each byte counted once whatever the number of copies. Total and usable bytes are unknown.
@@ -14,7 +14,7 @@ from broker.front.services import Call, Services
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
-VERSIONS: Final = (1, 4)
+VERSIONS: Final = (1, 5)
 
 DIRECTORY: Final = "ledgers"
 

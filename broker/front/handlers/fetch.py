@@ -1,20 +1,23 @@
-"""Fetch (1), versions 4-12: long polls for whole batches, byte for byte as they were stored.
+"""Fetch (1), versions 4-18: long polls for whole batches, byte for byte as they were stored.
 
 Behaviour: the answer begins with the batch that holds the asked offset, also if the offset is in
 its middle. A fetch that finds less than `min_bytes` waits for the high watermarks of its
 partitions until `max_wait_ms`, and for one that this broker is about to lead to be led
 (`awaited_partitions.py`); other errors never wait. Recent batches come from memory without
 leaving this call; older ones are read from bookies, and then what was read is the answer,
-whatever `min_bytes` says. Limits: see `broker/front/fetch_round.py`.
+whatever `min_bytes` says. Limits: see `broker/front/batches/fetch_round.py`.
+
+A consumer may have a session (`broker/front/core/fetch_sessions.py`): then its requests and the
+answers have only what changed. One for which there is no room goes on without, which all clients
+accept. From version 13 on topics are named by their ids; one that this broker does not know gets
+UNKNOWN_TOPIC_ID.
 
 A partition that is named twice is answered once, as the last of its names asks, and in one piece
 with the others of its topic. A request of very many partitions is read, collected and answered some
 hundreds in each turn of the loop; one of more than `request_items_max` gets INVALID_REQUEST.
 
-Deviations from Kafka: incremental sessions are declined (session id 0 in every answer, which all
-clients accept; a request inside a session gets FETCH_SESSION_ID_NOT_FOUND). Errors carry the
-real watermarks where they are known. Versions from 13 on, which name topics by id, are not
-served; clients fall back to 12.
+Deviations from Kafka: errors carry the real watermarks where they are known. Brokers do not fetch
+from each other, so what followers say in a request is passed over.
 """
 
 from __future__ import annotations
@@ -25,16 +28,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from broker.errors import FetchSessionNotFound, InvalidRequest
+from broker.errors import BrokerError, FetchSessionError, InvalidRequest
 from broker.faults import code_of
+from broker.front.batches.fetch_round import FetchRound
+from broker.front.core.fetch_sessions import NO_SESSION, Asked, FetchTurn
 from broker.front.dispatch import Channel
-from broker.front.fetch_round import FetchRound, Want
+from broker.front.endpoints import leader_endpoints
 from broker.front.services import Call, Services
 from client.errors import RemoteProtocolError, TooManyItems
 from client.wire.kafka import fetch as wire
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import Buffer, response_head
-from client.wire.kafka.fetch import FetchRequest, PartitionData
+from client.wire.kafka.fetch import FetchRequest, PartitionData, Topic
 from client.wire.steps import ItemCount, Steps
 
 T = TypeVar("T")
@@ -46,8 +51,7 @@ VERSIONS: Final = (wire.VERSION_MIN, wire.VERSION_MAX)
 
 _ERROR_FROM: Final = 7
 """The version from which the answer has an error code of its own."""
-_LEAVE_SESSION: Final = -1
-"""Session epoch of a client that ends its session and goes on without one."""
+_NOT_BEGUN: Final = FetchTurn(())
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
@@ -72,7 +76,7 @@ class _Fetch:
         "_slot",
         "_task",
         "_timer",
-        "_wants",
+        "_turn",
     )
 
     _request: FetchRequest
@@ -83,7 +87,7 @@ class _Fetch:
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._slot = channel.open(KEY, size)
-        self._wants: Sequence[Want] = ()
+        self._turn = _NOT_BEGUN
         self._cancel_turn: Callable[[], None] = _nothing
         """Of the turn that this request waits for."""
         self._cancels: list[Callable[[], None]] = []
@@ -108,7 +112,7 @@ class _Fetch:
         except TooManyItems as error:
             if self._call.version < _ERROR_FROM:
                 raise
-            self._answer([], code_of(InvalidRequest(str(error))))
+            self._refuse(InvalidRequest(str(error)))
             return
         self._mute()
         self._cancel_turn = self._services.turns.on_turn(partial(self._take_more, steps, call))
@@ -126,32 +130,43 @@ class _Fetch:
         self._request = request
         topics = request.topics
         if len(topics) == 1 and len(topics[0].partitions) == 1:  # what most of them ask for
-            self._on_wants((Want(topics[0].name, topics[0].partitions[0]),))
+            self._on_asked((Asked(topics[0].topic, topics[0].partitions[0]),))
         else:
-            self._take(_wants(request), self._on_wants)
+            self._take(_asked(request), self._on_asked)
 
-    def _on_wants(self, wants: Sequence[Want]) -> None:
-        self._wants = wants
+    def _on_asked(self, asked: Sequence[Asked]) -> None:
         request = self._request
-        if request.session_id != 0 and request.session_epoch != _LEAVE_SESSION:
-            self._answer([], code_of(FetchSessionNotFound("fetch sessions are declined")))
+        if request.session_epoch == NO_SESSION and not request.session_id:
+            self._turn = FetchTurn(asked)
         else:
-            self._attempt(may_wait=request.wait_ms_max > 0)
+            try:
+                self._turn = self._services.fetch_sessions.begin(
+                    request.session_id,
+                    request.session_epoch,
+                    asked,
+                    request.forgotten,
+                    by_id=self._call.version >= wire.TOPIC_IDS_FROM,
+                    now_s=self._loop.time(),
+                )
+            except FetchSessionError as error:
+                self._refuse(error)
+                return
+        self._attempt(may_wait=request.wait_ms_max > 0)
 
     def _attempt(self, *, may_wait: bool) -> None:
         self._may_wait = may_wait
         self._slot.split_s = self._services.metrics.now_s()
-        found = FetchRound(self._services, self._request, self._wants, self._call.version)
+        found = FetchRound(self._services, self._request, self._turn.asked, self._call.version)
         self._take(found.collect(), lambda _: self._on_collected(found))
 
     def _on_collected(self, found: FetchRound) -> None:
         if found.needs_reading:
             self._mute()
             self._task = self._loop.create_task(self._read(found), name="fetch")
-        elif self._may_wait and self._wants and not found.failed and not self._is_enough(found):
+        elif self._may_wait and found.asked and not found.failed and not self._is_enough(found):
             self._wait(found)
         else:
-            self._answer(found.results)
+            self._answer(found)
 
     def _is_enough(self, found: FetchRound) -> bool:
         return found.size >= self._request.bytes_min
@@ -163,7 +178,7 @@ class _Fetch:
             if found.read_bytes:
                 self._slot.on_gone = partial(self._services.reading.give, found.read_bytes)
             if found.size or found.failed or not self._may_wait:
-                self._answer(found.results)
+                self._answer(found)
             else:
                 self._wait(found)
         except Exception:  # the outermost loop of a request: nothing may escape
@@ -219,21 +234,33 @@ class _Fetch:
             self._task.cancel()
         self._slot.let_go()
 
-    def _answer(self, results: list[PartitionData], error_code: int = 0) -> None:
+    def _refuse(self, error: BrokerError) -> None:
+        """Answer that nothing was fetched."""
+        steps = wire.response_steps(self._call.version, (), error_code=code_of(error))
+        self._take(steps, self._send)
+
+    def _answer(self, found: FetchRound) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._take(self._answer_steps(results, error_code), self._send)
+        self._take(self._answer_steps(found), self._send)
 
-    def _answer_steps(
-        self, results: Sequence[PartitionData], error_code: int
-    ) -> Steps[tuple[list[Buffer], int]]:
-        by_topic: dict[str, list[PartitionData]] = {}
-        for want, data in zip(self._wants, results, strict=False):
-            by_topic.setdefault(want.topic, []).append(data)
+    def _answer_steps(self, found: FetchRound) -> Steps[tuple[list[Buffer], int]]:
+        services, version = self._services, self._call.version
+        session_id, told = yield from services.fetch_sessions.finish(
+            self._turn, found.results, self._loop.time()
+        )
+        by_topic: dict[Topic, list[PartitionData]] = {}
+        leaders: dict[int, None] = {}
+        for topic, data in told:
+            by_topic.setdefault(topic, []).append(data)
             if data.size:
-                self._services.metrics.on_fetched(want.topic, data.size)
+                found.count_fetched(topic, data.size)
+            elif data.leader is not None:
+                leaders[data.leader[0]] = None
+        endpoints = leader_endpoints(services, leaders, self._call.peer) if leaders else ()
         topics = list(by_topic.items())
-        return (yield from wire.response_steps(self._call.version, topics, error_code=error_code))
+        steps = wire.response_steps(version, topics, endpoints, session_id=session_id)
+        return (yield from steps)
 
     def _send(self, built: tuple[list[Buffer], int]) -> None:
         body, size = built
@@ -245,16 +272,16 @@ class _Fetch:
             self._channel.unmute()
 
 
-def _wants(request: FetchRequest) -> Steps[Sequence[Want]]:
+def _asked(request: FetchRequest) -> Steps[Sequence[Asked]]:
     """Return the partitions that a request asks for, each once: the last one counts, in the place
     of the first, as Kafka has it."""
-    found: dict[tuple[str, int], Want] = {}
+    found: dict[tuple[Topic, int], Asked] = {}
     items = ItemCount()
     for topic in request.topics:
         for fetch in topic.partitions:
             if items.is_step_over():
                 yield
-            found[topic.name, fetch.partition] = Want(topic.name, fetch)
+            found[topic.topic, fetch.partition] = Asked(topic.topic, fetch)
     return list(found.values())
 
 

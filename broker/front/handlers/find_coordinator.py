@@ -1,12 +1,13 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group.
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group or a transactional id.
 
 Behaviour: creates the internal topic when it is first needed. Versions 0-3 ask for one key, 4+ for
 several; each gets one answer. The address is chosen as in Metadata, by how the client
 connected. The broker named may still be taking the partition over: it then answers
 COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR, and clients ask again.
 
-Deviations from Kafka: transactions (key type 1) and share groups (2) are refused with
-INVALID_REQUEST and a message, because this broker does not coordinate them.
+Deviations from Kafka: share groups (key type 2) are refused with INVALID_REQUEST and a message,
+because this broker does not coordinate them; transactional ids (1), where transactions are switched
+off, with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients end with.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.errors import BrokerError, InvalidRequest
+from broker.cluster.core.topology import BrokerInfo
+from broker.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.endpoints import endpoint_for
 from broker.front.services import Call, Services
@@ -26,7 +28,8 @@ VERSIONS: Final = (0, 6)
 
 _BATCHED_FROM: Final = 4
 _GROUP: Final = 0
-_KINDS: Final = {1: "transactions", 2: "share groups"}
+_TRANSACTION: Final = 1
+_KINDS: Final = {2: "share groups"}
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -44,14 +47,24 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 async def _find(services: Services, call: Call, kind: int, key: str) -> dict[str, Any]:
     try:
-        if kind != _GROUP:
-            name = _KINDS.get(kind, f"coordinators of type {kind}")
-            raise InvalidRequest(f"this broker does not serve {name}")
-        broker = await services.groups.find(key)
+        broker = await _coordinator(services, kind, key)
+        endpoint = endpoint_for(services, broker, call.peer)
+        if endpoint is None:
+            raise CoordinatorNotAvailable(
+                f"broker {broker.id} has no {call.peer.listener} listener"
+            )
     except BrokerError as error:
         return _answer(key, -1, "", -1, code_of(error), message_of(error))
-    host, port = endpoint_for(services, broker, call.peer)
-    return _answer(key, broker.id, host, port, Code.none, None)
+    return _answer(key, broker.id, *endpoint, Code.none, None)
+
+
+async def _coordinator(services: Services, kind: int, key: str) -> BrokerInfo:
+    if kind == _GROUP:
+        return await services.groups.find(key)
+    if kind == _TRANSACTION:
+        return await services.transactions.find(key)
+    name = _KINDS.get(kind, f"coordinators of type {kind}")
+    raise InvalidRequest(f"this broker does not serve {name}")
 
 
 def _answer(

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, reset, extend or shorten single settings.
 
-Deviations from Kafka: only topics can be configured.
+Deviations from Kafka: only topics and the levels of the broker's own loggers can be configured.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.front.config_changes import Edit, configure_all
+from broker.front.configs.changes import Edit, configure_all
 from broker.front.services import Call, Services
 from broker.topics.core.config_resource import Change, changed
 from client.wire.kafka.apis import ApiKey

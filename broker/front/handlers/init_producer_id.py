@@ -1,10 +1,14 @@
-"""InitProducerId (22), versions 0-4: allocate an id for an idempotent producer.
+"""InitProducerId (22), versions 0-5: a producer id, or the next epoch of a transactional id.
 
 Behaviour: every call without a transactional id gets a new id with epoch 0, unique in the
-cluster.
+cluster. With one it begins an incarnation, which fences the one before and aborts its transaction;
+the rules are in `broker/transactions/core/transaction.py`. Durable before the answer.
 
-Deviations from Kafka: there are no transactions yet; a transactional id is refused with
-UNSUPPORTED_VERSION, which clients report at once instead of retrying.
+Versions: 3+ say what the producer has, so that a lost answer costs no epoch and a fenced producer
+learns of it; 4+ know PRODUCER_FENCED; 5+ is the same.
+
+Deviations from Kafka: a broker with `transactions.enabled` off answers
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients end with.
 """
 
 from __future__ import annotations
@@ -12,24 +16,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.errors import InvalidRequest, UnsupportedVersion
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
+from broker.front.transaction_codes import client_of, transaction_code
+from broker.transactions.core.transaction_types import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    InitProducerId,
+    ProducerIdAndEpoch,
+)
 from client.errors import QuireError
+from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.INIT_PRODUCER_ID
-VERSIONS: Final = (0, 4)
+VERSIONS: Final = (0, 5)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
-    """Hand out a producer id."""
+    """Hand out a producer id and an epoch."""
+    had = ProducerId(field(request, "producer_id", NO_PRODUCER_ID))
     try:
-        if request.transactional_id == "":
-            raise InvalidRequest("a transactional id must not be empty")
-        if request.transactional_id is not None:
-            raise UnsupportedVersion("this broker does not support transactions yet")
-        producer_id = await services.producer_ids.take()
+        if request.transactional_id is None:
+            given = ProducerIdAndEpoch(await services.producer_ids.take(), 0)
+        else:
+            given = await _begin(services, call, request, had)
     except QuireError as error:
-        return {"error_code": code_of(error), "producer_id": -1, "producer_epoch": -1}
-    return {"error_code": Code.none, "producer_id": producer_id, "producer_epoch": 0}
+        is_transactional = request.transactional_id is not None
+        code = transaction_code(error, call, had) if is_transactional else code_of(error)
+        return {"error_code": code, "producer_id": NO_PRODUCER_ID, "producer_epoch": NO_EPOCH}
+    return {
+        "error_code": Code.none,
+        "producer_id": given.producer_id,
+        "producer_epoch": given.epoch,
+    }
+
+
+async def _begin(
+    services: Services, call: Call, request: Any, had: ProducerId
+) -> ProducerIdAndEpoch:
+    coordinator = services.transactions.coordinator(request.transactional_id)
+    return await coordinator.init_producer_id(
+        InitProducerId(
+            request.transactional_id,
+            field(request, "transaction_timeout"),
+            had,
+            field(request, "producer_epoch", NO_EPOCH),
+            call.connection,
+            client_of(call),
+        )
+    )

@@ -19,7 +19,6 @@ from broker.errors import (
     InvalidGroupId,
     InvalidRequest,
     MemberIdRequired,
-    UnknownMember,
 )
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -98,8 +97,6 @@ def _refusal(call: Call, request: Any, error: BrokerError) -> dict[str, Any]:
     member_id = request.member_id
     if isinstance(error, MemberIdRequired):
         member_id = error.member_id
-    elif isinstance(error, UnknownMember):
-        member_id = ""
     return {
         "throttle_time": 0,
         "error_code": code_of(error),

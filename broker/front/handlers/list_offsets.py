@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.errors import InvalidRequest, InvalidTimestampQuery
 from broker.faults import Code, code_of
-from broker.front.fetch_round import check_epoch
+from broker.front.batches.fetch_round import check_epoch
 from broker.front.services import Call, Services
 from broker.partition.partition import Partition
 from client.errors import QuireError

@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0-12: who is there and who leads what.
+"""Metadata (3), versions 0-13: who is there and who leads what.
 
 Behaviour: a null list of topics (an empty one in version 0) means all topics. A topic that is
 named, unknown and validly named is created if this broker and the request allow it, and the
@@ -29,7 +29,7 @@ from uuid import UUID
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import TopicExists
 from broker.faults import Code, code_of
-from broker.front.endpoints import endpoint_for
+from broker.front.endpoints import reachable
 from broker.front.services import Call, Services
 from broker.topics.core.topic_rules import INTERNAL_TOPICS, check_name
 from client.errors import MetadataError, QuireError
@@ -40,9 +40,10 @@ from client.wire.kafka.codec import field
 log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.METADATA
-VERSIONS: Final = (0, 12)
+VERSIONS: Final = (0, 13)
 
 _NULL_IS_ALL_FROM: Final = 1
+_NULL_NAMES_FROM: Final = 12
 _LOOKUPS_MAX: Final = 32
 """Unknown names per request that are worth a question to the metadata store."""
 
@@ -63,6 +64,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             request, "allow_auto_topic_creation", True
         )
         topics = await _find(services, asked, missing, may_create=may_create)
+        if call.version < _NULL_NAMES_FROM:
+            missing = [{**one, "name": one["name"] or ""} for one in missing]
         await services.leader_changes.settle(topics)
     topics = [cluster.topic_by_id.get(topic.topic_id, topic) for topic in topics]
     pace = services.turns.pace()
@@ -75,15 +78,16 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id(),
         "topics": [*described, *missing],
+        "error_code": Code.none,
     }
 
 
 def _brokers(services: Services, call: Call) -> list[Fields]:
-    brokers = []
-    for broker in services.cluster.listed_brokers():
-        host, port = endpoint_for(services, broker, call.peer)
-        brokers.append({"node_id": broker.id, "host": host, "port": port, "rack": broker.rack})
-    return brokers
+    listed = services.cluster.listed_brokers()
+    return [
+        {"node_id": broker.id, "host": host, "port": port, "rack": broker.rack}
+        for broker, host, port in reachable(services, listed, call.peer)
+    ]
 
 
 async def _find(
@@ -103,7 +107,7 @@ async def _find(
             if by_id is not None:
                 found[by_id.topic_id] = by_id
             else:
-                missing.append(_refusal("", topic_id, Code.unknown_topic_id))
+                missing.append(_refusal(None, topic_id, Code.unknown_topic_id))
             continue
         topic = cluster.topics.get(name)
         try:
@@ -135,5 +139,5 @@ async def _look_or_create(services: Services, name: str, may_create: bool) -> To
     return topic
 
 
-def _refusal(name: str, topic_id: UUID | None, code: int) -> Fields:
+def _refusal(name: str | None, topic_id: UUID | None, code: int) -> Fields:
     return {"error_code": code, "name": name, "topic_id": topic_id, "partitions": []}

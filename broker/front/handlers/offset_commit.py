@@ -1,4 +1,4 @@
-"""OffsetCommit (8), versions 2-9: store how far a group has read.
+"""OffsetCommit (8), versions 2-10: store how far a group has read.
 
 Behaviour: durable before the answer, and shown to nobody before. Who may commit is decided by
 `broker/groups/core/group.py`; a partition that does not exist gets UNKNOWN_TOPIC_OR_PARTITION
@@ -6,7 +6,8 @@ while the others are stored. Very many are stored in several batches, one after 
 string and leader epoch are returned as they were given.
 
 Versions: 2-4 may ask for a retention of their own, 6+ leader epoch, 7+ static members, 9+ an
-unknown group is GROUP_ID_NOT_FOUND (before: ILLEGAL_GENERATION).
+unknown group is GROUP_ID_NOT_FOUND (before: ILLEGAL_GENERATION), 10+ topics by id: what this broker
+does not know gets UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.errors import BrokerError, GroupIdNotFound, UnknownTopicOrPartition
+from broker.cluster.core.topology import TopicInfo
+from broker.errors import BrokerError, GroupIdNotFound
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import Commit, OffsetToCommit
@@ -24,30 +26,35 @@ from client.wire.kafka.codec import field
 from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.OFFSET_COMMIT
-VERSIONS: Final = (2, 9)
+VERSIONS: Final = (2, 10)
 
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
+_TOPIC_IDS_FROM: Final = 10
 _LOOKUPS_MAX: Final = 16
 """Topics per request that are looked for in the metadata store if our view lacks them."""
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Return an error code for each partition."""
-    await _look_for_topics(services, request)
-    unknown = code_of(UnknownTopicOrPartition(""))
+    by_id = call.version >= _TOPIC_IDS_FROM
+    if not by_id:
+        await _look_for_topics(services, request)
+    unknown = int(Code.unknown_topic_or_partition)
     codes: dict[tuple[int, int], int] = {}
     offsets: dict[tuple[int, int], OffsetToCommit] = {}
     pace = services.turns.pace()
     for at_topic, topic in enumerate(request.topics):
         await pace.item()
-        info = services.cluster.topics.get(topic.name)
+        info = _topic(services, topic, by_id=by_id)
         for at, one in enumerate(topic.partitions):
             await pace.item()
-            if info is None or not 0 <= one.partition_index < info.partition_count:
+            if info is None:
+                codes[at_topic, at] = int(Code.unknown_topic_id) if by_id else unknown
+            elif not 0 <= one.partition_index < info.partition_count:
                 codes[at_topic, at] = unknown
             else:
                 offsets[at_topic, at] = OffsetToCommit(
-                    topic.name,
+                    info.name,
                     one.partition_index,
                     one.committed_offset,
                     field(one, "committed_leader_epoch", -1),
@@ -66,7 +73,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         for at, one in enumerate(topic.partitions):
             await pace.item()
             rows.append({"partition_index": one.partition_index, "error_code": codes[at_topic, at]})
-        topics.append({"name": topic.name, "partitions": rows})
+        name = {"topic_id": topic.topic_id} if by_id else {"name": topic.name}
+        topics.append({**name, "partitions": rows})
     return {"throttle_time": 0, "topics": topics}
 
 
@@ -90,6 +98,12 @@ async def _commit(
     except BrokerError as error:
         return [code_of(error)] * len(offsets)
     return [int(Code.none) if one is None else code_of(one) for one in outcomes]
+
+
+def _topic(services: Services, topic: Any, *, by_id: bool) -> TopicInfo | None:
+    if by_id:
+        return services.cluster.topic_by_id.get(topic.topic_id)
+    return services.cluster.topics.get(topic.name)
 
 
 async def _look_for_topics(services: Services, request: Any) -> None:

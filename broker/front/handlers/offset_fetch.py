@@ -1,11 +1,12 @@
-"""OffsetFetch (9), versions 1-9: how far groups have read.
+"""OffsetFetch (9), versions 1-10: how far groups have read.
 
 Behaviour: a partition or group without committed offsets is answered with offset -1 and no
 error; consumers depend on that. Only durable commits are shown. Commits of transactions
 do not exist here, so `require_stable` is always fulfilled.
 
 Versions: 1 cannot express an error of the group but per partition, 2+ a null list means all
-partitions, 5+ leader epoch, 8+ several groups: of one that is named twice the last list counts.
+partitions, 5+ leader epoch, 8+ several groups: of one that is named twice the last list counts, 10+
+topics by id: what this broker does not know gets UNKNOWN_TOPIC_ID, and is not among all partitions.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from client.node.turns import Pace
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.OFFSET_FETCH
-VERSIONS: Final = (1, 9)
+VERSIONS: Final = (1, 10)
 
 _GROUP_ERROR_FROM: Final = 2
 _SEVERAL_FROM: Final = 8
+_TOPIC_IDS_FROM: Final = 10
 
 _NOTHING: Final = CommittedOffset(-1, -1, "", -1, -1)
 
@@ -56,28 +58,54 @@ async def _fetch(
             return {
                 "throttle_time": 0, "group_id": group_id, "error_code": code, "topics": []
             }  # fmt: skip
+    by_id = call.version >= _TOPIC_IDS_FROM
     if asked is None:
-        topics = await _all(pace, list(offsets))
+        topics = await _all(services, pace, list(offsets), by_id=by_id)
     else:
         topics = []
         for topic in asked:
+            name, label = _name_and_label(services, topic, by_id=by_id)
             rows = []
             for index in topic.partition_indexes:
                 await pace.item()
-                rows.append(_partition(index, offsets.get(topic.name, index), code))
-            topics.append({"name": topic.name, "partitions": rows})
+                if name is None:
+                    rows.append(_partition(index, None, Code.unknown_topic_id))
+                else:
+                    rows.append(_partition(index, offsets.get(name, index), code))
+            topics.append({**label, "partitions": rows})
     return {"throttle_time": 0, "group_id": group_id, "error_code": code, "topics": topics}
 
 
+def _name_and_label(
+    services: Services, topic: Any, *, by_id: bool
+) -> tuple[str | None, dict[str, Any]]:
+    """Return a topic's name, None if its id is unknown, and how the answer calls it."""
+    if not by_id:
+        return topic.name, {"name": topic.name}
+    known = services.cluster.topic_by_id.get(topic.topic_id)
+    return None if known is None else known.name, {"topic_id": topic.topic_id}
+
+
 async def _all(
-    pace: Pace, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]
+    services: Services,
+    pace: Pace,
+    offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+    *,
+    by_id: bool,
 ) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for key, committed in offsets:
         await pace.item()
         rows = topics.setdefault(key.topic, [])
         rows.append(_partition(key.partition, committed, Code.none))
-    return [{"name": name, "partitions": rows} for name, rows in topics.items()]
+    if not by_id:
+        return [{"name": name, "partitions": rows} for name, rows in topics.items()]
+    known = services.cluster.topics
+    return [
+        {"topic_id": known[name].topic_id, "partitions": rows}
+        for name, rows in topics.items()
+        if name in known
+    ]
 
 
 def _partition(index: int, committed: CommittedOffset | None, code: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.faults import Code, code_of
-from broker.front.fetch_round import check_epoch
+from broker.front.batches.fetch_round import check_epoch
 from broker.front.services import Call, Services
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey

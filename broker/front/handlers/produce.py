@@ -25,6 +25,10 @@ appended or refused. The rest of the request goes on meanwhile, the connection d
 client sends next comes after it. A client that hangs up meanwhile takes nothing back, just as with
 a batch under way.
 
+The first batch of a transaction in a partition is held there, and its producer's next ones behind
+it, until the transaction's coordinator has vouched for it (`partition/leading/
+partition_transactions.py`); other producers' batches overtake them.
+
 Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes their absence for
 "no compression", and close the connection when used. A duplicate of a batch still under way is
 answered with the original.
@@ -41,25 +45,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.errors import (
-    InvalidRecord,
-    InvalidRequiredAcks,
-    InvalidTopicName,
-    NotLeader,
-    RequestTimedOut,
-    UnsupportedCompression,
-)
+from broker.errors import NotLeader, RequestTimedOut
 from broker.faults import message_of
-from broker.front.key_checks import KeyChecks
-from broker.front.produce_answer import ProduceAnswer, Row
+from broker.front.batches.batch_leader import batch_leader
+from broker.front.batches.key_checks import KeyChecks
+from broker.front.batches.produce_answer import ProduceAnswer, Row, stored_answer
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
+from broker.partition.core.transactions.verification import ProducerTransaction
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError, RemoteProtocolError
+from client.fast_tuple import new_tuple
 from client.node.logs import AT_WILL
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.records import CODEC_MASK, Codec
 from client.wire.kafka.produce import ProduceRequest
 from client.wire.steps import STEP_ITEMS, Steps
 
@@ -71,9 +70,8 @@ log = logging.getLogger(__name__)
 KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, wire.VERSION_MAX)
 
-_ZSTD_FROM: Final = 7
-_ATTRIBUTES_AT: Final = 22
-"""Offset of the low attribute byte in a batch."""
+_TV2_FROM: Final = 12
+"""From this version on the batch itself makes its partition part of the transaction."""
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
@@ -111,6 +109,7 @@ class _Batch(NamedTuple):
     topic: str
     partition: int
     records: memoryview | None
+    transaction: ProducerTransaction | None
 
 
 class _Produce:
@@ -153,7 +152,8 @@ class _Produce:
         self._stop_waiting: Callable[[], None] | None = None
         self._work = 0
         """What was done in this turn of the loop, in batches."""
-        self._keys = KeyChecks(services.config.opened_records_max)
+        self._keys: KeyChecks | None = None
+        """What most requests have none of: a batch whose keys are looked at."""
 
     def parse_on(self, steps: Steps[ProduceRequest]) -> None:
         """Read the rest of a request of very many partitions, a step in each turn."""
@@ -188,12 +188,24 @@ class _Produce:
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
         self._acks = request.acks
+        transaction: ProducerTransaction | None = None
+        if request.transactional_id is not None:
+            is_tv2 = self._call.version >= _TV2_FROM
+            transaction = ProducerTransaction(request.transactional_id, is_tv2)
         for name, partitions in request.topics:
             rows: list[Row] = []
             self._topics.append((name, rows))
             for index, records in partitions:
                 rows.append((index, None, _NOT_STARTED))
-                self._begin_one(_Batch(rows, len(rows) - 1, name, index, records))
+                batch: _Batch = new_tuple(
+                    _Batch, (rows, len(rows) - 1, name, index, records, transaction)
+                )
+                if self._unstarted is not None:
+                    self._unstarted.append(batch)
+                elif (obstacle := self._start(batch)) is not None:
+                    self._begin_waiting(obstacle, batch)
+                elif rows[-1][1] is None:
+                    self._hold_back(batch)
         services = self._services
         timeout_s = max(min(request.timeout_ms, services.config.produce_timeout_max_ms), 1) / 1000
         if self._held:
@@ -206,17 +218,15 @@ class _Produce:
         if self._acks:
             self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
-    def _begin_one(self, batch: _Batch) -> None:
-        """Append a batch, or let it wait: for room, behind one that does, or for its leader."""
-        if self._unstarted is not None:
-            self._unstarted.append(batch)
-            return
-        obstacle = self._start(batch)
-        if obstacle is not None:
-            self._unstarted = deque([batch])
-            self._pending += 1
-            self._wait(obstacle, batch)
-        elif isinstance(batch.rows[batch.at][2], NotLeader):
+    def _begin_waiting(self, obstacle: Partition | Steps[int] | _Turn, batch: _Batch) -> None:
+        """From this batch on everything waits."""
+        self._unstarted = deque([batch])
+        self._pending += 1
+        self._wait(obstacle, batch)
+
+    def _hold_back(self, batch: _Batch) -> None:
+        """A batch was refused: keep it if its partition is led in a moment."""
+        if isinstance(batch.rows[batch.at][2], NotLeader):
             key = self._services.partitions.awaited_key(batch.topic, batch.partition)
             if key is not None:
                 self._held.setdefault(key, []).append(batch)
@@ -229,25 +239,42 @@ class _Produce:
         if self._work >= STEP_ITEMS:
             return _NEXT_TURN
         self._work += 1
-        rows, at, topic, index, records = batch
+        rows, at, topic, index, records, transaction = batch
         try:
             leader, records = self._find_leader(topic, index, records)
-            if not admitted and not leader.admission.has_room(len(records)):
+            size = len(records)
+            if not admitted and not leader.admission.has_room(size):
                 return leader
-            steps = self._keys.check(leader, records)
-            if steps is not None:
-                return steps
-            self._work += self._keys.take_work()
-            append = self._append(leader, topic, records)
+            are_keys_checked = False
+            if leader.admission.are_keys_required:
+                steps = self._check_keys(leader, records)
+                if steps is not None:
+                    return steps
+                are_keys_checked = True
+            append = leader.append(
+                records, are_keys_checked=are_keys_checked, transaction=transaction
+            )
         except QuireError as error:
-            self._keys.forget()
+            if self._keys is not None:
+                self._keys.forget()
             rows[at] = (index, None, error)
             return None
-        self._keys.forget()
+        if self._keys is not None:
+            self._keys.forget()
+        self._slot.pass_on(size)
+        self._services.metrics.on_produced(topic, append.end_offset - append.base_offset, size)
         rows[at] = (index, leader, append)
         self._pending += 1
         append.on_done(self._on_done)
         return None
+
+    def _check_keys(self, leader: Partition, records: memoryview) -> Steps[int] | None:
+        """Look at a batch's keys, unless that is done; return the steps that are left of it."""
+        if self._keys is None:
+            self._keys = KeyChecks(self._services.config.opened_records_max)
+        steps = self._keys.check(leader, records)
+        self._work += self._keys.take_work()
+        return steps
 
     # --- waiting for the leader
 
@@ -286,9 +313,7 @@ class _Produce:
             return
         obstacle = self._start(batch)
         if obstacle is not None:
-            self._unstarted = deque([batch])
-            self._pending += 1
-            self._wait(obstacle, batch)
+            self._begin_waiting(obstacle, batch)
 
     # --- waiting for room, for keys, for a turn
 
@@ -313,6 +338,7 @@ class _Produce:
     def _on_step(self, steps: Steps[int], batch: _Batch) -> None:
         """Look at more keys of the first of the batches that wait."""
         assert self._unstarted, "whose keys are looked at waits"
+        assert self._keys is not None
         try:
             next(steps)
         except StopIteration:
@@ -362,7 +388,7 @@ class _Produce:
     def _refuse(self, unstarted: deque[_Batch]) -> None:
         """Refuse what has waited in vain, some in each turn; then answer."""
         for _ in range(min(STEP_ITEMS, len(unstarted))):
-            rows, at, topic, index, records = unstarted.popleft()
+            rows, at, topic, index, records, _ = unstarted.popleft()
             try:
                 leader, batch = self._find_leader(topic, index, records)
                 rows[at] = (index, None, leader.admission.refusal(batch))
@@ -408,29 +434,8 @@ class _Produce:
     def _find_leader(
         self, topic: str, index: int, records: memoryview | None
     ) -> tuple[Partition, memoryview]:
-        """Return who takes a batch, and the batch. Raises what can be said without looking
-        into it."""
-        if self._acks not in (-1, 0, 1):
-            raise InvalidRequiredAcks(f"acks is {self._acks}")
-        leader = self._services.partitions.leader(topic, index)
-        if leader.topic.internal:
-            raise InvalidTopicName(f"topic {topic!r} belongs to the brokers")
-        if not records:
-            raise InvalidRecord("there is no record batch")
-        if (
-            self._call.version < _ZSTD_FROM
-            and len(records) > _ATTRIBUTES_AT
-            and records[_ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
-        ):
-            raise UnsupportedCompression("zstd needs version 7 of Produce")
-        return leader, records
-
-    def _append(self, leader: Partition, topic: str, records: memoryview) -> Append:
-        append = leader.append(records, are_keys_checked=self._keys.are_checked)
-        self._slot.pass_on(len(records))
-        record_count = append.end_offset - append.base_offset
-        self._services.metrics.on_produced(topic, record_count, len(records))
-        return append
+        partitions, version = self._services.partitions, self._call.version
+        return batch_leader(partitions, version, self._acks, topic, index, records)
 
     def _on_done(self, _append: Append) -> None:
         self._pending -= 1
@@ -445,7 +450,14 @@ class _Produce:
         self._answered = True
         if self._ticket:
             self._services.deadlines.cancel(self._ticket)
-        self._build(self._answer_steps())
+        try:
+            buffers = stored_answer(self._call, self._topics) if self._acks else None
+            if buffers is None:
+                self._build(self._answer_steps())
+            else:
+                self._channel.answer(self._slot, buffers)
+        except Exception:  # the outermost loop of a request
+            self._break()
 
     def _build(self, steps: Steps[None]) -> None:
         try:

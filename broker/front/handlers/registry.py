@@ -1,4 +1,7 @@
-"""The APIs that this broker serves: these are advertised, and nothing else."""
+"""The APIs that this broker serves: these are advertised, and nothing else.
+
+The one exception is the link between brokers, which is no client's business.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from broker.front.handlers import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     create_partitions,
     create_topics,
@@ -22,6 +26,7 @@ from broker.front.handlers import (
     describe_groups,
     describe_log_dirs,
     describe_topic_partitions,
+    describe_user_scram_credentials,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -30,6 +35,7 @@ from broker.front.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    link,
     list_config_resources,
     list_groups,
     list_offsets,
@@ -40,6 +46,8 @@ from broker.front.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     unregister_broker,
 )
@@ -48,6 +56,7 @@ _MODULES: Final[Sequence[ModuleType]] = (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     create_partitions,
     create_topics,
@@ -59,6 +68,7 @@ _MODULES: Final[Sequence[ModuleType]] = (
     describe_groups,
     describe_log_dirs,
     describe_topic_partitions,
+    describe_user_scram_credentials,
     elect_leaders,
     fetch,
     find_coordinator,
@@ -67,6 +77,7 @@ _MODULES: Final[Sequence[ModuleType]] = (
     init_producer_id,
     join_group,
     leave_group,
+    link,
     list_config_resources,
     list_groups,
     list_offsets,
@@ -77,9 +88,16 @@ _MODULES: Final[Sequence[ModuleType]] = (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     unregister_broker,
 )
+
+
+def advertised(served: Sequence[Handler]) -> dict[int, tuple[int, int]]:
+    """Return what clients are told: API key -> (lowest, highest version)."""
+    return {one.key: one.versions for one in served if one.key != link.KEY}
 
 
 def handlers() -> list[Handler]:

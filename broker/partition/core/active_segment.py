@@ -11,7 +11,9 @@ from typing import Final
 
 from broker.partition.core.log_limits import UNLIMITED, LogLimits, SegmentLimits
 from broker.partition.core.offset_index import SparseIndex
+from broker.partition.core.transactions.segment_transactions import SegmentTransactions
 from client.ids import EntryId, LedgerId, Offset
+from client.log.segment import SnapshotPlace
 from client.log.segments import SegmentFacts
 from client.log.snapshot import IndexPoint
 
@@ -100,6 +102,7 @@ class ActiveSegment:
         "offsets",
         "size_bytes",
         "timestamps",
+        "transactions",
     )
 
     def __init__(
@@ -114,6 +117,7 @@ class ActiveSegment:
         self.max_timestamp_ms = -1
         self.offsets = SparseIndex()
         self.timestamps = SparseIndex()
+        self.transactions = SegmentTransactions(limits.aborted_block_entries)
         self._snapshots = SnapshotPoints(limits)
         self._in_entry = False
         """Whether batches were counted that belong to the next entry."""
@@ -152,6 +156,13 @@ class ActiveSegment:
         self.entry_count += 1
         self.size_bytes += size
 
+    def on_block(self, size: int) -> None:
+        """The next entry is a block of aborted transactions, of `size` bytes."""
+        assert not self._in_entry, "batches accepted before a block stand before it"
+        self.transactions.on_block_written(EntryId(self.entry_count))
+        self.entry_count += 1
+        self.size_bytes += size
+
     @property
     def snapshot_due(self) -> bool:
         """Whether enough was written since the last snapshot."""
@@ -184,5 +195,12 @@ class ActiveSegment:
         return now_ms - newest > limits.retention_ms
 
     def facts(self) -> SegmentFacts:
-        """Return what will be listed of the segment; everything accepted was confirmed."""
-        return SegmentFacts(Offset(self.end_offset - 1), self.size_bytes, self.max_timestamp_ms)
+        """Return what will be listed of the segment; everything accepted was confirmed, and its
+        last entry is a snapshot."""
+        last = SnapshotPlace(self.ledger_id, EntryId(self.entry_count - 1))
+        return SegmentFacts(
+            Offset(self.end_offset - 1),
+            self.size_bytes,
+            self.max_timestamp_ms,
+            self.transactions.facts(self.end_offset, last),
+        )

@@ -5,8 +5,7 @@ input. What was accepted and confirmed is `log_state.py`'s business; here is wha
 
     OPEN      appends, and changes of the list
     CLOSING   a graceful end: what was accepted is confirmed, new appends are refused
-    ENDED     closed, or lost: an add failed, somebody else changed the segment list, or the
-              metadata session ended. What was not confirmed then has an unknown outcome.
+    ENDED     closed, or lost. What was not confirmed then has an unknown outcome.
 
 One change at a time; each begins from the version that the last one left:
 
@@ -38,8 +37,7 @@ Rules, by the names that TAKEOVER.md and the tests use:
 
     LIST-FIRST       nothing is sent to a ledger before it is listed.
     DRAIN            nothing is sent to the next ledger before the previous one is complete.
-    ONE-ROLL         the next roll begins after the last step of the one before, so that never more
-                     than the last two listed ledgers are open.
+    ONE-ROLL         the next roll begins after the last step of the one before: two are open.
     LIST-THEN-DELETE ledgers are deleted after the list let them go.
     PAGE-BY-PAGE     a trim drops one page at most; the rest comes after changes that others await.
     COMPACT-CAS      a compacted segment is listed only where its originals still are.
@@ -108,6 +106,7 @@ from broker.partition.core.log_limits import UNLIMITED, SegmentLimits
 from broker.partition.core.log_state import LogState
 from broker.partition.core.segments.list_changes import LetGo, compacted, released, trimmed
 from broker.partition.core.segments.retention import looks_into_pages
+from broker.partition.core.transactions.verification import ProducerTransaction
 from client.errors import QuireError
 from client.log.compacted import page_of
 from client.log.paging import paged
@@ -198,14 +197,16 @@ class PartitionLeader:
         *,
         from_client: bool = True,
         are_keys_checked: bool = False,
+        transaction: ProducerTransaction | None = None,
     ) -> tuple[Append, Effects]:
         """Accept a batch; its bytes must not change afterwards. Raises as `LogState.append`."""
         if self.state is not State.OPEN:
             self.check_open()
         log = self.log
         append = log.append(
-            batch, now_ms, now_s, from_client=from_client, are_keys_checked=are_keys_checked
-        )
+            batch, now_ms, now_s, from_client=from_client, are_keys_checked=are_keys_checked,
+            transaction=transaction,
+        )  # fmt: skip
         effects = log.outgoing()
         if log.active.size_bytes >= self._limits.segment_bytes:
             effects = [*effects, *self.roll_soon(Now(now_ms, now_s))]
@@ -225,11 +226,9 @@ class PartitionLeader:
     # --- changes ------------------------------------------------------------------------
 
     def ask(self, change: Change, now: Now) -> Effects:
-        """Make a change after those that were asked for before.
-
-        It ends in `ChangeDone`, or the leadership with it. Errors: NotEnoughReplicas and
-        Overloaded (the log goes on in the present ledger), NotLeader, LeadershipLost.
-        """
+        """Make a change after those that were asked for before. It ends in `ChangeDone`, or the
+        leadership with it. Errors: NotEnoughReplicas and Overloaded (the log goes on in the present
+        ledger), NotLeader, LeadershipLost."""
         if self.state is State.ENDED:
             return (ChangeDone(change.ticket, NotLeader(f"{self._name} is not led here any more")),)
         if isinstance(change, Close):

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.errors import BrokerError
+from broker.errors import LeadershipLost
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append, LogEntry
 from client.errors import QuireError
@@ -314,7 +314,7 @@ class Ended(NamedTuple):
     """The leadership is over: stop all steps, let go of all ledgers."""
 
     reason: str
-    error: BrokerError
+    error: LeadershipLost
     appends: Sequence[Append]
     """Not confirmed: whether they survive is not known."""
     tickets: Sequence[int]

@@ -75,6 +75,17 @@ class LogLimits:
     producer_count_max: int = 20_000
     """Idempotent producers a partition remembers; beyond, the ones silent longest are dropped."""
 
+    open_transactions_max: int = 5_000
+    """Open transactions of a partition; the first batches of further ones are refused, and come
+    again. Their producers are never forgotten, so this stays well below `producer_count_max`."""
+
+    held_bytes_max: int = 16 * 1024 * 1024
+    """Batches that wait in a partition for the word of their transactions' coordinators; further
+    ones are refused, and come again."""
+
+    aborted_block_entries: int = 1_000
+    """Aborted transactions in a block. Lower: more entries in the log; higher: larger snapshots."""
+
     settling_ms: int = 5_000
     """After a leadership began, gaps in producers' sequences may be of our own making for so long
     (`sequence_gaps.py`). Lower: clients slower than that raise their epoch for nothing."""

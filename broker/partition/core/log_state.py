@@ -13,6 +13,8 @@ the next one, whose first entry is a snapshot of the moment of `hold`.
     PARKED          a duplicate of a batch on its way is answered with it, never before it.
     SNAPSHOT-FIRST  the first entry of every ledger is a snapshot.
     DRAIN           nothing leaves for the next ledger before the previous one is complete.
+    VERIFY          the first batch of a transaction, and its producer's next ones, are held until
+                    the coordinator has vouched for it (`transactions/held_batches.py`).
 """
 
 from __future__ import annotations
@@ -38,13 +40,20 @@ from broker.partition.core.leader_effects import (
 )
 from broker.partition.core.log_limits import LogLimits
 from broker.partition.core.offsets import LogOffsets
-from broker.partition.core.producer_state import AcceptedBatch, ProducerState
+from broker.partition.core.producer_state import AcceptedBatch
 from broker.partition.core.sequence_gaps import SequenceGaps, is_gap
+from broker.partition.core.transactions.held_appends import HeldAppend
+from broker.partition.core.transactions.held_batches import HeldBatches
+from broker.partition.core.transactions.log_fold import LogFold
+from broker.partition.core.transactions.verification import ProducerTransaction
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
+from client.log.aborted_transactions import seal_block
 from client.log.snapshot import seal_snapshot
+from client.wire.kafka.batches.control_batch import read_marker
 from client.wire.kafka.batches.records import (
     HEADER_BYTES,
     STAMP_BYTES,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     stamp,
@@ -61,16 +70,19 @@ class LogState:
         leader_epoch: LeaderEpoch,
         limits: LogLimits,
         offsets: LogOffsets,
-        producers: ProducerState,
+        fold: LogFold,
         active: ActiveSegment,
         gaps: SequenceGaps,
     ) -> None:
-        """`active`: the segment of a ledger that has no entries yet."""
+        """`fold`: of the log up to its end. `active`: the segment of a ledger that has no entries
+        yet."""
         self._name = name
         self._leader_epoch = leader_epoch
         self.limits = limits
         self.offsets = offsets
-        self.producers = producers
+        self.fold = fold
+        self.producers = fold.producers
+        self.held: HeldBatches[HeldAppend] = HeldBatches(name, size_bytes_max=limits.held_bytes_max)
         self.active = active
         self.has_own_snapshot = False
         """Whether a snapshot is confirmed in the active ledger, so that a takeover needs no
@@ -98,11 +110,13 @@ class LogState:
         *,
         from_client: bool,
         are_keys_checked: bool = False,
+        transaction: ProducerTransaction | None = None,
     ) -> Append:
         """Check a batch, give it offsets and let it wait for its entry.
 
-        A duplicate returns the append that it repeats, or a completed one. Raises NotLeader,
-        Overloaded, the InvalidRecord and SequenceError families; nothing was applied then.
+        A duplicate returns the append that it repeats, or a completed one; a batch that its
+        coordinator has to vouch for, a `HeldAppend`. Raises NotLeader, Overloaded,
+        NotEnoughReplicas, the InvalidRecord and SequenceError families; nothing was applied then.
         """
         view = memoryview(batch)
         header = check_batch(
@@ -113,14 +127,18 @@ class LogState:
             are_keys_checked=are_keys_checked,
         )
         if header.producer_id >= 0:
-            if from_client and header.is_transactional:
-                raise InvalidTransactionState(header.producer_id, "no transaction is open")
+            if header.attributes & TRANSACTIONAL_BIT or self.fold.is_used:
+                waiting = self._look(header, batch, now_s, transaction, from_client=from_client)
+                if waiting is not None:
+                    return waiting
             known = self._find_duplicate(header, now_s)
             if known is not None:
                 return self._repeat(known)
         size = header.size
-        if not self.has_room(size):
-            raise self._no_room(header)
+        in_flight_bytes = self.queue.size_bytes + self._accumulator.size_bytes
+        is_beyond = in_flight_bytes + size > self.limits.in_flight_bytes_max
+        if is_beyond and in_flight_bytes and not header.is_control:
+            raise self._no_room(header)  # as `has_room`, which whoever can wait has asked
         if not self._accumulator.has_room(size):
             self._gather()
         base = self.offsets.log_end
@@ -143,7 +161,10 @@ class LogState:
         )
         self._accumulator.add(append)
         if header.producer_id >= 0:
-            self.producers.accept(header, base, now_ms, set_ms)
+            if header.attributes & TRANSACTIONAL_BIT:
+                self._fold_in(header, batch, base, now_ms, set_ms)
+            else:
+                self.producers.accept(header, base, now_ms, set_ms)
         self.offsets.on_accepted(end)
         self.active.on_batch(base, end, size, max_timestamp_ms)
         return append
@@ -167,12 +188,71 @@ class LogState:
             self._gaps.on_no_room(header)
         return Overloaded(f"{self._name} has {self.in_flight_bytes} unconfirmed bytes")
 
+    def _look(
+        self,
+        header: BatchHeader,
+        batch: Buffer,
+        now_s: float,
+        transaction: ProducerTransaction | None,
+        *,
+        from_client: bool,
+    ) -> Append | None:
+        """Look at a batch where there are transactions; None: it may be accepted now, if its
+        sequence fits.
+
+        Its epoch comes first: a fenced producer is told so, and nobody is asked. A batch that is in
+        the log already opens no transaction again.
+        """
+        producer_id, held = header.producer_id, self.held
+        if header.is_control:
+            return None  # a marker: its writer has judged it
+        self.producers.check_epoch(header)
+        if header.is_transactional:
+            if transaction is None and from_client:
+                raise InvalidTransactionState(producer_id, "no transaction is open")
+            if transaction is not None and transaction.is_verified:
+                self._check_beginning(header, now_s, transaction)
+                return None
+            repeated = self.producers.find_repeated(header)
+            if repeated is not None:
+                return self._repeat(repeated)
+        must_ask = self.fold.transactions.needs_verification(header)
+        if not must_ask and producer_id not in held:
+            return None
+        if transaction is None or not header.is_transactional:
+            raise InvalidTransactionState(producer_id, "it is about to begin a transaction")
+        append = HeldAppend(batch, header, transaction, from_client=from_client)
+        append.guard = held.hold(header, append)
+        self.fold.is_used = True
+        return append
+
+    def _check_beginning(
+        self, header: BatchHeader, now_s: float, transaction: ProducerTransaction
+    ) -> None:
+        """Raise OutOfOrderSequence unless an epoch that is its transaction's own begins with 0."""
+        first = header.base_sequence
+        is_new = transaction.is_tv2 and header.producer_id not in self.producers
+        if is_new and first > 0 and not self._gaps.is_settling(now_s):
+            raise OutOfOrderSequence(
+                header.producer_id, f"transaction begins with {first}", first=first, expected=0
+            )
+
+    def _fold_in(
+        self, header: BatchHeader, batch: Buffer, base: Offset, now_ms: int, set_ms: int
+    ) -> None:
+        """Data of a transaction, or a marker, was given its offset."""
+        segment = self.active.transactions
+        if header.is_control:
+            self.fold.on_marker(read_marker(batch), base, now_ms, segment)
+        else:
+            self.fold.on_data(header, base, now_ms, set_ms, segment)
+
     def _find_duplicate(self, header: BatchHeader, now_s: float) -> AcceptedBatch | None:
         """Return the batch that this one repeats; None: accept it.
 
         Raises SequenceError; NotLeader or Overloaded if what is missing before it was refused.
         """
-        is_news = header.base_sequence != 0 and header.producer_id not in self.producers
+        is_news = header.base_sequence > 0 and header.producer_id not in self.producers
         if is_news and self._gaps.is_settling(now_s):
             raise self._not_yet(header)
         try:
@@ -216,10 +296,12 @@ class LogState:
         if accumulator.size_bytes:
             if accumulator.is_full:
                 self._gather()
-            if not self._is_send_planned and accumulator.may_leave(queue.entries_under_way):
+            if self._is_send_planned:
+                return SEND if queue.waiting else NOTHING
+            if accumulator.may_leave(queue.entries_under_way):
                 self._is_send_planned = True
-                return SEND_AND_PLAN if queue.is_waiting else PLAN
-        return SEND if queue.is_waiting else NOTHING
+                return SEND_AND_PLAN if queue.waiting else PLAN
+        return SEND if queue.waiting else NOTHING
 
     def on_turn_over(self) -> Effects:
         """The turn of the loop is over in which `PlanSend` was returned. Nothing comes of it if
@@ -227,12 +309,14 @@ class LogState:
         self._is_send_planned = False
         if self._accumulator.may_leave(self.queue.entries_under_way):
             self._gather()
-        return SEND if self.queue.is_waiting else NOTHING
+        return SEND if self.queue.waiting else NOTHING
 
     def on_confirmed(self) -> LogEntry:
         """The ledger confirmed its oldest entry: return it."""
         entry = self.queue.pop()
         self.offsets.on_confirmed(entry.end_offset)
+        if self.fold.is_used:
+            self.fold.transactions.on_confirmed(entry.end_offset)
         if not entry.appends:
             self.has_own_snapshot = True
         return entry
@@ -242,17 +326,35 @@ class LogState:
         self._gather()
         active = self.active
         end = self.offsets.log_end
+        state, speaks_of_transactions = self.fold.encode(active.transactions)
         data = seal_snapshot(
-            end, self._leader_epoch, active.max_timestamp_ms, active.points, self.producers.encode()
+            end,
+            self._leader_epoch,
+            active.max_timestamp_ms,
+            active.points,
+            state,
+            active.transactions.snapshot(is_first=active.entry_count == 0)
+            if speaks_of_transactions
+            else None,
         )
         self._push(LogEntry((), (data,), end, len(data)))
         active.on_snapshot(len(data))
+
+    def _write_block(self) -> None:
+        """Enqueue a block of aborted transactions: all that are in none yet."""
+        active = self.active
+        end = self.offsets.log_end
+        data = seal_block(active.transactions.aborted.rest, end, self._leader_epoch)
+        self._push(LogEntry((), (data,), end, len(data)))
+        active.on_block(len(data))
 
     def _gather(self) -> None:
         """Let the batches that wait for their entry have it."""
         if self._accumulator:
             self._push(self._accumulator.take())
             self.active.on_entry()
+            if self.fold.is_used and self.active.transactions.is_block_due:
+                self._write_block()
             if self.active.snapshot_due:
                 self.write_snapshot()
 
@@ -272,6 +374,7 @@ class LogState:
         self._gather()
         self.queue.hold()
         previous = self.active
+        previous.transactions.stable_at = self.fold.transactions.first_open(self.offsets.log_end)
         self.active = ActiveSegment(next_ledger_id, self.offsets.log_end, now_ms, self.limits)
         self.write_snapshot()
         return previous

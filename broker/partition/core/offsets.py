@@ -6,21 +6,26 @@ Covers their order:
 
 The log start moves by trimming, the log end when a batch is accepted, the high watermark when
 its entry is confirmed, in order. None of them ever goes back: a reader that saw a record below
-the high watermark will find it there after any takeover. Until transactions exist the last
-stable offset is the high watermark.
+the high watermark will find it there after any takeover. The last stable offset is the high
+watermark unless a transaction is undecided (`transactions/open_transactions.py`).
 """
 
 from __future__ import annotations
 
+from broker.partition.core.transactions.open_transactions import OpenTransactions
 from client.ids import Offset
 
 
 class LogOffsets:
     """Offsets of one partition under one leader. After a takeover everything is confirmed."""
 
-    __slots__ = ("high_watermark", "log_end", "log_start")
+    __slots__ = ("_transactions", "high_watermark", "log_end", "log_start")
 
-    def __init__(self, log_start: Offset, log_end: Offset) -> None:
+    def __init__(
+        self, log_start: Offset, log_end: Offset, transactions: OpenTransactions | None = None
+    ) -> None:
+        """`transactions`: of this log, as they are at any time; None: it has none."""
+        self._transactions = transactions
         self.log_start = log_start
         self.high_watermark = log_end
         self.log_end = log_end
@@ -28,8 +33,10 @@ class LogOffsets:
 
     @property
     def last_stable(self) -> Offset:
-        """First offset of the oldest open transaction, else the high watermark."""
-        return self.high_watermark
+        """First offset of the oldest undecided transaction, else the high watermark."""
+        if self._transactions is None:
+            return self.high_watermark
+        return self._transactions.last_stable(self.log_start, self.high_watermark)
 
     def on_accepted(self, end: Offset) -> None:
         """A batch that ends before `end` was enqueued."""

@@ -15,6 +15,9 @@ offset). Sequences count records and wrap from 2^31-1 to 0.
     same epoch             exactly a batch of the window: a duplicate, answered with its offset
                            the sequence after the last one: accepted
                            anything else: out of order
+    no sequence            a coordinator's own batch, or a marker: only its epoch counts
+
+A producer with an open transaction is never forgotten, however silent it is.
 
 Source: KIP-98, Kafka's `ProducerAppendInfo`.
 """
@@ -22,7 +25,7 @@ Source: KIP-98, Kafka's `ProducerAppendInfo`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final, NamedTuple
 
 from broker.errors import InvalidProducerEpoch, OutOfOrderSequence
@@ -34,6 +37,9 @@ WINDOW_BATCHES: Final = 5
 """A producer has at most five requests in flight, so a retry is one of the last five batches."""
 
 SEQUENCE_MODULUS: Final = 1 << 31
+
+UNKNOWN_EPOCH: Final = -1
+"""Epoch of a producer that is not known."""
 
 _COUNT: Final = struct.Struct(">i")
 _PRODUCER: Final = struct.Struct(">qhqb")
@@ -71,10 +77,18 @@ class ProducerState:
     """All producers of one partition. `producer_count_max` bounds memory and snapshots."""
 
     def __init__(
-        self, *, expiration_ms: int = 86_400_000, producer_count_max: int = 20_000
+        self,
+        *,
+        expiration_ms: int = 86_400_000,
+        producer_count_max: int = 20_000,
+        pinned: Container[ProducerId] = (),
+        on_forgotten: Callable[[ProducerId], None] = lambda _: None,
     ) -> None:
+        """`pinned`: producers that are not forgotten now. `on_forgotten` hears of each that is."""
         self._expiration_ms = expiration_ms
         self._producer_count_max = producer_count_max
+        self._pinned = pinned
+        self._on_forgotten = on_forgotten
         self._producers: dict[ProducerId, _Producer] = {}
 
     def __len__(self) -> int:
@@ -82,6 +96,32 @@ class ProducerState:
 
     def __contains__(self, producer_id: ProducerId) -> bool:
         return producer_id in self._producers
+
+    def epoch(self, producer_id: ProducerId) -> int:
+        """Return the producer's epoch in the log, or UNKNOWN_EPOCH."""
+        producer = self._producers.get(producer_id)
+        return UNKNOWN_EPOCH if producer is None else producer.epoch
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Raise InvalidProducerEpoch if a newer instance of the producer has written."""
+        known = self.epoch(header.producer_id)
+        if header.producer_epoch < known:
+            raise InvalidProducerEpoch(
+                header.producer_id, f"epoch {header.producer_epoch} after {known}"
+            )
+
+    def find_repeated(self, header: BatchHeader) -> AcceptedBatch | None:
+        """Return the batch of the same epoch that this one repeats exactly, if it is known still;
+        whether it might be accepted otherwise is not said."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        first = header.base_sequence
+        last = (first + header.last_offset_delta) % SEQUENCE_MODULUS
+        for batch in producer.window:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        return None
 
     def find_duplicate(self, header: BatchHeader) -> AcceptedBatch | None:
         """Check an idempotent batch: None to accept it, or the batch that it repeats.
@@ -97,7 +137,7 @@ class ProducerState:
                 raise InvalidProducerEpoch(
                     header.producer_id, f"epoch {header.producer_epoch} after {producer.epoch}"
                 )
-            if first != 0:
+            if first > 0:
                 raise OutOfOrderSequence(
                     header.producer_id,
                     f"new epoch {header.producer_epoch} begins with {first}",
@@ -110,7 +150,7 @@ class ProducerState:
             if batch.first_sequence == first and batch.last_sequence == last:
                 return batch
         expected = next_sequence(producer.window[-1].last_sequence) if producer.window else 0
-        if first != expected:
+        if first != expected and first >= 0:
             raise OutOfOrderSequence(
                 header.producer_id,
                 f"sequence {first}, expected {expected}",
@@ -125,11 +165,7 @@ class ProducerState:
         """Record a batch that was appended, or found in the log, at `base_offset`."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            if len(self._producers) >= self._producer_count_max:
-                self._evict()
-            producer = self._producers[header.producer_id] = _Producer(
-                header.producer_epoch, now_ms
-            )
+            producer = self._add(header.producer_id, header.producer_epoch, now_ms)
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.window.clear()
@@ -141,12 +177,28 @@ class ProducerState:
             del producer.window[0]
         producer.window.append(AcceptedBatch(header.base_sequence, last, base_offset, timestamp_ms))
 
+    def on_marker(self, producer_id: ProducerId, epoch: int, now_ms: int) -> None:
+        """A marker of the producer was accepted, or found in the log: it may begin an epoch, and
+        counts as a sign of life."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            self._add(producer_id, epoch, now_ms)
+            return
+        producer.last_seen_ms = now_ms
+        if producer.epoch < epoch:
+            producer.epoch = epoch
+            producer.window.clear()
+
     def expire(self, now_ms: int) -> int:
         """Forget producers that were silent for the expiration time; return how many."""
         horizon = now_ms - self._expiration_ms
-        silent = [key for key, value in self._producers.items() if value.last_seen_ms <= horizon]
-        for producer_id in silent:
-            del self._producers[producer_id]
+        pinned = self._pinned
+        silent = [
+            key
+            for key, value in self._producers.items()
+            if value.last_seen_ms <= horizon and key not in pinned
+        ]
+        self._forget(silent)
         return len(silent)
 
     def encode(self) -> bytes:
@@ -183,11 +235,23 @@ class ProducerState:
         for producer_id, producer in self._producers.items():
             yield producer_id, producer.epoch, tuple(producer.window)
 
+    def _add(self, producer_id: ProducerId, epoch: int, now_ms: int) -> _Producer:
+        if len(self._producers) >= self._producer_count_max:
+            self._evict()
+        producer = self._producers[producer_id] = _Producer(epoch, now_ms)
+        return producer
+
     def _evict(self) -> None:
         """Drop the tenth that was silent longest, so that eviction is rare and cheap on average."""
-        by_age = sorted(self._producers, key=lambda key: self._producers[key].last_seen_ms)
-        for producer_id in by_age[: max(1, len(by_age) // 10)]:
+        pinned = self._pinned
+        free = [key for key in self._producers if key not in pinned]
+        free.sort(key=lambda key: self._producers[key].last_seen_ms)
+        self._forget(free[: max(1, len(self._producers) // 10)])
+
+    def _forget(self, producer_ids: list[ProducerId]) -> None:
+        for producer_id in producer_ids:
             del self._producers[producer_id]
+            self._on_forgotten(producer_id)
 
 
 def next_sequence(sequence: int) -> int:

@@ -6,7 +6,7 @@ snapshot, so one ledger is always enough. Nothing is skipped: an entry that does
 one before it means the log is damaged, and the replay says so.
 
 A record that its writer never saw acknowledged, but that recovery found, counts like any other:
-the fold is over what the ledger holds.
+the fold is over what the ledger holds. So does a marker, which is opened for it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from broker.partition.core.producer_state import ProducerState
-from client.errors import LogCorrupt
-from client.ids import EntryId, Offset
-from client.log.entry_format import batch_headers, first_offset, is_internal
+from broker.partition.core.log_limits import LogLimits
+from broker.partition.core.transactions.log_fold import LogFold
+from broker.partition.core.transactions.segment_transactions import SegmentTransactions
+from client.errors import LogCorrupt, RemoteProtocolError
+from client.ids import NO_ENTRY, EntryId, Offset
+from client.log.aborted_transactions import ABORTED_TYPE
+from client.log.entry_format import batch_headers, first_offset, is_internal, open_internal
 from client.log.snapshot import IndexPoint, Snapshot, open_snapshot
+from client.wire.kafka.batches.control_batch import Marker, read_marker
 from client.wire.kafka.batches.records import BatchHeader, Buffer
 
 _FIRST_RUN_ENTRIES: Final = 1
@@ -37,23 +41,34 @@ class LedgerTail(NamedTuple):
     size_bytes: int
     points: tuple[IndexPoint, ...]
     """Snapshots of this ledger, the last one included: places for a sparse index."""
-    producers: ProducerState
+    fold: LogFold
+    """Of the log up to `end_offset`."""
+    transactions: SegmentTransactions
+    """Of this ledger."""
+    last_snapshot: EntryId = NO_ENTRY
+    """The ledger's last entry, if that is a snapshot, which lists all that is aborted in it."""
+
+
+_Followed = tuple[BatchHeader, Marker | None] | EntryId
+"""What follows a snapshot: a batch, and what it says if it is a marker; or a block of aborted
+transactions."""
 
 
 class LedgerReplay:
     """Replays one closed ledger of `size_bytes` whose last entry is `last_entry` (at least 0)."""
 
     def __init__(
-        self, last_entry: EntryId, size_bytes: int, producers: ProducerState, now_ms: int
+        self, last_entry: EntryId, size_bytes: int, limits: LogLimits, now_ms: int
     ) -> None:
         assert last_entry >= 0
+        self._last_entry = last_entry
         self._size_bytes = size_bytes
-        self._producers = producers
+        self._limits = limits
         self._now_ms = now_ms
         self._next = last_entry
         self._run_entries = _FIRST_RUN_ENTRIES
-        self._after: list[BatchHeader] = []
-        """Headers of the batches after the snapshot, newest first."""
+        self._after: list[_Followed] = []
+        """What stands after the snapshot, newest first."""
         self._snapshot: Snapshot | None = None
         self._snapshot_entry = EntryId(-1)
         self._base_offset: Offset | None = None
@@ -74,11 +89,14 @@ class LedgerReplay:
             return
         for index in range(len(payloads) - 1, -1, -1):
             payload = payloads[index]
-            if is_internal(payload):
+            if not is_internal(payload):
+                self._after.extend(_followed(payload))
+            elif open_internal(payload).type == ABORTED_TYPE:
+                self._after.append(EntryId(first + index))
+            else:
                 self._snapshot = open_snapshot(payload)
                 self._snapshot_entry = EntryId(first + index)
                 return
-            self._after.extend(header for _, header in reversed(batch_headers(payload)))
         if first == 0:
             raise LogCorrupt("ledger does not begin with a snapshot")
         self._next = EntryId(first - 1)
@@ -89,17 +107,61 @@ class LedgerReplay:
         snapshot = self._snapshot
         assert snapshot is not None
         assert self._base_offset is not None
-        self._producers.restore(snapshot.producers)
+        fold = LogFold(self._limits)
+        segment = SegmentTransactions(self._limits.aborted_block_entries)
+        fold.restore(snapshot, segment)
         end = snapshot.log_end_offset
         newest = snapshot.max_timestamp_ms
-        for header in reversed(self._after):
+        for followed in reversed(self._after):
+            if not isinstance(followed, tuple):
+                _fold_in_block(followed, segment)
+                continue
+            header, marker = followed
             if header.base_offset != end:
                 raise LogCorrupt(f"batch at offset {header.base_offset} follows offset {end}")
-            if header.producer_id >= 0:
+            if marker is not None:
+                fold.on_marker(marker, end, self._now_ms, segment)
+            elif header.producer_id >= 0:
                 timestamp_ms = header.max_timestamp if header.has_log_append_time else -1
-                self._producers.accept(header, end, self._now_ms, timestamp_ms)
+                if header.is_transactional:
+                    fold.on_data(header, end, self._now_ms, timestamp_ms, segment)
+                else:
+                    fold.producers.accept(header, end, self._now_ms, timestamp_ms)
             newest = max(newest, header.max_timestamp)
             end = header.next_offset
+        fold.transactions.on_confirmed(end)
+        segment.stable_at = fold.transactions.first_open(end)
         here = IndexPoint(snapshot.log_end_offset, self._snapshot_entry, snapshot.max_timestamp_ms)
-        points = (*snapshot.points, here)
-        return LedgerTail(self._base_offset, end, newest, self._size_bytes, points, self._producers)
+        is_last = self._snapshot_entry == self._last_entry
+        return LedgerTail(
+            self._base_offset,
+            end,
+            newest,
+            self._size_bytes,
+            (*snapshot.points, here),
+            fold,
+            segment,
+            self._snapshot_entry if is_last else NO_ENTRY,
+        )
+
+
+def _followed(payload: Buffer) -> list[_Followed]:
+    """Return the batches of an entry, the last one first. Raises LogCorrupt."""
+    view = memoryview(payload)
+    found: list[_Followed] = []
+    for at, header in batch_headers(payload):
+        marker = None
+        if header.is_control:
+            try:
+                marker = read_marker(view[at : at + header.size])
+            except RemoteProtocolError as error:
+                raise LogCorrupt(f"marker at offset {header.base_offset}: {error}") from error
+        found.append((header, marker))
+    found.reverse()
+    return found
+
+
+def _fold_in_block(entry_id: EntryId, segment: SegmentTransactions) -> None:
+    if not len(segment.aborted.rest):
+        raise LogCorrupt(f"entry {entry_id} lists aborted transactions that no marker ended")
+    segment.on_block_written(entry_id)

@@ -24,17 +24,24 @@ what came of it. TAKEOVER.md numbers the steps and argues for them.
 
 The commit is the only proof of leadership. Its outcome is told by finding our own ledger id in
 the list, never by a version alone, since a lost answer may hide a success.
+
+What is aborted in a ledger that its leader did not end is listed in the first snapshot of ours; the
+facts say so with the commit (LISTED-ONCE-MORE). A leader that commits and never writes its first
+entry leaves that undone, so whoever finds such a ledger empty reads those before it once more.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from broker.partition.core.replay import LedgerTail
 from client.errors import LocalProtocolError, LogCorrupt
-from client.ids import LeaderEpoch, LedgerId, Offset
+from client.ids import NO_ENTRY, EntryId, LeaderEpoch, LedgerId, Offset
+from client.log.aborted_index import LedgerAborted
 from client.log.paging import Paged, paged
+from client.log.segment import SnapshotPlace, TransactionFacts
 from client.log.segment_pages import NewPage
 from client.log.segments import PAGE_ENTRIES, Segment, SegmentFacts, SegmentList
 
@@ -127,6 +134,8 @@ class Serve(NamedTuple):
     tail: LedgerTail | None
     """What the newest ledger with entries said; None: the log never had an entry."""
     log_end_offset: Offset
+    earlier: Mapping[LedgerId, LedgerAborted]
+    """What is aborted in ledgers before ours, for our first snapshot."""
 
 
 class Resign(NamedTuple):
@@ -164,6 +173,8 @@ class Takeover:
         self._ledger_id: LedgerId | None = None
         self._log_end = Offset(0)
         self._committed = Paged(SegmentList(), ())
+        self._earlier: dict[LedgerId, LedgerAborted] = {}
+        """Indexes that our first snapshot will hold."""
         self._outcome_unknown = False
         self._reason = ""
 
@@ -211,6 +222,11 @@ class Takeover:
         recovered = {
             segment.ledger_id: facts for segment, facts in self._recovered() if facts is not None
         }
+        for recovered_id, (_, facts) in recovered.items():
+            tail, known = self._tails[recovered_id], facts.transactions
+            place = known.aborted_at if known is not None else None
+            if tail is not None and place is not None and place.ledger_id == ledger_id:
+                self._earlier[recovered_id] = tail.transactions.aborted
         opened = self._list.opened(
             ledger_id, base_offset=self._log_end, created_ms=now_ms, recovered=recovered
         )
@@ -273,15 +289,24 @@ class Takeover:
         return self._next_replay()
 
     def _next_replay(self) -> Step:
-        """Walk back until a ledger with entries was seen and all unsealed ones are known."""
-        index = self._replay_index
-        if index >= 0:
-            segment = self._list.segments[index]
-            if segment.facts is None or self._newest_tail() is None:
+        """Walk back until a ledger with entries was seen, all unsealed ones are known, and all that
+        our first snapshot has to list."""
+        while self._replay_index >= 0:
+            segment = self._list.segments[self._replay_index]
+            if segment.facts is None or self._newest_tail() is None or self._is_unlisted(segment):
                 return Replay(segment.ledger_id)
+            self._replay_index -= 1
         self._log_end = self._derive_end()
         self.state = State.CREATING
         return CreateLedger(LeaderEpoch(self._list.leader_epoch + 1))
+
+    def _is_unlisted(self, segment: Segment) -> bool:
+        """Whether the ledger that was to list what is aborted in a sealed segment is empty."""
+        known = segment.facts.transactions if segment.facts is not None else None
+        place = known.aborted_at if known is not None else None
+        if place is None or place.ledger_id not in self._tails:
+            return False
+        return self._tails[place.ledger_id] is None
 
     def _newest_tail(self) -> LedgerTail | None:
         for segment in reversed(self._list.segments):
@@ -295,7 +320,7 @@ class Takeover:
 
         Raises LogCorrupt if the ledgers do not continue each other.
         """
-        expected = self._list.log_start_offset
+        expected = stable = self._list.log_start_offset
         result: list[tuple[Segment, tuple[Offset, SegmentFacts] | None]] = []
         for segment in self._list.segments:
             base = segment.base_offset if segment.base_offset is not None else expected
@@ -304,16 +329,33 @@ class Takeover:
                 raise LogCorrupt(
                     f"ledger {segment.ledger_id} begins at {tail.base_offset}, the list says {base}"
                 )
-            if segment.facts is not None:
-                expected = Offset(segment.facts.last_offset + 1)
-                result.append((segment, None))
+            facts = segment.facts
+            if facts is not None:
+                expected, stable = Offset(facts.last_offset + 1), facts.stable_offset
+                is_unlisted = tail is not None and self._is_unlisted(segment)
+                if tail is not None and is_unlisted:
+                    known = tail.transactions.facts(expected, self._place(segment, tail))
+                    facts = facts._replace(transactions=known)
+                result.append((segment, (base, facts) if is_unlisted else None))
                 continue
             expected = base if tail is None else tail.end_offset
             size = 0 if tail is None else tail.size_bytes
             newest = -1 if tail is None else tail.max_timestamp_ms
-            facts = SegmentFacts(Offset(expected - 1), size, newest)
+            if tail is not None:
+                known = tail.transactions.facts(expected, self._place(segment, tail))
+            else:
+                is_open = stable < expected
+                known = TransactionFacts(False, 0, None, stable) if is_open else None
+            facts = SegmentFacts(Offset(expected - 1), size, newest, known)
+            stable = facts.stable_offset
             result.append((segment, (base, facts)))
         return result
+
+    def _place(self, segment: Segment, tail: LedgerTail) -> SnapshotPlace:
+        """Return which snapshot lists what is aborted in a ledger: its last entry, or our first."""
+        if tail.last_snapshot != NO_ENTRY:
+            return SnapshotPlace(segment.ledger_id, tail.last_snapshot)
+        return SnapshotPlace(self._ledger_id or LedgerId(-1), EntryId(0))
 
     def _derive_end(self) -> Offset:
         """Return the end of the log. Raises LogCorrupt."""
@@ -333,7 +375,12 @@ class Takeover:
         assert self._ledger_id is not None
         self.state = State.LEADING
         return Serve(
-            self._committed.segments, version, self._ledger_id, self._newest_tail(), self._log_end
+            self._committed.segments,
+            version,
+            self._ledger_id,
+            self._newest_tail(),
+            self._log_end,
+            self._earlier,
         )
 
     def _discard(self, reason: str) -> Step:

@@ -1,8 +1,9 @@
 """Calls that wait for a number to grow past a threshold.
 
 Long-polling fetches, and group coordinators that replay their log, wait for a partition's high
-watermark to pass an offset. Deadlines belong to the caller, who cancels. Calls are returned in the
-order of their thresholds, then of arrival.
+watermark to pass an offset, or for its last stable offset if they read committed data only.
+Deadlines belong to the caller, who cancels. Calls are returned in the order of their thresholds,
+then of arrival.
 """
 
 from __future__ import annotations
@@ -55,3 +56,20 @@ class WatermarkWaits:
         self._heap.clear()
         self._calls.clear()
         return due
+
+
+class ReadableWaits:
+    """Waits on the two offsets that bound reads."""
+
+    def __init__(self) -> None:
+        self.confirmed = WatermarkWaits()
+        """On the high watermark."""
+        self.stable = WatermarkWaits()
+        """On the last stable offset."""
+
+    def __len__(self) -> int:
+        return len(self.confirmed) + len(self.stable)
+
+    def drain(self) -> list[Call]:
+        """Remove and return all calls: neither offset will grow any more."""
+        return [*self.confirmed.drain(), *self.stable.drain()]

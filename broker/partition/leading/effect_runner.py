@@ -28,6 +28,8 @@ class EffectRunner:
         self._send = send
         self._on_turn_over = on_turn_over
         self._loop = asyncio.get_running_loop()
+        self.now_s = self._loop.time
+        """The loop's time, for intervals."""
         self._queue: deque[Effect] = deque()
         self._is_running = False
 

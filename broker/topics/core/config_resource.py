@@ -56,7 +56,7 @@ def changed(config: TopicConfig, changes: Sequence[Change]) -> TopicConfig:
             overrides.pop(change.name, None)
             continue
         if change.value is None:
-            raise InvalidTopicConfig(f"{change.name} has no value")
+            raise InvalidRequest(f"{change.name} has no value")
         if change.operation == Operation.SET:
             overrides[change.name] = change.value
         elif change.operation in (Operation.APPEND, Operation.SUBTRACT):

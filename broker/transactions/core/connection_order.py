@@ -23,8 +23,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.errors import OldConnection
-from broker.transactions.core.transaction_types import ConnectionId
-from client.ids import LeaderEpoch
+from client.ids import ConnectionId, LeaderEpoch
 
 
 class ConnectionOrder:

@@ -33,8 +33,12 @@ EndTxn, classic (TV0, TV1); another epoch is fenced:
     Empty            invalid         invalid
     PrepareCommit    busy            invalid
     PrepareAbort     invalid         busy
-    CompleteCommit   done            invalid
-    CompleteAbort    invalid         done
+    CompleteCommit   again           invalid
+    CompleteAbort    invalid         again
+
+*Again* is done as well, but what is stored is stored once more first (PROVEN). In the classic
+protocol all transactions of a producer look alike, so a coordinator that was taken over and has not
+heard takes the end of the next transaction for a retry: its log has to confirm that it still leads.
 
 EndTxn with an epoch per transaction (TV2) is `_END_TV2`. A request is the *retry* of one that ended
 the transaction if its epoch is the one before the stored one: its answer was lost.
@@ -302,6 +306,7 @@ class _Step(enum.Enum):
     PREPARE = "write the decision"
     BUMP = "end a transaction without partitions, for its epoch"
     DONE = "it is done: the retry of the request that did it"
+    AGAIN = "the same, if this coordinator is one: prove it"
     BUSY = "it is decided, ask again"
     INVALID = "there is nothing to end, or it ended the other way"
     FENCED = "the epoch is not that of a transaction that can end"
@@ -322,8 +327,8 @@ _END_CLASSIC: Final[Mapping[TransactionState, tuple[_Step, _Step]]] = {
     _EMPTY: (_Step.INVALID, _Step.INVALID),
     _PREPARE_COMMIT: (_Step.BUSY, _Step.INVALID),
     _PREPARE_ABORT: (_Step.INVALID, _Step.BUSY),
-    _COMPLETE_COMMIT: (_Step.DONE, _Step.INVALID),
-    _COMPLETE_ABORT: (_Step.INVALID, _Step.DONE),
+    _COMPLETE_COMMIT: (_Step.AGAIN, _Step.INVALID),
+    _COMPLETE_ABORT: (_Step.INVALID, _Step.AGAIN),
 }
 
 _NO: Final = (_Step.FENCED, _Step.FENCED)
@@ -375,6 +380,8 @@ def end_transaction(
     step = row[0] if request.is_commit else row[1]
     if step is _Step.DONE:
         return Answer(successor(stored))
+    if step is _Step.AGAIN:
+        return Write(stored, successor(stored))
     if step is _Step.BUSY:
         raise ConcurrentTransactions(f"{request.transactional_id!r} is ending the transaction")
     if step is _Step.FENCED:

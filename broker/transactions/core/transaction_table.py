@@ -119,10 +119,11 @@ class TransactionTable:
             assert not transaction.unmarked or transaction.is_prepared
             assert transaction.retry_s is None or (transaction.is_prepared and change is None)
             if isinstance(change, Change):
-                before = None if stored is None else stored.state
+                before = stored
                 for value in change.values:
-                    assert is_allowed(before, value.state), (before, value.state)
-                    before = value.state
+                    state = None if before is None else before.state
+                    assert value == before or is_allowed(state, value.state), (before, value)
+                    before = value
         assert self._open == {
             name: one
             for name, one in self._transactions.items()

@@ -12,12 +12,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, NewType
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.coordinator.core.coordinator_types import Append, Reply, Ticket
 from client.errors import ConfigError
-from client.ids import ProducerId
+from client.ids import ConnectionId, ProducerId
 
 NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_EPOCH: Final = -1
@@ -27,9 +27,6 @@ EPOCH_LAST: Final = 32_766
 """The last epoch that a client is given: a producer id with this one or the next is exhausted."""
 EPOCH_FENCED: Final = 32_767
 """An epoch that only fences: no client holds it."""
-
-ConnectionId = NewType("ConnectionId", int)
-"""Grows with every connection that this broker accepts."""
 
 
 class TransactionState(enum.IntEnum):
@@ -175,6 +172,13 @@ class TransactionMetadata(NamedTuple):
         return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
 
+class Client(NamedTuple):
+    """Whoever uses a transactional id, for operators."""
+
+    client_id: str
+    host: str
+
+
 # --- requests ---------------------------------------------------------------------------------
 
 
@@ -187,6 +191,7 @@ class InitProducerId(NamedTuple):
     epoch: int = NO_EPOCH
     """v3+: what the client has already, -1 both if it starts anew."""
     connection: ConnectionId | None = None
+    client: Client | None = None
 
     @property
     def expected(self) -> ProducerIdAndEpoch | None:
@@ -206,6 +211,7 @@ class AddPartitions(NamedTuple):
     """TV2 if a broker asks for a client that wrote to the partitions."""
     connection: ConnectionId | None = None
     """None: another broker asks."""
+    client: Client | None = None
 
 
 class EndTransaction(NamedTuple):
@@ -217,6 +223,7 @@ class EndTransaction(NamedTuple):
     version: TransactionVersion = TransactionVersion.TV0
     """TV2 from version 5 of the API on."""
     connection: ConnectionId | None = None
+    client: Client | None = None
 
 
 # --- effects ----------------------------------------------------------------------------------
@@ -251,6 +258,7 @@ class MarkerWritten(NamedTuple):
 
 TIMED_OUT: Final = "transaction.timed_out"
 FENCED: Final = "transaction.fenced"
+ABORTED: Final = "transaction.aborted_by_operator"
 EXPIRED: Final = "transaction.id_expired"
 
 

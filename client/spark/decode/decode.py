@@ -148,13 +148,15 @@ class _Decoder:
         self._schema = arrow_schema(wanted.columns)
         self.following = wanted.offset_start
         """Records below that offset are not wanted any more."""
+        self._doomed = _Doomed(())
 
     def rows(
         self, run: BatchRun, aborted: Sequence[AbortedTransaction]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a run. Raises DamagedBatch."""
-        doomed = aborted if self._wanted.read_committed else ()
-        headers, starts = self._chosen(run.headers, doomed)
+        if self._wanted.read_committed and len(aborted) != self._doomed.count:
+            self._doomed = _Doomed(aborted)
+        headers, starts = self._chosen(run.headers)
         if not len(headers):
             return
         if not self._wanted.verified and (offset := headers.damaged(run.data)) is not None:
@@ -164,16 +166,14 @@ class _Decoder:
             rows = self._decoded(data, group, of_group)
             yield from _sliced(rows, self._wanted.batch_rows, self._wanted.batch_bytes, size)
 
-    def _chosen(
-        self, headers: BatchHeaders, aborted: Sequence[AbortedTransaction]
-    ) -> tuple[BatchHeaders, Positions]:
+    def _chosen(self, headers: BatchHeaders) -> tuple[BatchHeaders, Positions]:
         """Return the batches that may hold wanted records, and from which offset on they do."""
         bases, following = headers.base_offsets, headers.next_offsets
         beyond = np.flatnonzero(bases >= self._wanted.offset_end)
         until = int(beyond[0]) if len(beyond) else len(headers)
         may_be_rows = (headers.record_counts != 0) & ~headers.is_control
-        if aborted:
-            may_be_rows &= ~_is_aborted(headers, aborted)
+        if self._doomed.count:
+            may_be_rows &= ~self._doomed.flags(headers)
         may_be_rows[until:] = False
         reached = np.where(may_be_rows, following, self.following)
         before = np.maximum.accumulate(np.append(self.following, reached))
@@ -277,12 +277,30 @@ class _Decoder:
         )
 
 
-def _is_aborted(headers: BatchHeaders, aborted: Sequence[AbortedTransaction]) -> Flags:
-    found = np.zeros(len(headers), dtype=np.bool_)
-    transactional = headers.is_transactional
-    if transactional.any():
-        bases, producers = headers.base_offsets, headers.column("producer_id")
-        for one in aborted:
-            within = (bases >= one.first_offset) & (bases <= one.last_offset)
-            found |= within & (producers == one.producer_id)
-    return found & transactional
+class _Doomed:
+    """Aborted transactions as columns, by producer and then by offset."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self.count = len(aborted)
+        rows = np.array(aborted, dtype=np.int64).reshape(self.count, 3)
+        self._rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+
+    def flags(self, headers: BatchHeaders) -> Flags:
+        """Tell which batches are of these. A producer has one transaction at a time, so those of
+        one producer lie side by side; only the one that began last before a batch can have it,
+        or the same one again, which an answer may name twice."""
+        found = np.zeros(len(headers), dtype=np.bool_)
+        of_transactions = np.flatnonzero(headers.is_transactional)
+        bases = headers.base_offsets[of_transactions]
+        producers = headers.column("producer_id")[of_transactions]
+        for producer in np.unique(producers):
+            first, last = np.searchsorted(self._rows[:, 0], [producer, producer + 1])
+            if first == last:
+                continue
+            firsts = self._rows[first:last, 1]
+            # The farthest end so far: the same transaction may be there in parts.
+            ends = np.maximum.accumulate(self._rows[first:last, 2])
+            mine = producers == producer
+            at = np.searchsorted(firsts, bases[mine], side="right") - 1
+            found[of_transactions[mine]] = (at >= 0) & (bases[mine] <= ends[at])
+        return found

@@ -86,4 +86,4 @@ def _splitter(access: LedgerAccess, options: Options) -> LedgerSplitter:
     limits = SplitLimits(
         options.partition_bytes_max, options.partition_records_max, options.partition_count_min
     )
-    return LedgerSplitter(access, limits)
+    return LedgerSplitter(access, limits, read_committed=options.read_committed)

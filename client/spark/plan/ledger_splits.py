@@ -8,6 +8,8 @@ It asks a `LedgerSource` for segment lists, metadata and single entries; tests h
   lags behind the writer by an entry or so; the rest, and whatever else ledgers cannot serve (a
   ledger that is gone, a roll under way, offsets that were trimmed), goes to the broker, which has
   the newest records in its cache and knows what loss is.
+- For readers of committed data each split has what is aborted in it, as far as sealed segments know
+  (`aborted_lookup.py`).
 - A stale segment list is harmless for the same reason: what it does not show goes to the broker.
 """
 
@@ -27,8 +29,16 @@ from client.log.entry_format import first_offset, next_offset
 from client.log.offset_search import OffsetSearch
 from client.log.segments import Segment
 from client.log.snapshot import snapshot_points
+from client.spark.plan.aborted_lookup import AbortedLookup
 from client.spark.plan.task_sizing import multiple
-from client.spark.splits import BrokerSplit, LedgerSplit, OffsetRange, Position, Split
+from client.spark.splits import (
+    AbortedTransaction,
+    BrokerSplit,
+    LedgerSplit,
+    OffsetRange,
+    Position,
+    Split,
+)
 from client.wire.bookkeeper.entry import Entry
 
 INDEX_ENTRIES_MIN: Final = 64
@@ -91,6 +101,8 @@ class _Piece(NamedTuple):
     last_entry: int
     start: int
     end: int
+    following: Sequence[Segment] = ()
+    """The segments of the range, in which its transactions may end."""
 
     @property
     def size(self) -> int:
@@ -105,9 +117,12 @@ class LedgerSplitter:
     Raises MetadataError, and LogCorrupt for a segment list that makes no sense.
     """
 
-    def __init__(self, ledger_source: LedgerSource, limits: SplitLimits) -> None:
+    def __init__(
+        self, ledger_source: LedgerSource, limits: SplitLimits, *, read_committed: bool = False
+    ) -> None:
         self._source = ledger_source
         self._limits = limits
+        self._aborted = AbortedLookup(ledger_source) if read_committed else None
 
     async def split(self, ranges: Sequence[OffsetRange]) -> list[Split]:
         """Return splits that hold every offset of the ranges once, in order."""
@@ -149,7 +164,7 @@ class LedgerSplitter:
                 continue
             if position < piece.start:
                 parts.append(_broker_split(whole, position, piece.start))
-            parts.append(piece)
+            parts.append(piece._replace(following=listed))
             position = piece.end
         if position < whole.end:
             parts.append(_broker_split(whole, position, whole.end))
@@ -265,9 +280,20 @@ class LedgerSplitter:
                 offset_start=start,
                 offset_end=end,
                 metadata=metadata,
+                aborted=await self._aborted_within(part, start, end),
             )
             for (first, start), (following, end) in itertools.pairwise(edges)
         ]
+
+    async def _aborted_within(
+        self, piece: _Piece, start: int, end: int
+    ) -> Sequence[AbortedTransaction] | None:
+        """Return what is aborted in a range of a piece, if that is asked for and known."""
+        if self._aborted is None:
+            return None
+        ids = [one.ledger_id for one in piece.following]
+        since = piece.following[ids.index(piece.ledger.segment.ledger_id) :]
+        return await self._aborted.within(piece.whole, since, start, end)
 
 
 def _overlaps(segment: Segment, whole: OffsetRange) -> bool:

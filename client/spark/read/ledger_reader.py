@@ -6,8 +6,9 @@ broker serve the rest of its offsets when
 - no replica has an entry, even after a look for replaced bookies; or the ledger is gone, because
   retention removed it while the query ran. The broker resolves the offsets anew, and knows whether
   they are lost;
-- the query reads committed records only, and a batch belongs to a transaction. Whether it was
-  aborted may be written behind the split; the broker says so with each answer.
+- the query reads committed records only, a batch belongs to a transaction, and the plan does not
+  say what of the split was aborted, because that is written in a ledger that is still open. The
+  broker says so with each answer.
 
 What was given before is not given again: the broker is asked for the offsets that are left, and
 the decoder drops what comes twice.
@@ -49,7 +50,7 @@ BrokerChunks = Callable[[BrokerSplit, list[AbortedTransaction]], Iterator[memory
 def read_split(split: LedgerSplit, options: Options) -> Iterator[pa.RecordBatch]:
     """Yield the records of a split as Arrow batches. Raises as reading from a broker does."""
     access = shared(options.metadata_service_uri, options.ledger_speculative_ms)
-    aborted = list(split.aborted)
+    aborted = list(split.aborted or ())
     return decode(
         chunks(split, options, access, aborted, _broker_chunks(options)),
         Wanted.by(
@@ -75,13 +76,14 @@ def chunks(
 ) -> Iterator[memoryview]:
     """Yield the record batches of a split, entry by entry; from the broker where bookies fail."""
     following = split.offset_start
+    asks_broker = options.read_committed and split.aborted is None
     last: memoryview | None = None
     try:
         for entry in _entries(split, options, access):
             payload = entry.payload
             if is_internal(payload):
                 continue
-            if options.read_committed and has_transactions(payload):
+            if asks_broker and has_transactions(payload):
                 log.info("spark.ledger_left ledger=%d reason=transactions", split.ledger_id)
                 break
             yield payload

@@ -34,6 +34,7 @@ class ApiKey(enum.IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -49,6 +50,7 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -56,6 +58,8 @@ class ApiKey(enum.IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
@@ -66,6 +70,10 @@ class ApiKey(enum.IntEnum):
 
 
 API_VERSIONS_KEY: Final = int(ApiKey.API_VERSIONS)
+
+LINK_API_KEY: Final = 20_001
+"""Key of the requests that brokers send to each other (`broker/link`), far from Kafka's own. It is
+not advertised, has no schema and the classic headers."""
 
 
 @functools.cache
@@ -100,6 +108,8 @@ def is_flexible(api_key: int, version: int) -> bool:
     Versions older than the oldest schema are not. Raises LocalProtocolError for an unknown API
     or a version newer than the newest schema.
     """
+    if api_key == LINK_API_KEY:
+        return False
     if api_key in api_key_map and 0 <= version < schema_versions(api_key)[0]:
         return False
     return bool(request_type(api_key, version).__flexible__)

@@ -1,11 +1,12 @@
-"""Fetch (API 1) by hand: versions 4 to 12.
+"""Fetch (API 1) by hand: versions 4 to 18.
 
 Covers Fetch's byte layout. The answer is a list of buffers: entry payloads go into it as they came
 from the ledger, uncopied, between small runs of header bytes. Compared with kio, byte for byte, in
 the tests.
 
 Request body (sessions and forgotten topics from 7, current leader epoch from 9, rack from 11,
-last fetched epoch and compact lengths from 12):
+last fetched epoch and compact lengths from 12, a topic's id instead of its name from 13, no replica
+id from 15):
 
     replica_id int32 | max_wait_ms int32 | min_bytes int32 | max_bytes int32 | isolation int8
     | session_id int32 | session_epoch int32
@@ -13,12 +14,14 @@ last fetched epoch and compact lengths from 12):
                       | last_fetched_epoch int32 | log_start_offset int64 | max_bytes int32 ] ]
     [ forgotten: name | [ index int32 ] ] | rack string
 
-Response body (error and session from 7, log start from 5, preferred read replica from 11):
+Response body (error and session from 7, log start from 5, preferred read replica from 11, a topic's
+id instead of its name from 13):
 
     throttle_ms int32 | error int16 | session_id int32
     [ topic: name | [ partition: index int32 | error int16 | high_watermark int64
                       | last_stable_offset int64 | log_start_offset int64
                       | aborted transactions | preferred_read_replica int32 | records ] ]
+    | node endpoints tag, from 16
 """
 
 from __future__ import annotations
@@ -26,23 +29,30 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from client.errors import LocalProtocolError
 from client.wire.buffer import Reader, uvarint_bytes
+from client.wire.kafka.node_endpoints import NodeEndpoint, endpoint_tags
 from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps, finish
 
 Buffer = bytes | bytearray | memoryview
 
 VERSION_MIN: Final = 4
-VERSION_MAX: Final = 12
+VERSION_MAX: Final = 18
 FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
+ENDPOINTS_FROM: Final = 16
 _LOG_START_FROM: Final = 5
 _SESSION_FROM: Final = 7
 _LEADER_EPOCH_FROM: Final = 9
 _RACK_FROM: Final = 11
+_NO_REPLICA_ID_FROM: Final = 15
+_ID_BYTES: Final = 16
 
 _HEAD: Final = struct.Struct(">iiiib")
 _HEAD_WITH_SESSION: Final = struct.Struct(">iiiibii")
+_HEAD_WITHOUT_REPLICA: Final = struct.Struct(">iiibii")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _ABORTED: Final = struct.Struct(">qq")
@@ -73,17 +83,20 @@ class PartitionFetch(NamedTuple):
     """The leader epoch the client knows; -1 = do not check."""
 
 
+Topic = str | UUID
+"""A topic's name; from version 13 on its id."""
+
+
 class TopicFetch(NamedTuple):
     """What a request asks of one topic."""
 
-    name: str
+    topic: Topic
     partitions: list[PartitionFetch]
 
 
 class FetchRequest(NamedTuple):
-    """A decoded request; forgotten topics are read and dropped, as sessions are declined."""
+    """A decoded request."""
 
-    replica_id: int
     wait_ms_max: int
     bytes_min: int
     bytes_max: int
@@ -91,6 +104,8 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     topics: list[TopicFetch]
+    forgotten: list[tuple[Topic, int]]
+    """Partitions that leave the session."""
     rack: str
 
 
@@ -126,18 +141,21 @@ def request_steps(version: int, body: memoryview, items_max: int) -> Steps[Fetch
     compact = version >= FLEXIBLE_FROM
     reader = Reader(body)
     session_id, session_epoch = 0, -1
-    if version >= _SESSION_FROM:
+    if version >= _NO_REPLICA_ID_FROM:
+        head = reader.unpack(_HEAD_WITHOUT_REPLICA)
+        wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch = head
+    elif version >= _SESSION_FROM:
         head = reader.unpack(_HEAD_WITH_SESSION)
-        replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch = head
+        _, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch = head
     else:
-        replica_id, wait_ms, bytes_min, bytes_max, isolation = reader.unpack(_HEAD)
+        _, wait_ms, bytes_min, bytes_max, isolation = reader.unpack(_HEAD)
     layout = _partition_layout(version)
     topics: list[TopicFetch] = []
     items = ItemCount(items_max)
     for _ in range(items.add(reader.count(compact=compact, item_bytes_min=_TOPIC_BYTES_MIN))):
         if items.is_step_over():
             yield
-        name = reader.string(compact=compact)
+        topic = _topic(version, reader)
         partitions: list[PartitionFetch] = []
         for _ in range(items.add(reader.count(compact=compact, item_bytes_min=layout.size))):
             if items.is_step_over():
@@ -147,16 +165,22 @@ def request_steps(version: int, body: memoryview, items_max: int) -> Steps[Fetch
                 items.add(reader.skip_tags())
         if compact:
             items.add(reader.skip_tags())
-        topics.append(TopicFetch(name, partitions))
+        topics.append(TopicFetch(topic, partitions))
+    forgotten: list[tuple[Topic, int]] = []
     if version >= _SESSION_FROM:
-        yield from _skip_forgotten(reader, compact, items)
+        forgotten = yield from _forgotten(version, reader, items)
     rack = reader.string(compact=compact) if version >= _RACK_FROM else ""
     if compact:
         items.add(reader.skip_tags())
     return FetchRequest(
-        replica_id, wait_ms, bytes_min, bytes_max, isolation,
-        session_id, session_epoch, topics, rack,
-    )  # fmt: skip
+        wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, topics, forgotten, rack
+    )
+
+
+def _topic(version: int, reader: Reader) -> Topic:
+    if version >= TOPIC_IDS_FROM:
+        return UUID(bytes=bytes(reader.take(_ID_BYTES)))
+    return reader.string(compact=version >= FLEXIBLE_FROM)
 
 
 def _partition_layout(version: int) -> struct.Struct:
@@ -181,54 +205,67 @@ def _partition(version: int, values: tuple[int, ...]) -> PartitionFetch:
     return PartitionFetch(index, offset, bytes_max, epoch)
 
 
-def _skip_forgotten(reader: Reader, compact: bool, items: ItemCount) -> Steps[None]:
+def _forgotten(version: int, reader: Reader, items: ItemCount) -> Steps[list[tuple[Topic, int]]]:
+    compact = version >= FLEXIBLE_FROM
+    found: list[tuple[Topic, int]] = []
     for _ in range(items.add(reader.count(compact=compact, item_bytes_min=_TOPIC_BYTES_MIN))):
-        if items.is_step_over():
-            yield
-        reader.string(compact=compact)
-        reader.take(4 * reader.count(compact=compact, item_bytes_min=4))
+        topic = _topic(version, reader)
+        for _ in range(items.add(reader.count(compact=compact, item_bytes_min=_INT32.size))):
+            if items.is_step_over():
+                yield
+            found.append((topic, reader.int32()))
         if compact:
             items.add(reader.skip_tags())
+    return found
 
 
 def build_response(
     version: int,
-    topics: Sequence[tuple[str, Sequence[PartitionData]]],
+    topics: Sequence[tuple[Topic, Sequence[PartitionData]]],
+    endpoints: Sequence[NodeEndpoint] = (),
     *,
     error_code: int = 0,
+    session_id: int = 0,
     throttle_ms: int = 0,
 ) -> tuple[list[Buffer], int]:
     """Encode a response body; return its buffers and their total size.
 
     Record buffers are passed on as they are; everything between them is joined.
     """
-    return finish(response_steps(version, topics, error_code=error_code, throttle_ms=throttle_ms))
+    return finish(
+        response_steps(
+            version, topics, endpoints,
+            error_code=error_code, session_id=session_id, throttle_ms=throttle_ms,
+        )
+    )  # fmt: skip
 
 
 def response_steps(
     version: int,
-    topics: Sequence[tuple[str, Sequence[PartitionData]]],
+    topics: Sequence[tuple[Topic, Sequence[PartitionData]]],
+    endpoints: Sequence[NodeEndpoint] = (),
     *,
     error_code: int = 0,
+    session_id: int = 0,
     throttle_ms: int = 0,
 ) -> Steps[tuple[list[Buffer], int]]:
-    """Do as `build_response`, in steps."""
+    """Do as `build_response`, in steps.
+
+    `endpoints`: of the leaders that partitions name. `session_id` 0: there is no session.
+    """
     if not VERSION_MIN <= version <= VERSION_MAX:
         raise LocalProtocolError(f"Fetch version {version} has no layout here")
     flexible = version >= FLEXIBLE_FROM
     out = _Joined()
     out.small(_INT32.pack(throttle_ms))
     if version >= _SESSION_FROM:
-        # Session id 0 declines an incremental session.
-        out.small(_INT16.pack(error_code) + b"\x00\x00\x00\x00")
+        out.small(_INT16.pack(error_code) + _INT32.pack(session_id))
     out.small(_count(len(topics), flexible))
     items = ItemCount()
-    for name, partitions in topics:
+    for topic, partitions in topics:
         if items.is_step_over():
             yield
-        text = name.encode()
-        out.small(uvarint_bytes(len(text) + 1) if flexible else _INT16.pack(len(text)))
-        out.small(text)
+        out.small(_topic_bytes(topic, flexible))
         out.small(_count(len(partitions), flexible))
         for data in partitions:
             if items.is_step_over():
@@ -237,8 +274,16 @@ def response_steps(
         if flexible:
             out.small(b"\x00")
     if flexible:
-        out.small(b"\x00")
+        has_endpoints = endpoints and version >= ENDPOINTS_FROM
+        out.small(endpoint_tags(endpoints) if has_endpoints else b"\x00")
     return out.finish()
+
+
+def _topic_bytes(topic: Topic, flexible: bool) -> bytes:
+    if isinstance(topic, UUID):
+        return topic.bytes
+    text = topic.encode()
+    return (uvarint_bytes(len(text) + 1) if flexible else _INT16.pack(len(text))) + text
 
 
 def _count(count: int, flexible: bool) -> bytes:

@@ -27,7 +27,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from client.errors import LocalProtocolError
+from client.fast_tuple import new_tuple
 from client.wire.buffer import Reader, uvarint_bytes
+from client.wire.kafka.node_endpoints import NodeEndpoint, endpoint_tags
 from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps, finish
 
 VERSION_MIN: Final = 3
@@ -50,6 +52,13 @@ _RESULT_WITH_START: Final = struct.Struct(">ihqqq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _LEADER: Final = struct.Struct(">ii")
+_ONE_TOPIC: Final = struct.Struct(">ih")
+_ONE: Final = _INT32.pack(1)
+_NO_THROTTLE: Final = _INT32.pack(0)
+_STORED_TAIL: Final = b"\x00\x00\x00\x00" + b"\xff\xff" + _NO_THROTTLE
+"""No record errors, no message; no throttling."""
+_STORED_TAIL_COMPACT: Final = b"\x01\x00\x00" + b"\x00" + _NO_THROTTLE + b"\x00"
+"""The same, no tags of the partition, the topic and the response."""
 
 # Least sizes: an index, an empty length and (flexible) a tag count; and a topic around it.
 _PARTITION_BYTES_MIN: Final = 5
@@ -84,15 +93,9 @@ class PartitionResult(NamedTuple):
     error_message: str | None = None
     leader: tuple[int, int] | None = None
     """(leader id, leader epoch) that the client should turn to; from version 10."""
-
-
-class NodeEndpoint(NamedTuple):
-    """Where a leader that an answer names can be reached."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
+    record_errors: tuple[int, ...] = ()
+    """Which records of the batch are to blame, each with the text of `error_message`; from
+    version 8 (KIP-467)."""
 
 
 def parse_request(
@@ -139,10 +142,11 @@ def parse_single(version: int, body: memoryview) -> ProduceRequest | None:
         if not is_single or not name or size < 0 or at + size > len(body):
             return None
         records = body[at : at + size]
-        topic = TopicRecords(str(name, "utf-8"), [(index, records)])
+        topic = new_tuple(TopicRecords, (str(name, "utf-8"), [(index, records)]))
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
-    return ProduceRequest(None, acks, timeout_ms, [topic])
+    request: ProduceRequest = new_tuple(ProduceRequest, (None, acks, timeout_ms, [topic]))
+    return request
 
 
 def request_steps(version: int, body: memoryview, items_max: int) -> Steps[ProduceRequest]:
@@ -218,31 +222,54 @@ def response_steps(
     return b"".join(parts)
 
 
+def stored_response(
+    version: int,
+    topic: str,
+    partition: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+) -> bytes:
+    """Encode the response body for one batch that is stored: the same as `build_response`."""
+    text = topic.encode()
+    if version >= FLEXIBLE_FROM:
+        head = b"".join((b"\x02", uvarint_bytes(len(text) + 1), text, b"\x02"))
+        tail = _STORED_TAIL_COMPACT
+    else:
+        head = _ONE_TOPIC.pack(1, len(text)) + text + _ONE
+        tail = _NO_THROTTLE if version < _RECORD_ERRORS_FROM else _STORED_TAIL
+    if version < _LOG_START_FROM:
+        return head + _RESULT.pack(partition, 0, base_offset, log_append_time_ms) + tail
+    result = _RESULT_WITH_START.pack(
+        partition, 0, base_offset, log_append_time_ms, log_start_offset
+    )
+    return head + result + tail
+
+
 def _count(count: int, flexible: bool) -> bytes:
     return uvarint_bytes(count + 1) if flexible else _INT32.pack(count)
 
 
 def _add_result(parts: list[bytes], version: int, result: PartitionResult) -> None:
-    partition, code, base_offset, append_ms, start_offset, message, leader = result
+    partition, code, base_offset, append_ms, start_offset, message, leader, to_blame = result
     if version < _LOG_START_FROM:
         parts.append(_RESULT.pack(partition, code, base_offset, append_ms))
         return
     parts.append(_RESULT_WITH_START.pack(partition, code, base_offset, append_ms, start_offset))
     if version < _RECORD_ERRORS_FROM:
         return
-    # No record errors: Quire refuses a batch as a whole.
-    if version < FLEXIBLE_FROM:
-        if message is None:
-            parts.append(b"\x00\x00\x00\x00\xff\xff")
-        else:
-            text = message.encode()
-            parts += (b"\x00\x00\x00\x00", _INT16.pack(len(text)), text)
-        return
-    if message is None:
-        parts.append(b"\x01\x00")
+    flexible = version >= FLEXIBLE_FROM
+    text = _nullable_string(message, flexible)
+    if to_blame:
+        parts.append(_count(len(to_blame), flexible))
+        tags = b"\x00" if flexible else b""
+        for index in to_blame:
+            parts += (_INT32.pack(index), text, tags)
+        parts.append(text)
     else:
-        text = message.encode()
-        parts += (b"\x01", uvarint_bytes(len(text) + 1), text)
+        parts += (b"\x01" if flexible else b"\x00\x00\x00\x00", text)
+    if not flexible:
+        return
     if leader is None or version < _LEADER_HINT_FROM:
         parts.append(b"\x00")
     else:
@@ -250,17 +277,8 @@ def _add_result(parts: list[bytes], version: int, result: PartitionResult) -> No
         parts += (b"\x01\x00\x09", _LEADER.pack(*leader), b"\x00")
 
 
-def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Encode the tag section that carries nothing but node endpoints (tag 0)."""
-    parts = [uvarint_bytes(len(endpoints) + 1)]
-    for node_id, host, port, rack in endpoints:
-        host_text = host.encode()
-        parts += (_INT32.pack(node_id), uvarint_bytes(len(host_text) + 1), host_text)
-        parts.append(_INT32.pack(port))
-        if rack is None:
-            parts.append(b"\x00\x00")
-        else:
-            rack_text = rack.encode()
-            parts += (uvarint_bytes(len(rack_text) + 1), rack_text, b"\x00")
-    body = b"".join(parts)
-    return b"\x01\x00" + uvarint_bytes(len(body)) + body
+def _nullable_string(text: str | None, flexible: bool) -> bytes:
+    if text is None:
+        return b"\x00" if flexible else b"\xff\xff"
+    data = text.encode()
+    return (uvarint_bytes(len(data) + 1) if flexible else _INT16.pack(len(data))) + data

@@ -146,3 +146,24 @@ def test_acknowledged_offsets_are_where_the_records_are(
 
 def test_publishing_creates_the_topic(bootstrap_servers: str, topic: str) -> None:
     assert len(_publish(bootstrap_servers, topic, traffic.FIRST)) == len(traffic.FIRST)
+
+
+def test_records_without_a_key_are_told_from_the_rest_of_their_batch(
+    bootstrap_servers: str, topic: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    compacted = NewTopic(topic, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([compacted])[topic].result(30)
+    codes: list[int] = []
+
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        codes.append(0 if error is None else error.code())
+
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 500})
+    for number in range(100):
+        key = None if number % 10 == 3 else traffic.key(number)
+        producer.produce(topic, traffic.value(number), key, on_delivery=on_delivery)
+    assert producer.flush(30) == 0
+    invalid = [at for at, code in enumerate(codes) if code == KafkaError.INVALID_RECORD]
+    assert invalid == [*range(3, 100, 10)]
+    assert codes.count(KafkaError._INVALID_DIFFERENT_RECORD) == 90

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.front.config_listing import broker_settings
+from broker.front.configs.broker_settings import broker_settings
 from broker.front.deadlines import Deadlines
-from broker.front.endpoints import registered_host
+from broker.front.endpoints import endpoints_of, registered_host
 from broker.front.read_budget import ReadBudget
 from broker.partition.core.log_limits import LogLimits
+from broker.transaction_settings import TransactionSettings
 from client.errors import ConfigError
 from client.ledger.config import LedgerClientConfig
 from client.node import background
@@ -199,7 +200,12 @@ def test_the_registered_host() -> None:
 
 
 def test_broker_settings_have_each_name_once() -> None:
-    names = [row.name for row in broker_settings(BrokerConfig(), 9092)]
+    names = [
+        row.name
+        for row in broker_settings(
+            BrokerConfig(), endpoints_of(BrokerConfig(), {"PLAINTEXT": 9092})
+        )
+    ]
     assert names == sorted(dict.fromkeys(names))
 
 
@@ -214,6 +220,12 @@ def test_the_limits_of_shared_entries_and_snapshots_are_settings() -> None:
     assert (limits.shared_entry_bytes_max, limits.shared_entry_batches_max) == (1_000, 7)
     assert (limits.snapshot_interval_bytes, limits.snapshot_interval_entries) == (100_000, 9)
     assert limits.segment_page_entries == 11
+
+
+def test_the_limits_of_open_transactions_are_settings() -> None:
+    settings = TransactionSettings(open_max=7, held_bytes_max=2_000_000)
+    limits = BrokerConfig(transactions=settings).log_limits()
+    assert (limits.open_transactions_max, limits.held_bytes_max) == (7, 2_000_000)
 
 
 def test_settings_left_alone_are_what_partition_logs_have_by_themselves() -> None:

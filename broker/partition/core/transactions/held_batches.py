@@ -139,6 +139,10 @@ class HeldBatches(Generic[T]):
             self._remember(guard.producer_id, guard.producer_epoch, held.first_sequence)
         return Released(tuple(held.batches), error)
 
+    def on_not_accepted(self, header: BatchHeader) -> None:
+        """A released batch could not be accepted now; its producer sends it again."""
+        self._remember(header.producer_id, header.producer_epoch, header.base_sequence)
+
     def on_marker(self, producer_id: ProducerId) -> Released[T]:
         """A marker of the producer arrived, whatever became of it: the question is void."""
         held = self._held.get(producer_id)

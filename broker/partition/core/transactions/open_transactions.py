@@ -76,7 +76,7 @@ class OpenTransactions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def __contains__(self, producer_id: ProducerId) -> bool:
+    def __contains__(self, producer_id: object) -> bool:
         return producer_id in self._open
 
     def __iter__(self) -> Iterator[tuple[ProducerId, OpenTransaction]]:
@@ -84,6 +84,11 @@ class OpenTransactions:
         return iter(self._open.items())
 
     # --- batches ------------------------------------------------------------------------
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to be told in a snapshot."""
+        return bool(self._open or self._coordinators)
 
     def needs_verification(self, header: BatchHeader) -> bool:
         """Whether a coordinator must vouch for a batch before it is accepted (VERIFY).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from broker.compaction.compactor import Compactor
-from broker.compaction.core.settings import CompactorSettings
+from broker.compaction.config import CompactionConfig
 from broker.partition.partition import Partition
 from client.ids import Offset
 from tests.fakes.brokers import Broker, World, done, forget_cache, settle
@@ -21,7 +21,7 @@ def compactor(broker: Broker, *partitions: Partition, **settings: int) -> Compac
     return Compactor(
         broker.services,
         partitions,
-        CompactorSettings(bytes_per_s=0, **{"grace_ms": 60_000, **settings}),
+        CompactionConfig(bytes_per_s=0, **{"grace_ms": 60_000, **settings}),
     )
 
 

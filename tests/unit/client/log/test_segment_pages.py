@@ -7,9 +7,10 @@ import json
 import pytest
 
 from client.errors import LogCorrupt
-from client.ids import LeaderEpoch, LedgerId, Offset
+from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.log.paging import Paged, segment_count, unfolded
 from client.log.paging import paged as move
+from client.log.segment import SnapshotPlace, TransactionFacts
 from client.log.segment_pages import (
     Page,
     PageName,
@@ -113,7 +114,7 @@ def test_a_page_that_is_not_what_its_reference_says_is_refused(data: bytes) -> N
 
 def test_a_page_of_the_future_is_refused_in_words() -> None:
     ref = ref_of(NAME, Page((segment(4),)))
-    with pytest.raises(LogCorrupt, match=r"page of version 9, only 1 is known.*newer broker"):
+    with pytest.raises(LogCorrupt, match=r"version 9, only 1 and 2 are known.*newer broker"):
         decode_page(b'{"version":9}', ref)
 
 
@@ -153,6 +154,31 @@ def test_the_newest_ledger_with_entries_stays_in_the_head() -> None:
     assert [item.ledger_id for item in head.segments] == list(range(2, 13))
     nothing_yet = plain(0, empty=9)
     assert paged(nothing_yet, 2) == Paged(nothing_yet, ())
+
+
+def aborted(one: Segment, ledger_id: int) -> Segment:
+    """The same segment; what is aborted in it is listed in that ledger."""
+    assert one.facts is not None
+    place = SnapshotPlace(LedgerId(ledger_id), EntryId(0))
+    known = TransactionFacts(True, 1, place, Offset(one.facts.last_offset + 1))
+    return one._replace(facts=one.facts._replace(transactions=known))
+
+
+def test_a_segment_listed_in_a_ledger_that_may_get_no_entry_stays_in_the_head() -> None:
+    listed = plain(6, empty=1)
+    for at, ledger_id, kept in ((1, 7, 1), (2, 6, 2), (3, 4, 5), (3, 3, 5)):
+        segments = [*listed.segments]
+        segments[at] = aborted(segments[at], ledger_id)
+        head, _ = paged(listed._replace(segments=tuple(segments)), 1)
+        assert head.segments[0].ledger_id == kept
+
+
+def test_a_page_that_speaks_of_transactions_is_refused_by_old_brokers() -> None:
+    page = Page((aborted(segment(4), 4), segment(5)))
+    ref = ref_of(NAME, page)
+    assert json.loads(page.encode())["version"] == 2
+    assert decode_page(page.encode(), ref) == page
+    assert json.loads(Page((segment(5),)).encode())["version"] == 1
 
 
 def test_pages_of_a_full_level_move_into_one_of_the_next() -> None:

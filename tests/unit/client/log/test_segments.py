@@ -7,7 +7,8 @@ import json
 import pytest
 
 from client.errors import LogCorrupt
-from client.ids import LeaderEpoch, LedgerId, Offset
+from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
+from client.log.segment import SnapshotPlace, TransactionFacts
 from client.log.segment_pages import find_offset
 from client.log.segments import (
     Segment,
@@ -159,6 +160,8 @@ def test_json_names() -> None:
         b'{"version":2}',
         b'{"version":1}',
         b'{"version":3}',
+        b'{"version":4}',
+        b'{"version":3,"leader_epoch":0,"log_start_offset":0,"segments":[]}',
         b"null",
         b'{"version":1,"segments":3}',
     ],
@@ -178,3 +181,57 @@ def test_json_that_breaks_an_invariant_is_refused() -> None:
 def test_has() -> None:
     assert is_inline(three(), LedgerId(2))
     assert not three().may_have(LedgerId(9))
+
+
+def transactional(place: SnapshotPlace | None = None, *, stable: int = 4) -> SegmentList:
+    """Like `three`, with transactions in the first segment."""
+    first, *rest = three().segments
+    assert first.facts is not None
+    known = TransactionFacts(True, 2 if place else 0, place, Offset(stable))
+    sealed = first._replace(facts=first.facts._replace(transactions=known))
+    return three()._replace(segments=(sealed, *rest)).check()
+
+
+@pytest.mark.parametrize("place", [None, SnapshotPlace(LedgerId(2), EntryId(0))])
+def test_facts_of_transactions(place: SnapshotPlace | None) -> None:
+    listed = transactional(place)
+    value = json.loads(listed.encode())
+    assert value["version"] == 3
+    assert value["segments"][0]["stable_at_end"] == 4
+    assert ("aborted_at" in value["segments"][0]) == (place is not None)
+    assert "stable_at_end" not in value["segments"][1]
+    assert decode_segments(listed.encode()) == listed
+    assert [item.facts.stable_offset for item in listed.segments if item.facts] == [4, 30]
+    assert json.loads(three().encode())["version"] == 1, "old brokers read it still"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"transactional": 1},
+        {"stable_at_end": 11},
+        {"stable_at_end": -1},
+        {"aborted": 2},
+        {"aborted": 2, "aborted_at": [1]},
+        {"aborted": 2, "aborted_at": [1, -1]},
+        {"aborted": 2, "aborted_at": 7},
+    ],
+)
+def test_damaged_facts_of_transactions_are_refused(change: dict[str, object]) -> None:
+    value = json.loads(transactional().encode())
+    value["segments"][0] |= change
+    with pytest.raises(LogCorrupt, match="damaged"):
+        decode_segments(json.dumps(value).encode())
+
+
+def test_a_takeover_may_say_anew_where_aborted_transactions_are_listed() -> None:
+    listed = transactional(SnapshotPlace(LedgerId(3), EntryId(0)))
+    known = listed.segments[0].facts
+    assert known is not None
+    assert known.transactions is not None
+    there = SnapshotPlace(LedgerId(4), EntryId(0))
+    moved = known._replace(transactions=known.transactions._replace(aborted_at=there))
+    recovered = {LedgerId(1): (Offset(0), moved), LedgerId(3): (Offset(30), facts(29, 0, -1))}
+    after = listed.opened(LedgerId(4), base_offset=Offset(30), created_ms=9, recovered=recovered)
+    assert after.segments[0].facts == moved
+    assert after.segments[1] == listed.segments[1]

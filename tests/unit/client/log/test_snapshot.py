@@ -7,9 +7,18 @@ import struct
 import pytest
 
 from client.errors import LogCorrupt
-from client.ids import EntryId, LeaderEpoch, Offset
-from client.log.entry_format import is_internal, seal_internal
-from client.log.snapshot import IndexPoint, open_snapshot, seal_snapshot, snapshot_points
+from client.ids import EntryId, LeaderEpoch, LedgerId, Offset, ProducerId
+from client.log.aborted_index import LedgerAborted
+from client.log.aborted_transactions import AbortedTransaction
+from client.log.entry_format import is_internal, open_internal, seal_internal
+from client.log.snapshot import (
+    NO_TRANSACTIONS,
+    IndexPoint,
+    SnapshotTransactions,
+    open_snapshot,
+    seal_snapshot,
+    snapshot_points,
+)
 from client.wire.kafka.batches.record_builder import Record, build_batch
 
 EPOCH = LeaderEpoch(2)
@@ -61,3 +70,49 @@ def test_other_entries_are_no_index() -> None:
     batch = build_batch([Record(None, b"v")] * 3, base_offset=Offset(10))
     for entry in (unknown_kind, unknown_version, too_many, batch, known[:-1], b"", b"x" * 17):
         assert snapshot_points(entry) == ()
+
+
+def index(*firsts: int) -> LedgerAborted:
+    made = LedgerAborted()
+    for first in firsts:
+        entry = AbortedTransaction(ProducerId(1), Offset(first), Offset(first + 1))
+        made.add(entry, Offset(first + 2))
+    return made
+
+
+def transactional() -> SnapshotTransactions:
+    return SnapshotTransactions(
+        True, index(40, 50), {LedgerId(7): index(3), LedgerId(8): index(20, 22)}
+    )
+
+
+def test_what_it_says_of_transactions() -> None:
+    known = transactional()
+    data = seal_snapshot(Offset(60), EPOCH, 900, POINTS, b"state", known)
+    assert open_internal(data).body[:2] == b"\0\2"
+    found = open_snapshot(data)
+    assert found.points == POINTS
+    assert bytes(found.producers) == b"state"
+    assert found.transactions is not None
+    assert found.transactions.is_transactional
+    for ledger_id, own in ((9, known.aborted), *known.earlier.items()):
+        got = found.transactions.index_of(LedgerId(ledger_id), own=LedgerId(9))
+        assert got.encode() == own.encode()
+    with pytest.raises(LogCorrupt, match="ledger 6"):
+        found.transactions.index_of(LedgerId(6), own=LedgerId(9))
+
+
+def test_a_partition_without_transactions_has_snapshots_that_old_brokers_read() -> None:
+    data = seal_snapshot(Offset(60), EPOCH, 900, POINTS, b"state")
+    assert open_internal(data).body[:2] == b"\0\1"
+    assert open_snapshot(data).transactions is None
+    empty = open_snapshot(seal_snapshot(Offset(60), EPOCH, 9, (), b"", NO_TRANSACTIONS))
+    assert empty.transactions is not None
+    assert (empty.transactions.is_transactional, len(empty.transactions.aborted)) == (False, 0)
+
+
+def test_damage_in_what_it_says_of_transactions_is_refused() -> None:
+    body = bytes(open_internal(seal_snapshot(Offset(60), EPOCH, 9, (), b"", transactional())).body)
+    for size in range(14, len(body)):
+        with pytest.raises(LogCorrupt):
+            open_snapshot(seal_internal(Offset(60), EPOCH, 1, body[:size]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from client.errors import ConfigError
 from client.pubsub import subscriber as module
 from client.pubsub.errors import (
     BrokerUnreachable,
@@ -21,7 +23,7 @@ from client.pubsub.errors import (
     PubSubError,
     TopicNotFound,
 )
-from client.pubsub.subscriber import Record, Subscriber
+from client.pubsub.subscriber import Positions, Record, Subscriber
 
 TP = TopicPartition("t", 1)
 
@@ -37,6 +39,12 @@ class FakeConsumer:
         self.settings = settings
         self.records: list[ConsumerRecord[bytes, bytes]] = []
         self.commits = 0
+        self.committed_offset: int | None = None
+        self.sought: int | str | None = None
+        position = SimpleNamespace(offset=8)
+        assignment = SimpleNamespace(all_consumed_offsets=lambda: {TP: position})
+        self._subscription = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
+        self._coordinator = SimpleNamespace(member_id="me", generation=4)
         self.stopped = False
         self.made.append(self)
 
@@ -55,6 +63,18 @@ class FakeConsumer:
 
     def assignment(self) -> set[TopicPartition]:
         return {TP}
+
+    async def committed(self, at: TopicPartition) -> int | None:
+        return self.committed_offset
+
+    def seek(self, at: TopicPartition, offset: int) -> None:
+        self.sought = offset
+
+    async def seek_to_beginning(self, at: TopicPartition) -> None:
+        self.sought = "beginning"
+
+    async def seek_to_end(self, at: TopicPartition) -> None:
+        self.sought = "end"
 
     async def getone(self) -> ConsumerRecord[bytes, bytes]:
         if self.error is not None:
@@ -98,7 +118,7 @@ async def test_commits_nothing_by_itself_and_begins_with_the_earliest(
     settings = fakes[0].settings
     assert settings["enable_auto_commit"] is False
     assert settings["auto_offset_reset"] == "earliest"
-    assert settings["isolation_level"] == "read_committed"
+    assert settings["isolation_level"] == "read_uncommitted"
     assert fakes[0].commits == 0
     assert fakes[0].stopped
 
@@ -179,3 +199,34 @@ async def test_must_be_started_and_needs_real_topic_names() -> None:
         await Subscriber("t").next_batch()
     with pytest.raises(InvalidTopic):
         Subscriber("a/b")
+
+
+async def test_positions_name_the_member(fakes: list[FakeConsumer]) -> None:
+    async with Subscriber("t", group="g") as subscriber:
+        assert subscriber.positions() == Positions("g", {("t", 1): 8}, "me", 4)
+    async with Subscriber("t") as alone:
+        with pytest.raises(PubSubError, match="no positions"):
+            alone.positions()
+
+
+@pytest.mark.parametrize(
+    ("committed", "start", "sought"),
+    [
+        (0, "earliest", 0),
+        (7, "latest", 7),
+        (None, "earliest", "beginning"),
+        (None, "latest", "end"),
+    ],
+)
+async def test_rewind_goes_to_what_is_committed_or_to_the_start(
+    fakes: list[FakeConsumer], committed: int | None, start: Any, sought: int | str
+) -> None:
+    async with Subscriber("t", group="g", start=start) as subscriber:
+        fakes[0].committed_offset = committed
+        await subscriber.rewind()
+    assert fakes[0].sought == sought
+
+
+def test_an_isolation_level_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="isolation_level 'serializable'"):
+        Subscriber("t", isolation_level="serializable")  # type: ignore[arg-type]

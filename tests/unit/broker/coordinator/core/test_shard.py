@@ -16,13 +16,12 @@ from broker.transactions.core.connection_order import ConnectionOrder
 from broker.transactions.core.transaction_records import transaction_record
 from broker.transactions.core.transaction_shard import TransactionShard
 from broker.transactions.core.transaction_types import (
-    ConnectionId,
     InitProducerId,
     TransactionConfig,
     TransactionMetadata,
     TransactionState,
 )
-from client.ids import ProducerId
+from client.ids import ConnectionId, ProducerId
 
 NOW = Now(1000.0, 10**12)
 

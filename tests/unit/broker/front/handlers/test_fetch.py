@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -215,16 +216,98 @@ async def test_leader_epochs_are_compared(broker: Broker, client: WireClient) ->
     assert newer.error_code is ErrorCode.fenced_leader_epoch
 
 
-async def test_sessions_are_declined(broker: Broker, client: WireClient) -> None:
+async def test_a_session_has_what_changed(broker: Broker, client: WireClient) -> None:
+    await create_topic(broker, partition_count=2)
+    fields = fetch_fields(0, session_epoch=0)
+    rows = fields["topics"][0]["partitions"]
+    rows.append({**rows[0], "partition": 1})
+    full = await client.call(ApiKey.FETCH, 12, **fields)
+    assert full.session_id
+    assert len(full.responses[0].partitions) == 2
+    inside = {"session_id": full.session_id}
+    nothing = fetch_fields(0, **inside, session_epoch=1) | {"topics": []}
+    answer = await client.call(ApiKey.FETCH, 12, **nothing)
+    assert (answer.session_id, answer.responses) == (full.session_id, ())
+    await produce(client, batch(b"a"), partition=1)
+    answer = await client.call(ApiKey.FETCH, 12, **nothing | {"session_epoch": 2})
+    (row,) = answer.responses[0].partitions
+    assert (row.partition_index, base_offsets(row)) == (1, [0])
+    again = await client.call(ApiKey.FETCH, 12, **nothing | {"session_epoch": 2})
+    assert again.error_code is ErrorCode.invalid_fetch_session_epoch
+    forgotten = [{"topic": "t", "partitions": [1]}]
+    answer = await client.call(
+        ApiKey.FETCH, 12, **nothing | {"session_epoch": 3, "forgotten_topics_data": forgotten}
+    )
+    assert answer.responses == ()
+    leaving = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, **inside))
+    assert (leaving.session_id, leaving.error_code) == (0, ErrorCode.none)
+    gone = await client.call(ApiKey.FETCH, 12, **nothing | {"session_epoch": 4})
+    assert gone.error_code is ErrorCode.fetch_session_id_not_found
+    assert len(broker.services.fetch_sessions) == 0
+
+
+async def test_a_session_waits_for_any_of_its_partitions(
+    broker: Broker, client: WireClient
+) -> None:
+    await create_topic(broker)
+    full = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, session_epoch=0))
+    inside = fetch_fields(0, session_id=full.session_id, session_epoch=1, wait_ms=60_000)
+    client.send(ApiKey.FETCH, 12, **inside | {"topics": []})
+    await breathe()
+    producer = await WireClient.connect(broker.port)
+    await produce(producer, batch(b"a"))
+    data = (await client.receive()).responses[0].partitions[0]
+    assert base_offsets(data) == [0]
+    await producer.close()
+
+
+async def test_without_room_for_sessions_all_are_declined(cloud: FakeCloud) -> None:
+    broker = await cloud.start_broker(1, fetch_sessions_max=0)
+    client = await WireClient.connect(broker.port)
     await create_topic(broker)
     full = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, session_epoch=0))
     assert (full.session_id, full.error_code) == (0, ErrorCode.none)
-    inside = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, session_id=5, session_epoch=3))
-    assert inside.error_code is ErrorCode.fetch_session_id_not_found
-    assert inside.responses == ()
-    leaving = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, session_id=5))
-    assert (leaving.session_id, leaving.error_code) == (0, ErrorCode.none)
-    assert len(leaving.responses) == 1
+    await client.close()
+
+
+def by_id(fields: dict[str, Any], topic_id: UUID) -> dict[str, Any]:
+    (topic,) = fields["topics"]
+    return fields | {"topics": [{"topic_id": topic_id, "partitions": topic["partitions"]}]}
+
+
+@pytest.mark.parametrize("version", range(13, 19))
+async def test_topics_by_id(broker: Broker, client: WireClient, version: int) -> None:
+    partition = await create_topic(broker)
+    await produce(client, batch(b"a"))
+    topic_id = partition.topic.topic_id
+    fields = by_id(fetch_fields(0, session_epoch=0), topic_id)
+    answer = await client.call(ApiKey.FETCH, version, **fields)
+    (topic,) = answer.responses
+    assert topic.topic_id == topic_id
+    assert base_offsets(topic.partitions[0]) == [0]
+    inside = {"session_id": answer.session_id, "session_epoch": 1}
+    mixed = await client.call(ApiKey.FETCH, 12, **fetch_fields(0, **inside))
+    assert mixed.error_code is ErrorCode.fetch_session_topic_id_error
+    unknown = UUID(int=7)
+    answer = await client.call(ApiKey.FETCH, version, **by_id(fetch_fields(0), unknown))
+    (topic,) = answer.responses
+    assert topic.topic_id == unknown
+    assert topic.partitions[0].error_code is ErrorCode.unknown_topic_id
+
+
+async def test_a_new_leader_comes_with_its_address(cloud: FakeCloud, client: WireClient) -> None:
+    broker = cloud.brokers[1]
+    other = await cloud.start_broker(2)
+    topic = await broker.topics.create("t", 4)
+    await until(lambda: any(other.partitions.find("t", index) for index in range(4)))
+    index = next(one for one in range(4) if other.partitions.find("t", one))
+    await until(lambda: broker.partitions.find("t", index) is None)
+    fields = by_id(fetch_fields(0, partition=index), topic.topic_id)
+    answer = await client.call(ApiKey.FETCH, 16, **fields)
+    row = answer.responses[0].partitions[0]
+    assert row.error_code is ErrorCode.not_leader_or_follower
+    assert row.current_leader.leader_id == 2
+    assert [(one.node_id, one.port) for one in answer.node_endpoints] == [(2, other.port)]
 
 
 async def test_a_fetch_of_nothing_returns_at_once(broker: Broker, client: WireClient) -> None:

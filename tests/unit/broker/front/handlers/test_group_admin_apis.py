@@ -18,7 +18,7 @@ from client.metadata import paths
 from tests.fakes.group_bench import GroupBench
 from tests.fakes.virtual_time import run
 
-TRANSACTION = 1
+SHARE = 2
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -45,15 +45,15 @@ def test_find_several(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 6])
-def test_transactions_are_refused_clearly(version: int) -> None:
+def test_share_groups_are_refused_clearly(version: int) -> None:
     async def scenario() -> None:
         bench = await GroupBench().start()
         reply = await bench.call(
-            find_coordinator, version, key="t", coordinator_keys=["t"], key_type=TRANSACTION
+            find_coordinator, version, key="t", coordinator_keys=["t"], key_type=SHARE
         )
         answer = reply if version < 4 else reply.coordinators[0]
         assert answer.error_code.name == "invalid_request"
-        assert answer.error_message == "this broker does not serve transactions"
+        assert answer.error_message == "this broker does not serve share groups"
         assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
 
     run(scenario())

@@ -66,6 +66,19 @@ async def test_many_keys_are_looked_at_in_many_turns(broker: Broker, client: Wir
     assert "keys" in refused.error_message
 
 
+@pytest.mark.parametrize("version", [3, 8, 11])
+async def test_keyless_records_are_named(broker: Broker, client: WireClient, version: int) -> None:
+    """KIP-467: producers fail these with the reason, and the others of the batch otherwise."""
+    await compacted(broker)
+    records = [Record(None if at % 3 == 1 else b"k", b"v", NOW_MS) for at in range(10)]
+    refused = await produce(client, build_batch(records), version=version)
+    assert refused.error_code is ErrorCode.invalid_record
+    if version < 8:
+        return
+    named = [(one.batch_index, one.batch_index_error_message) for one in refused.record_errors]
+    assert named == [(at, refused.error_message) for at in (1, 4, 7)]
+
+
 async def test_batches_stay_in_order_behind_one_whose_keys_are_looked_at(
     broker: Broker, client: WireClient
 ) -> None:
@@ -356,7 +369,7 @@ async def test_a_read_of_thousands_of_requests_takes_many_turns(
 async def test_an_answer_has_so_many_batches_however_small(
     broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.front.fetch_round._ANSWER_BATCHES_MAX", 5)
+    monkeypatch.setattr("broker.front.batches.fetch_round._ANSWER_BATCHES_MAX", 5)
     await create_topic(broker, partition_count=3)
     for partition in range(3):
         for _ in range(4):

@@ -55,7 +55,7 @@ def test_join_refused(version: int) -> None:
         assert reply.protocol_name == (None if version >= 7 else "")
         unknown = await bench.join(version, "nobody")
         assert unknown.error_code.name == "unknown_member_id"
-        assert unknown.member_id == ""
+        assert unknown.member_id == "nobody"
         empty = await bench.join(version, group_id="")
         assert empty.error_code.name == "invalid_group_id"
 

@@ -15,7 +15,7 @@ from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import create_topic
 
-VERSIONS = range(13)
+VERSIONS = range(14)
 
 
 def asking(names: list[str] | None, version: int, **fields: Any) -> dict[str, Any]:

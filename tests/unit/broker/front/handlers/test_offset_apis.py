@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from broker.coordinator.core.routing import OFFSETS_TOPIC
@@ -65,6 +67,48 @@ def test_good_partitions_are_stored_beside_bad_ones() -> None:
         unknown = "unknown_topic_or_partition"
         assert codes == [unknown, "none", unknown, "none"]
         assert await bench.fetch(index=2) == 2
+
+    run(scenario())
+
+
+def test_topics_by_id() -> None:
+    async def scenario() -> None:
+        bench = await (await GroupBench().start()).serving()
+        known, unknown = bench.cluster.topics["t"].topic_id, uuid.UUID(int=77)
+        rows = [
+            {"partition_index": index, "committed_offset": 7, "committed_leader_epoch": 3,
+             "committed_metadata": "m"}
+            for index in (0, 9)
+        ]  # fmt: skip
+        reply = await bench.call(
+            offset_commit, 10, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+            group_instance_id=None,
+            topics=[
+                {"topic_id": known, "partitions": rows},
+                {"topic_id": unknown, "partitions": rows[:1]},
+            ],
+        )  # fmt: skip
+        assert [one.topic_id for one in reply.topics] == [known, unknown]
+        codes = [one.error_code.name for topic in reply.topics for one in topic.partitions]
+        assert codes == ["none", "unknown_topic_or_partition", "unknown_topic_id"]
+        wanted = [
+            {"topic_id": known, "partition_indexes": [0, 1]},
+            {"topic_id": unknown, "partition_indexes": [0]},
+        ]
+        reply = await bench.call(
+            offset_fetch, 10,
+            groups=[{"group_id": "g", "topics": wanted}, {"group_id": "h", "topics": None}],
+        )  # fmt: skip
+        shown = [
+            (topic.topic_id, row.partition_index, row.committed_offset, row.error_code.name)
+            for topic in reply.groups[0].topics
+            for row in topic.partitions
+        ]
+        assert shown == [
+            (known, 0, 7, "none"), (known, 1, -1, "none"), (unknown, 0, -1, "unknown_topic_id")
+        ]  # fmt: skip
+        reply = await bench.call(offset_fetch, 10, groups=[{"group_id": "g", "topics": None}])
+        assert [topic.topic_id for topic in reply.groups[0].topics] == [known]
 
     run(scenario())
 

@@ -41,7 +41,7 @@ class TestApiVersions:
         assert answer.error_code is ErrorCode.none
         table = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
         assert table[ApiKey.PRODUCE] == (0, 11)
-        assert table[ApiKey.FETCH] == (4, 12)
+        assert table[ApiKey.FETCH] == (4, 18)
         assert table[ApiKey.JOIN_GROUP][0] == 0
         assert table.keys() == {int(key) for key in ApiKey} - NOT_SERVED
         assert list(table) == sorted(table)
@@ -71,7 +71,7 @@ class TestApiVersions:
 class TestInitProducerId:
     """Ids for idempotent producers."""
 
-    @pytest.mark.parametrize("version", range(5))
+    @pytest.mark.parametrize("version", range(6))
     async def test_every_call_gets_a_new_id(self, cloud: FakeCloud, version: int) -> None:
         found = []
         for node_id in (1, 2):
@@ -83,15 +83,6 @@ class TestInitProducerId:
                 found.append(answer.producer_id)
             await client.close()
         assert len(set(found)) == 6
-
-    @pytest.mark.parametrize(
-        ("name", "code"), [("", ErrorCode.invalid_request), ("tx", ErrorCode.unsupported_version)]
-    )
-    async def test_transactions_are_refused(
-        self, client: WireClient, name: str, code: ErrorCode
-    ) -> None:
-        answer = await client.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=name)
-        assert (answer.error_code, answer.producer_id) == (code, -1)
 
 
 async def list_offset(client: WireClient, timestamp: int, version: int = 8, **f: Any) -> Any:
@@ -247,9 +238,11 @@ class TestDeleteRecords:
 class TestDescriptions:
     """DescribeCluster and DescribeLogDirs."""
 
-    @pytest.mark.parametrize("version", range(2))
+    @pytest.mark.parametrize("version", range(3))
     async def test_the_cluster(self, broker: Broker, client: WireClient, version: int) -> None:
-        answer = await client.call(ApiKey.DESCRIBE_CLUSTER, version, endpoint_type=1)
+        answer = await client.call(
+            ApiKey.DESCRIBE_CLUSTER, version, endpoint_type=1, include_fenced_brokers=True
+        )
         assert answer.cluster_id == broker.cluster.cluster_id
         assert answer.controller_id == 1
         (node,) = answer.brokers
@@ -260,7 +253,7 @@ class TestDescriptions:
         assert answer.error_code is ErrorCode.unsupported_endpoint_type
         assert answer.brokers == ()
 
-    @pytest.mark.parametrize("version", range(1, 5))
+    @pytest.mark.parametrize("version", range(1, 6))
     async def test_sizes(self, broker: Broker, client: WireClient, version: int) -> None:
         await create_topic(broker, "a", partition_count=2)
         await create_topic(broker, "b")

@@ -217,7 +217,7 @@ async def test_an_answer_that_cannot_be_encoded_costs_its_own_connection_only(
 ) -> None:
     broker, partition = await full(cloud)
     client, other = [await WireClient.connect(broker.port) for _ in range(2)]
-    monkeypatch.setattr("broker.front.produce_answer.message_of", lambda _: "x" * 40_000)
+    monkeypatch.setattr("broker.front.batches.produce_answer.message_of", lambda _: "x" * 40_000)
     client.send(ApiKey.PRODUCE, 8, **two_topics("unknown"))
     await until(lambda: partition.log_end_offset == 1)
     send(other, b"honest")

@@ -236,6 +236,8 @@ async def test_broker_settings_are_described(broker: Broker, client: WireClient)
     assert rows["auto.create.topics.enable"].value == "true"
     assert all(row.read_only and row.config_source == 4 for row in result.configs)
     assert (await describe(client, BROKER, "")).configs == ()
+    explained = await describe(client, BROKER, "1", include_documentation=True)
+    assert all(row.documentation for row in explained.configs)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ async def test_broker_settings_are_described(broker: Broker, client: WireClient)
         (TOPIC, "none", ErrorCode.unknown_topic_or_partition),
         (TOPIC, "a b", ErrorCode.invalid_topic_exception),
         (BROKER, "2", ErrorCode.invalid_request),
-        (8, "1", ErrorCode.invalid_request),
+        (8, "2", ErrorCode.invalid_request),
         (77, "1", ErrorCode.invalid_request),
         (32, "group", ErrorCode.none),
     ],
@@ -301,7 +303,7 @@ async def test_changing_single_settings(broker: Broker, client: WireClient, vers
     [
         ([setting("no.such", "1")], ErrorCode.invalid_config),
         ([setting("segment.ms", "x")], ErrorCode.invalid_config),
-        ([setting("segment.ms", None)], ErrorCode.invalid_config),
+        ([setting("segment.ms", None)], ErrorCode.invalid_request),
         ([setting("segment.ms", "1", 2)], ErrorCode.invalid_config),
         ([setting("no.such", "1", 2)], ErrorCode.invalid_config),
         ([setting("segment.ms", "1", 9)], ErrorCode.invalid_request),
@@ -326,7 +328,7 @@ async def test_only_topics_can_be_configured(broker: Broker, client: WireClient)
     for kind, name, code in (
         (TOPIC, "none", ErrorCode.unknown_topic_or_partition),
         (BROKER, "1", ErrorCode.policy_violation),
-        (8, "1", ErrorCode.invalid_request),
+        (8, "2", ErrorCode.invalid_request),
     ):
         result = await alter(client, key, 1, change, kind=kind, name=name)
         assert result.error_code is code

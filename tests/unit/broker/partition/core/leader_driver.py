@@ -23,8 +23,8 @@ from broker.partition.core.leader_effects import (
 from broker.partition.core.log_limits import LogLimits
 from broker.partition.core.log_state import LogState
 from broker.partition.core.offsets import LogOffsets
-from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.sequence_gaps import SequenceGaps
+from broker.partition.core.transactions.log_fold import LogFold
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import SegmentList
 from tests.fakes.brokers import batch
@@ -38,12 +38,13 @@ NOW_MS = 1_700_000_000_000
 def new_log(settled_s: float = 0.0, **limits: int) -> LogState:
     """Return an empty log whose first ledger is `FIRST`."""
     log_limits = LogLimits(**limits)
+    fold = LogFold(log_limits)
     log = LogState(
         "t-0",
         LeaderEpoch(0),
         log_limits,
-        LogOffsets(Offset(0), Offset(0)),
-        ProducerState(),
+        LogOffsets(Offset(0), Offset(0), fold.transactions),
+        fold,
         ActiveSegment(FIRST, Offset(0), NOW_MS, log_limits),
         SequenceGaps(settled_s),
     )
@@ -70,7 +71,7 @@ class Lead:
         for effect in effects:
             match effect:
                 case SendEntries():
-                    while self.leader.log.queue.is_waiting:
+                    while self.leader.log.queue.waiting:
                         entry = self.leader.log.queue.take()
                         assert entry.entry_id == len(self.sent[self.ledger_id])
                         self.sent[self.ledger_id].append(entry)

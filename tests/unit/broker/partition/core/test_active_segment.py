@@ -25,9 +25,11 @@ def fill(active: ActiveSegment, count: int, size: int = 100, timestamp_ms: int =
 def test_facts() -> None:
     active = segment()
     active.on_snapshot(30)
+    active.transactions.stable_at = Offset(100)
     assert active.facts() == SegmentFacts(Offset(99), 30, -1)
     fill(active, 3, timestamp_ms=7000)
     fill(active, 1, timestamp_ms=6000)
+    active.transactions.stable_at = Offset(104)
     assert active.facts() == SegmentFacts(Offset(103), 430, 7000)
     assert active.entry_count == 5
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.partition.core.log_limits import LogLimits
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.replay import LedgerReplay, LedgerTail
 from client.errors import LogCorrupt
@@ -55,7 +56,7 @@ class Ledger:
 
 
 def replay(ledger: Ledger) -> tuple[LedgerTail, list[tuple[int, int]]]:
-    found = LedgerReplay(EntryId(len(ledger.entries) - 1), 777, ProducerState(), 1000)
+    found = LedgerReplay(EntryId(len(ledger.entries) - 1), 777, LogLimits(), 1000)
     runs = []
     while (run := found.wanted()) is not None:
         runs.append(run)
@@ -76,7 +77,7 @@ def test_batches_after_the_snapshot_are_folded() -> None:
         ledger.append(sequence=number, timestamp_ms=100 - number)
     tail, _ = replay(ledger)
     assert (tail.base_offset, tail.end_offset, tail.max_timestamp_ms) == (40, 45, 100)
-    assert list(tail.producers.windows()) == list(ledger.producers.windows())
+    assert list(tail.fold.producers.windows()) == list(ledger.producers.windows())
 
 
 def test_a_ledger_closed_in_peace_takes_two_reads() -> None:
@@ -87,7 +88,7 @@ def test_a_ledger_closed_in_peace_takes_two_reads() -> None:
     tail, runs = replay(ledger)
     assert runs == [(501, 501), (0, 0)]
     assert tail.end_offset == 500
-    assert list(tail.producers.windows()) == list(ledger.producers.windows())
+    assert list(tail.fold.producers.windows()) == list(ledger.producers.windows())
     assert tail.points == (
         IndexPoint(Offset(0), EntryId(0), -1),
         IndexPoint(Offset(500), EntryId(501), 10),
@@ -103,7 +104,7 @@ def test_only_the_tail_after_the_last_snapshot_is_read() -> None:
     tail, runs = replay(ledger)
     assert sum(last - first + 1 for first, last in runs) < 90
     assert tail.end_offset == 1000
-    assert list(tail.producers.windows()) == list(ledger.producers.windows())
+    assert list(tail.fold.producers.windows()) == list(ledger.producers.windows())
 
 
 def test_several_batches_in_one_entry() -> None:
@@ -111,7 +112,7 @@ def test_several_batches_in_one_entry() -> None:
     ledger.entries.append(ledger.batch(2, sequence=0) + ledger.batch(3, sequence=2))
     tail, _ = replay(ledger)
     assert tail.end_offset == 5
-    assert list(tail.producers.windows()) == list(ledger.producers.windows())
+    assert list(tail.fold.producers.windows()) == list(ledger.producers.windows())
 
 
 def test_a_gap_is_an_error() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partition.core.producer_state import ProducerState
+from broker.partition.core.log_limits import LogLimits
 from broker.partition.core.replay import LedgerTail
 from broker.partition.core.takeover import (
     Claim,
@@ -23,6 +23,8 @@ from broker.partition.core.takeover import (
     State,
     Takeover,
 )
+from broker.partition.core.transactions.log_fold import LogFold
+from broker.partition.core.transactions.segment_transactions import SegmentTransactions
 from client.errors import LocalProtocolError, LogCorrupt
 from client.ids import LedgerId, Offset
 from client.log.paging import paged
@@ -32,7 +34,10 @@ NEW = LedgerId(50)
 
 
 def tail(base: int, end: int, newest: int = 5) -> LedgerTail:
-    return LedgerTail(Offset(base), Offset(end), newest, 100, (), ProducerState())
+    transactions = SegmentTransactions(1000)
+    transactions.stable_at = Offset(end)
+    fold = LogFold(LogLimits())
+    return LedgerTail(Offset(base), Offset(end), newest, 100, (), fold, transactions)
 
 
 def facts(last: int) -> SegmentFacts:

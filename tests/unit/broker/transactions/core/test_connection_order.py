@@ -7,8 +7,7 @@ import pytest
 from broker.errors import BrokerError, InvalidProducerIdMapping, OldConnection, ProducerFenced
 from broker.faults import Code, code_of
 from broker.transactions.core.connection_order import ChannelOrder, ConnectionOrder, Session
-from broker.transactions.core.transaction_types import ConnectionId
-from client.ids import LeaderEpoch
+from client.ids import ConnectionId, LeaderEpoch
 from tests.unit.broker.transactions.core.transaction_driver import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,

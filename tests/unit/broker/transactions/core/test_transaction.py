@@ -13,7 +13,6 @@ import pytest
 from broker.coordinator.core.coordinator_types import Token
 from broker.errors import BrokerError
 from broker.faults import code_of
-from broker.transactions.core.old_versions import for_version
 from broker.transactions.core.transaction import (
     ALLOWED_BEFORE,
     completed,
@@ -27,6 +26,7 @@ from broker.transactions.core.transaction_types import (
     TransactionState,
     TransactionVersion,
 )
+from broker.transactions.old_versions import for_version
 from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey
 from tests.unit.broker.transactions.core.transaction_driver import (

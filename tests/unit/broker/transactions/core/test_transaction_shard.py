@@ -342,9 +342,9 @@ class TestCopy:
         bench.init()
         assert bench.shard.view.snapshot(ID) == []
         assert bench.shard.view.describe(ID) is None
-        assert sum(bench.shard.view.state_counts().values()) == 0
+        assert sum(bench.shard.view.summary().state_counts.values()) == 0
         bench.allocate()
-        assert bench.shard.view.state_counts()[EMPTY] == 1
+        assert bench.shard.view.summary().state_counts[EMPTY] == 1
 
 
 class TestTime:
@@ -543,3 +543,40 @@ class TestRequests:
         bench.add(FIRST, again)
         assert set(bench.stored.partitions) == {P0, P1, again}
         assert ProducerId(NEW) == bench.stored.producer_id
+
+
+class TestProven:
+    """PROVEN: who says "it is done" to a classic EndTxn has to be the coordinator still."""
+
+    @pytest.mark.parametrize("is_commit", [True, False])
+    def test_a_retry_is_answered_when_the_log_has_confirmed_something(
+        self, is_commit: bool
+    ) -> None:
+        bench = ongoing()
+        bench.end(FIRST, is_commit=is_commit)
+        bench.confirm()
+        before = bench.stored
+        bench.slow = True
+        retry = bench.end(FIRST, is_commit=is_commit)
+        assert retry not in bench.replies
+        bench.finish()
+        assert bench.replies[retry] == FIRST
+        assert bench.stored == before
+        assert not bench.markers[1:]
+
+    def test_a_coordinator_that_was_taken_over_does_not_answer(self) -> None:
+        bench = ongoing()
+        bench.end(FIRST)
+        bench.confirm()
+        bench.slow = True
+        retry = bench.end(FIRST)  # or the end of the next transaction, of which we did not hear
+        bench.perform(bench.shard.unload(NotCoordinator("fenced")))
+        assert isinstance(bench.replies[retry], NotCoordinator)
+
+    def test_an_epoch_for_each_transaction_needs_no_proof(self) -> None:
+        bench = ongoing(TV2)
+        bench.end(FIRST, version=TV2)
+        bench.confirm()
+        bench.slow = True
+        retry = bench.end(FIRST, version=TV2)
+        assert bench.replies[retry] == producer(NEW, 1)

@@ -13,7 +13,6 @@ from broker.transactions.core.transaction_shard import TransactionShard
 from broker.transactions.core.transaction_types import (
     AddPartitions,
     AllocateProducerId,
-    ConnectionId,
     EndTransaction,
     InitProducerId,
     MarkerWritten,
@@ -27,7 +26,7 @@ from broker.transactions.core.transaction_types import (
     TransactionVersion,
     WriteMarkers,
 )
-from client.ids import ProducerId
+from client.ids import ConnectionId, ProducerId
 
 TV0, TV1, TV2 = TransactionVersion
 EMPTY = TransactionState.EMPTY

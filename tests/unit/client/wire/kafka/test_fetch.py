@@ -7,6 +7,7 @@ import importlib
 import io
 import random
 import struct
+import uuid
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from client.errors import LocalProtocolError, RemoteProtocolError
 from client.wire.kafka import apis, fetch
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.fetch import PartitionData
+from client.wire.kafka.node_endpoints import NodeEndpoint
 from tests.unit.client.wire.kafka.instances import instance
 
 VERSIONS = range(fetch.VERSION_MIN, fetch.VERSION_MAX + 1)
@@ -36,14 +38,18 @@ def test_requests_mean_what_kio_says(version: int) -> None:
     for _ in range(30):
         rich, encoded = kio_request(version, rng)
         request = fetch.parse_request(version, memoryview(encoded))
-        assert request.replica_id == rich.replica_id
         assert datetime.timedelta(milliseconds=request.wait_ms_max) == rich.max_wait
         assert (request.bytes_min, request.bytes_max) == (rich.min_bytes, rich.max_bytes)
         assert request.isolation == rich.isolation_level
         assert request.session_id == getattr(rich, "session_id", 0)
         assert request.session_epoch == getattr(rich, "session_epoch", -1)
         assert request.rack == getattr(rich, "rack_id", "")
-        assert [topic.name for topic in request.topics] == [topic.topic for topic in rich.topics]
+        assert [topic.topic for topic in request.topics] == [_named(one) for one in rich.topics]
+        assert request.forgotten == [
+            (_named(topic), index)
+            for topic in getattr(rich, "forgotten_topics_data", ())
+            for index in topic.partitions
+        ]
         for topic, expected in zip(request.topics, rich.topics, strict=True):
             assert topic.partitions == [
                 (
@@ -54,6 +60,12 @@ def test_requests_mean_what_kio_says(version: int) -> None:
                 )
                 for p in expected.partitions
             ]
+
+
+def _named(topic: Any) -> str | uuid.UUID:
+    if hasattr(topic, "topic"):
+        return str(topic.topic)
+    return topic.topic_id or uuid.UUID(int=0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -67,7 +79,7 @@ def test_every_cut_request_is_refused(version: int) -> None:
             fetch.parse_request(version, memoryview(encoded[:end]))
 
 
-@pytest.mark.parametrize("version", [4, 7, 12])
+@pytest.mark.parametrize("version", [4, 7, 12, 18])
 def test_random_bytes_never_raise_anything_else(version: int) -> None:
     rng = random.Random(version)
     _, encoded = kio_request(version, rng)
@@ -104,6 +116,13 @@ TOPICS = [
     ),
     ("none", []),
 ]
+ENDPOINTS = [NodeEndpoint(4, "broker-4", 9095, None), NodeEndpoint(5, "h" * 130, 1, "rack")]
+
+
+def topics_for(version: int) -> list[tuple[str | uuid.UUID, list[PartitionData]]]:
+    if version < fetch.TOPIC_IDS_FROM:
+        return [(name, datas) for name, datas in TOPICS]
+    return [(uuid.UUID(int=at + 5), datas) for at, (_, datas) in enumerate(TOPICS)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -111,7 +130,9 @@ def test_responses_are_byte_identical_to_kio(version: int) -> None:
     entity = apis.response_type(ApiKey.FETCH, version)
     expected = io.BytesIO()
     entity_writer(entity)(expected, _rich(entity, version))
-    buffers, size = fetch.build_response(version, TOPICS, error_code=70, throttle_ms=5)
+    buffers, size = fetch.build_response(
+        version, topics_for(version), ENDPOINTS, error_code=70, session_id=9, throttle_ms=5
+    )
     joined = b"".join(buffers)
     assert joined == expected.getvalue()
     assert size == len(joined)
@@ -154,16 +175,24 @@ def _rich(entity: Any, version: int) -> Any:
     fields: dict[str, Any] = {
         "throttle_time": datetime.timedelta(milliseconds=5),
         "responses": tuple(
-            module.FetchableTopicResponse(topic=name, partitions=tuple(map(partition, datas)))
-            for name, datas in TOPICS
+            module.FetchableTopicResponse(
+                **{"topic_id" if isinstance(topic, uuid.UUID) else "topic": topic},
+                partitions=tuple(map(partition, datas)),
+            )
+            for topic, datas in topics_for(version)
         ),
     }
     if version >= 7:
-        fields |= {"error_code": ErrorCode(70), "session_id": 0}
+        fields |= {"error_code": ErrorCode(70), "session_id": 9}
+    if version >= 16:
+        fields["node_endpoints"] = tuple(
+            module.NodeEndpoint(node_id=e.node_id, host=e.host, port=e.port, rack=e.rack)
+            for e in ENDPOINTS
+        )
     return entity(**fields)
 
 
 def test_versions_without_layout_are_our_bug() -> None:
-    for version in (3, 13):
+    for version in (3, 19):
         with pytest.raises(LocalProtocolError):
             fetch.build_response(version, [])

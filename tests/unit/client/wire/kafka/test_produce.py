@@ -17,7 +17,8 @@ from kio.serial import entity_writer
 from client.errors import LocalProtocolError, RemoteProtocolError
 from client.wire.kafka import apis, produce
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.produce import NodeEndpoint, PartitionResult
+from client.wire.kafka.node_endpoints import NodeEndpoint
+from client.wire.kafka.produce import PartitionResult
 from client.wire.steps import finish
 from tests.unit.client.wire.kafka.instances import instance
 
@@ -137,6 +138,7 @@ RESULTS = [
         [
             PartitionResult(3, 6, -1, -1, 9, None, (4, 11)),
             PartitionResult(4, 87, -1, 1_700_000_000_000, 2, "bad batch: " + "x" * 200),
+            PartitionResult(5, 87, -1, -1, 2, "two are bad", None, (0, 70_000)),
         ],
     ),
     ("none", []),
@@ -169,7 +171,13 @@ def _rich(entity: Any, version: int, endpoints: list[NodeEndpoint]) -> Any:
         if version >= 5:
             fields["log_start_offset"] = result.log_start_offset
         if version >= 8:
-            fields |= {"record_errors": (), "error_message": result.error_message}
+            fields["error_message"] = result.error_message
+            fields["record_errors"] = tuple(
+                module.BatchIndexAndErrorMessage(
+                    batch_index=index, batch_index_error_message=result.error_message
+                )
+                for index in result.record_errors
+            )
         if version >= 10 and result.leader:
             leader, epoch = result.leader
             fields["current_leader"] = module.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
@@ -196,3 +204,11 @@ def test_versions_without_layout_are_our_bug() -> None:
     for version in (2, 12):
         with pytest.raises(LocalProtocolError):
             produce.build_response(version, [])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["t", "t\u00e9", "n" * 126, "n" * 127, "n" * 249])
+def test_a_stored_batch_is_answered_alike_by_the_short_way(version: int, name: str) -> None:
+    result = PartitionResult(7, 0, 1 << 40, 1_700_000_000_000, 12)
+    expected = produce.build_response(version, [(name, [result])])
+    assert produce.stored_response(version, name, *result[:1], *result[2:5]) == expected

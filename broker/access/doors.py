@@ -1,0 +1,88 @@
+"""What stands between a listener's sockets and its connections: nothing, TLS, a login.
+
+It also says who a client is by its certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from broker.access.login import Login, Logins
+from broker.metrics import Metrics
+from broker.security.config import SecurityConfig
+from broker.security.core.listeners import Listener
+from broker.security.core.principal_rules import ANONYMOUS, PrincipalRules
+from broker.security.tls_files import TlsFiles
+from client.node.tls_transport import Secured, TlsGate, TlsProtocol
+
+
+class Securable(Secured, Protocol):
+    """A connection that hears when its handshake is done."""
+
+    def on_secured(self) -> None:
+        """The client may have said who it is."""
+        ...
+
+
+class Doors:
+    """One for all listeners of a broker."""
+
+    def __init__(
+        self,
+        config: SecurityConfig,
+        tls: TlsFiles,
+        logins: Logins,
+        metrics: Metrics,
+    ) -> None:
+        self._tls = tls
+        self._gate = TlsGate(
+            asyncio.get_running_loop(),
+            handshake_timeout_s=config.tls_handshake_timeout_ms / 1000,
+            handshakes_max=config.tls_handshakes_max,
+        )
+        self._rules = PrincipalRules(config.tls_principal_rules)
+        self._logins = logins
+        self._provide(metrics)
+
+    async def prepare(self, listeners: Iterable[Listener]) -> None:
+        """Read the files of TLS, and the users, as far as they are needed.
+
+        Raises ConfigError, MetadataError.
+        """
+        self._tls.load()
+        if any(listener.protocol.is_sasl for listener in listeners):
+            await self._logins.users.start()
+
+    def _provide(self, metrics: Metrics) -> None:
+        gate, tls, logins = self._gate, self._tls, self._logins
+        metrics.provide_one("quire_broker_logins", lambda: logins.accepted)
+        metrics.provide_one("quire_broker_logins_refused", lambda: logins.refused)
+        metrics.provide_one("quire_broker_tls_handshakes", lambda: gate.handshakes)
+        metrics.provide_one("quire_broker_tls_handshakes_failed", lambda: gate.failures)
+        metrics.provide(
+            "quire_broker_tls_certificate_expires_seconds",
+            lambda: [] if tls.expires_s is None else [({}, tls.expires_s)],
+        )
+
+    def behind(self, listener: Listener, connection: Securable) -> asyncio.BaseProtocol:
+        """Return what takes a socket's bytes for a new connection."""
+        if listener.protocol.is_tls:
+            context = self._tls.server_context(asks_client=not listener.protocol.is_sasl)
+            return TlsProtocol(self._gate, context, connection, connection.on_secured)
+        assert isinstance(connection, asyncio.BaseProtocol)
+        return connection
+
+    def login_of(
+        self, listener: Listener, on_user: Callable[[str], None], fail: Callable[[str], None]
+    ) -> Login | None:
+        """Return how a new connection's client logs in, if it has to."""
+        return Login(self._logins, on_user, fail) if listener.protocol.is_sasl else None
+
+    def user_of(self, transport: asyncio.BaseTransport) -> str | None:
+        """Return the name of the client's principal; None if its certificate has none."""
+        certificate = transport.get_extra_info("peercert")
+        if not certificate:
+            return ANONYMOUS
+        return self._rules.name_of(certificate["subject"])

@@ -1,0 +1,142 @@
+"""How a client of a SASL listener logs in: what it may send before, for how long, and how often.
+
+Before it has logged in, a client may ask for the API versions and send the requests of SASL, none
+of which may be large; anything else closes the connection, and so does taking too long. A login may
+have an end: then the client has to log in again before (KIP-368).
+
+A failed login is answered late, later with each failure from one address, and then the connection
+is closed. The checks of passwords share the loop's turns with all long work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from typing import Final
+
+from broker.access.users import Users
+from broker.security.config import SecurityConfig
+from broker.security.core.failure_delays import FailureDelays
+from broker.security.core.sasl import Accepted, Challenge, Handshake, Refused, SaslSession
+from client.ids import Rng
+from client.node.logs import AT_WILL
+from client.node.turns import Turns
+from client.wire.kafka.apis import ApiKey
+
+log = logging.getLogger(__name__)
+
+_BEFORE_LOGIN: Final = frozenset(
+    (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+)
+_FORGOTTEN_AFTER_S: Final = 300.0
+_HOSTS_MAX: Final = 10_000
+_NONCE_BITS: Final = 192
+
+
+class Logins:
+    """What all logins of a broker share."""
+
+    def __init__(self, config: SecurityConfig, users: Users, turns: Turns, rng: Rng) -> None:
+        self.config = config
+        self.turns = turns
+        self.accepted = 0
+        self.refused = 0
+        self.users = users
+        self._rng = rng
+        self._secret = rng.getrandbits(256).to_bytes(32, "big")
+        self._delays = FailureDelays(
+            config.sasl_failure_delay_ms / 1000,
+            config.sasl_failure_delay_max_ms / 1000,
+            forgotten_after_s=_FORGOTTEN_AFTER_S,
+            hosts_max=_HOSTS_MAX,
+        )
+
+    def session(self) -> SaslSession:
+        """Return a new connection's state."""
+        return SaslSession(
+            self.config.sasl_mechanisms, self.users, nonce=self._nonce, secret=self._secret
+        )
+
+    def delay_s(self, host: str, now_s: float) -> float:
+        """Count a failure of an address; return how long its answer waits."""
+        return self._delays.fail(host, now_s)
+
+    def _nonce(self) -> str:
+        return f"{self._rng.getrandbits(_NONCE_BITS):048x}"
+
+
+class Login:
+    """One connection's."""
+
+    def __init__(
+        self, logins: Logins, on_user: Callable[[str], None], fail: Callable[[str], None]
+    ) -> None:
+        """`on_user` hears who the client is; `fail` closes the connection."""
+        self._logins = logins
+        self._session = logins.session()
+        self._on_user = on_user
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(
+            logins.config.sasl_login_timeout_ms / 1000, self._on_timeout
+        )
+        self._ends_s = math.inf
+        self.failure = ""
+        """Why the connection has to be closed once it is answered; empty: it has not."""
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._timer.cancel()
+
+    def refusal(self, api_key: int) -> str:
+        """Return why a request must not be served; empty if it may."""
+        if self._session.is_logged_in and self._loop.time() < self._ends_s:
+            return ""
+        if api_key in _BEFORE_LOGIN:
+            return ""
+        when = "before logging in" if self._session.user is None else "after the login has ended"
+        return f"a request of api {api_key} {when}"
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """What clients may choose from."""
+        return [str(mechanism) for mechanism in self._session.mechanisms]
+
+    def handshake(self, name: str) -> Handshake:
+        """The client chooses a mechanism."""
+        outcome = self._session.handshake(name)
+        if self._session.is_over:
+            self.failure = f"SASL mechanism {name[:100]!r} is {outcome.value}"
+        return outcome
+
+    async def authenticate(self, host: str, token: bytes) -> Challenge | Accepted | Refused:
+        """The client sends a token; what is refused is answered late."""
+        logins = self._logins
+        await logins.turns.next()
+        outcome = self._session.authenticate(token)
+        if isinstance(outcome, Accepted):
+            logins.accepted += 1
+            self._timer.cancel()
+            if logins.config.sasl_reauth_max_ms:
+                self._ends_s = self._loop.time() + logins.config.sasl_reauth_max_ms / 1000
+            self._on_user(outcome.user)
+        elif isinstance(outcome, Refused):
+            logins.refused += 1
+            mechanism = self._session.mechanism
+            log.warning(
+                "login.refused peer=%s user=%r mechanism=%s reason=%r",
+                host, (outcome.user or "")[:100], mechanism, outcome.reason, extra=AT_WILL,
+            )  # fmt: skip
+            await asyncio.sleep(logins.delay_s(host, self._loop.time()))
+            self.failure = "the login failed"
+        return outcome
+
+    @property
+    def lifetime_ms(self) -> int:
+        """How long a login is good for; 0: as long as the connection."""
+        return self._logins.config.sasl_reauth_max_ms
+
+    def _on_timeout(self) -> None:
+        self._fail("no login within sasl_login_timeout_ms")

@@ -1,0 +1,67 @@
+"""Holds a broker's coordinators of one kind: one for each partition that it leads of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from broker.coordinator.internal_topic import InternalTopic
+from broker.coordinator.runtime import CoordinatorRuntime
+from broker.errors import CoordinatorLoading, NotCoordinator
+from broker.partition.partition import Partition
+from client.ids import BrokerId
+
+C = TypeVar("C", bound=CoordinatorRuntime[Any])
+
+
+class Coordinators(Generic[C]):
+    """Coordinators by partition. `on_opened`/`on_closed` are told of led partitions."""
+
+    def __init__(
+        self, topic: InternalTopic, broker_id: BrokerId, make: Callable[[Partition], C]
+    ) -> None:
+        """`make` returns the coordinator of a partition, not started."""
+        self._topic = topic
+        self._broker_id = broker_id
+        self._make = make
+        self._held: dict[int, C] = {}
+
+    def close(self) -> None:
+        """Stop all."""
+        for coordinator in self._held.values():
+            coordinator.close()
+        self._held.clear()
+
+    def on_opened(self, partition: Partition) -> None:
+        """This broker leads a partition now; ignored unless it is one of the topic."""
+        if partition.topic.name != self._topic.name:
+            return
+        coordinator = self._held[partition.index] = self._make(partition)
+        coordinator.start()
+
+    def on_closed(self, partition: Partition) -> None:
+        """This broker leads a partition no longer."""
+        coordinator = self._held.get(partition.index)
+        if coordinator is not None and coordinator.partition is partition:
+            del self._held[partition.index]
+            coordinator.close()
+
+    def all(self) -> list[C]:
+        """Return all of them, by partition."""
+        return [self._held[index] for index in sorted(self._held)]
+
+    def of(self, key: str) -> C:
+        """Return the coordinator of a key, if it is this broker.
+
+        Raises NotCoordinator, CoordinatorLoading (it is about to be).
+        """
+        index = self._topic.index_of(key)
+        if index is None:
+            raise NotCoordinator(f"this cluster has no {self._topic.name} yet")
+        coordinator = self._held.get(index)
+        if coordinator is not None:
+            return coordinator
+        leader = self._topic.leader(index)
+        if leader is not None and leader.id == self._broker_id:
+            raise CoordinatorLoading(f"{self._topic.name}-{index} is being opened")
+        raise NotCoordinator(f"another broker coordinates {key!r}")

@@ -1,0 +1,79 @@
+"""ListTransactions (66), versions 0-1: the transactional ids that this broker coordinates.
+
+Behaviour: tools ask every broker and put the answers together, so the whole answer is an error
+while any coordinator here is still loading. Unknown names of states are returned as such. Versions
+1+ filter by age: transactions that are open for longer, and every id that has none.
+
+Deviations from Kafka: version 2, which filters by a regular expression, is not served: an
+expression of a client's could keep the whole broker busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker.errors import BrokerError, NotCoordinator
+from broker.faults import Code, code_of
+from broker.front.services import Call, Services
+from broker.transactions.core.transaction_types import (
+    NO_TIME,
+    STATE_NAMES,
+    TransactionMetadata,
+    TransactionState,
+)
+from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
+
+KEY: Final = ApiKey.LIST_TRANSACTIONS
+VERSIONS: Final = (0, 1)
+
+_STATES: Final[Mapping[str, TransactionState]] = {
+    name: state for state, name in STATE_NAMES.items()
+}
+
+
+async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+    """List the ids that pass the filters."""
+    names = list(dict.fromkeys(request.state_filters))
+    states = {_STATES[name] for name in names if name in _STATES}
+    producer_ids = set(request.producer_id_filters)
+    now_ms = services.clock.now_ms()
+    older_ms = field(request, "duration_filter", -1)
+    code = int(Code.none)
+    pace = services.turns.pace()
+    found = []
+    for coordinator in services.transactions.coordinators():
+        try:
+            view = coordinator.view()
+        except NotCoordinator:
+            continue  # whoever coordinates them now lists them
+        except BrokerError as error:
+            code = code_of(error)
+            break
+        for transactional_id in view.ids():
+            await pace.item()
+            stored = view.describe(transactional_id)
+            if stored is None or (names and stored.state not in states):
+                continue
+            if producer_ids and stored.producer_id not in producer_ids:
+                continue
+            if _is_older(stored, now_ms, older_ms):
+                found.append(
+                    {
+                        "transactional_id": transactional_id,
+                        "producer_id": stored.producer_id,
+                        "transaction_state": STATE_NAMES[stored.state],
+                    }
+                )
+    return {
+        "throttle_time": 0,
+        "error_code": code,
+        "unknown_state_filters": [name for name in names if name not in _STATES],
+        "transaction_states": found if code == Code.none else [],
+    }
+
+
+def _is_older(stored: TransactionMetadata, now_ms: int, than_ms: int) -> bool:
+    """Say whether the last transaction began so long ago, or there was none."""
+    return than_ms < 0 or stored.start_ms == NO_TIME or now_ms - stored.start_ms > than_ms

@@ -1,0 +1,110 @@
+"""Asks other brokers, and this one: one link per broker and kind of work.
+
+Answers of a link come in the order of its requests, so work that may take its time has a link of
+its own (`lane`). A request to this broker itself goes to its service, without a socket and without
+a copy. Links follow the registrations: one to a process that is gone is closed, and everything on
+it is unanswered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from broker.cluster.core.topology import BrokerInfo
+from broker.errors import PeerError, PeerUnanswered, PeerUnavailable
+from broker.link.core.link_frames import Hello, encode_hello
+from broker.link.core.peer_state import LinkConfig
+from broker.link.link_api import A, LinkApi, Q
+from broker.link.link_services import LinkServices
+from broker.link.peer_link import PeerLink
+from client.errors import RemoteProtocolError
+from client.ids import BrokerId
+
+
+class ClusterBrokers(Protocol):
+    """The part of the cluster's view that links follow."""
+
+    cluster_id: str
+    brokers: Mapping[BrokerId, BrokerInfo]
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call after any change."""
+        ...
+
+
+class Links:
+    """The links of one broker to all."""
+
+    def __init__(
+        self,
+        cluster: ClusterBrokers,
+        services: LinkServices,
+        config: LinkConfig,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
+        """`tls` is asked for each connection to a peer that wants TLS."""
+        self.services = services
+        """What this broker answers, itself and others."""
+        self._cluster = cluster
+        self._config = config
+        self._tls = tls
+        self._links: dict[tuple[BrokerId, str, str], PeerLink] = {}
+        """By broker, incarnation and lane."""
+        self._closing = False
+
+    def start(self) -> None:
+        """Follow the registrations."""
+        self._cluster.add_listener(self._follow)
+
+    async def close(self) -> None:
+        """Give up what is asked, and answer nobody."""
+        self._closing = True
+        self._follow()
+        await self.services.close()
+
+    async def ask(self, broker: BrokerId, api: LinkApi[Q, A], request: Q, lane: str = "") -> A:
+        """Return a broker's answer.
+
+        Raises PeerUnavailable (nothing was sent) and PeerUnanswered (nobody knows what became of
+        it); of this broker itself, what the service raises.
+        """
+        if broker == self.services.me:
+            return await self.services.call(api, request)
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+
+        def on_done(outcome: memoryview | PeerError) -> None:
+            if future.done():
+                return  # whoever asked is gone
+            if isinstance(outcome, PeerError):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self._link(broker, lane).ask(api.kind, api.encode_request(request), on_done)
+        body = await future
+        try:
+            return api.decode_answer(body)
+        except RemoteProtocolError as error:
+            raise PeerUnanswered(f"broker {broker}: {api.name}: {error}") from error
+
+    def _link(self, broker: BrokerId, lane: str) -> PeerLink:
+        peer = self._cluster.brokers.get(broker)
+        if peer is None or self._closing:
+            raise PeerUnavailable(f"broker {broker} is not registered")
+        key = broker, peer.incarnation, lane
+        link = self._links.get(key)
+        if link is None:
+            me = self.services
+            hello = Hello(self._cluster.cluster_id, me.me, me.incarnation, broker, peer.incarnation)
+            link = PeerLink(peer, encode_hello(hello), self._config, self._tls)
+            self._links[key] = link
+        return link
+
+    def _follow(self) -> None:
+        live = {(info.id, info.incarnation) for info in self._cluster.brokers.values()}
+        for key in list(self._links):
+            if self._closing or key[:2] not in live:
+                self._links.pop(key).close()

@@ -1,0 +1,221 @@
+"""Carries requests to one broker: the shell around `core/peer_state.py`, and its connection.
+
+Every request gets exactly one outcome: the answer's bytes, PeerUnavailable (it was never sent) or
+PeerUnanswered (nobody knows). Connections are kept; one that ends is opened by the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any, cast
+
+from broker.cluster.core.topology import BrokerInfo
+from broker.errors import PeerError, PeerUnanswered, PeerUnavailable
+from broker.link.core.link_frames import (
+    ANSWER_BYTES_MAX,
+    HELLO_ID,
+    HELLO_KIND,
+    request_frame,
+    split_answer,
+)
+from broker.link.core.peer_state import (
+    Break,
+    Connect,
+    Effects,
+    Greet,
+    LinkConfig,
+    PeerPhase,
+    PeerState,
+    Refused,
+    Send,
+    Unanswered,
+)
+from client.errors import ConfigError, RemoteProtocolError
+from client.node import background
+from client.wire.frames import FrameSplitter
+
+_LOG = logging.getLogger(__name__)
+
+OnDone = Callable[[memoryview | PeerError], None]
+"""Gets the answer's bytes, or why there are none."""
+
+
+class LinkConnection(asyncio.Protocol):
+    """One connection: frames in, frames out."""
+
+    def __init__(
+        self, on_frame: Callable[[memoryview], None], on_lost: Callable[[str], None]
+    ) -> None:
+        self._splitter = FrameSplitter(ANSWER_BYTES_MAX)
+        self._on_frame = on_frame
+        self._on_lost: Callable[[str], None] | None = on_lost
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
+
+    def data_received(self, data: bytes) -> None:
+        """Hand frames on, unless the connection was given up meanwhile."""
+        try:
+            frames = self._splitter.feed(data)
+        except RemoteProtocolError as error:
+            self._lose(str(error))
+            return
+        for frame in frames:
+            if self._on_lost is None:
+                return
+            self._on_frame(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell once."""
+        self._lose("it closed the connection" if exc is None else str(exc))
+
+    def send(self, frame: bytes) -> None:
+        """Write a frame."""
+        assert self._transport is not None
+        self._transport.write(frame)
+
+    def abandon(self) -> None:
+        """Close, and tell nobody."""
+        self._on_lost = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _lose(self, reason: str) -> None:
+        on_lost, self._on_lost = self._on_lost, None
+        if self._transport is not None:
+            self._transport.abort()
+        if on_lost is not None:
+            on_lost(reason)
+
+
+class PeerLink:
+    """Requests of one kind of work to one broker, from its first to `close`."""
+
+    def __init__(
+        self,
+        peer: BrokerInfo,
+        hello: bytes,
+        config: LinkConfig,
+        tls: Callable[[], ssl.SSLContext],
+    ) -> None:
+        """`hello` is the encoded hello to that very process; `tls` for one that wants it."""
+        self._peer = peer
+        self._tls = tls
+        self._hello = hello
+        self._loop = asyncio.get_running_loop()
+        self._state = PeerState(config)
+        self._asked: dict[int, tuple[bytes, OnDone]] = {}
+        self._last_id: int = HELLO_ID
+        self._connection: LinkConnection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ask(self, kind: int, body: bytes, on_done: OnDone) -> None:
+        """Send a request; `on_done` is called once, perhaps from in here if it is refused."""
+        self._last_id += 1
+        self._asked[self._last_id] = request_frame(kind, self._last_id, body), on_done
+        self._perform(self._state.ask(self._last_id, self._loop.time()))
+
+    def close(self) -> None:
+        """Give everything up."""
+        self._perform(self._state.close())
+
+    # --- carrying out -------------------------------------------------------------------------
+
+    def _perform(self, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case Send(request_id):
+                    assert self._connection is not None
+                    self._connection.send(self._asked[request_id][0])
+                case Connect():
+                    self._connecting = background.run(self._connect(), f"link {self._peer.id}")
+                case Greet():
+                    assert self._connection is not None
+                    self._connection.send(request_frame(HELLO_KIND, HELLO_ID, self._hello))
+                case Refused(request_id, reason):
+                    self._settle(request_id, PeerUnavailable(f"broker {self._peer.id}: {reason}"))
+                case Unanswered(request_id, reason):
+                    self._settle(request_id, PeerUnanswered(f"broker {self._peer.id}: {reason}"))
+                case Break(reason):
+                    self._break(reason)
+        self._arm()
+
+    def _settle(self, request_id: int, outcome: memoryview | PeerError) -> None:
+        _, on_done = self._asked.pop(request_id)
+        on_done(outcome)
+
+    def _break(self, reason: str) -> None:
+        _LOG.info("link.broken broker=%d reason=%r", self._peer.id, reason)
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connection is not None:
+            self._connection.abandon()
+            self._connection = None
+
+    def _arm(self) -> None:
+        at_s = self._state.next_deadline()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_s is not None:
+            self._timer = self._loop.call_at(at_s, self._on_timer)
+
+    # --- inputs -------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        connection = LinkConnection(self._on_frame, self._on_lost)
+        peer = self._peer
+        try:
+            options: dict[str, Any] = {"ssl": self._tls()} if peer.is_tls else {}
+            await self._loop.create_connection(lambda: connection, peer.host, peer.port, **options)
+        except (OSError, ConfigError) as error:
+            self._connecting = None
+            self._perform(self._state.on_lost(str(error), self._loop.time()))
+            return
+        except asyncio.CancelledError:
+            connection.abandon()
+            raise
+        self._connecting = None
+        self._connection = connection
+        self._perform(self._state.on_connected())
+
+    def _on_frame(self, frame: memoryview) -> None:
+        now_s = self._loop.time()
+        try:
+            answer = split_answer(frame)
+        except RemoteProtocolError as error:
+            self._perform(self._state.on_broken(str(error), now_s))
+            return
+        if answer.correlation_id == HELLO_ID:
+            if answer.refusal is None:
+                self._perform(self._state.on_welcome(now_s))
+            else:
+                _LOG.warning("link.refused broker=%d reason=%r", self._peer.id, answer.refusal)
+                self._perform(self._state.on_broken(answer.refusal, now_s))
+            return
+        asked = self._asked.get(answer.correlation_id)
+        effects = self._state.on_answer(answer.correlation_id, now_s)
+        if self._state.phase is PeerPhase.UP and asked is not None:
+            if answer.refusal is None:
+                self._settle(answer.correlation_id, answer.body)
+            else:
+                reason = f"broker {self._peer.id}: {answer.refusal}"
+                self._settle(answer.correlation_id, PeerUnanswered(reason))
+        self._perform(effects)
+
+    def _on_lost(self, reason: str) -> None:
+        if self._state.phase is PeerPhase.GREETING:
+            # A broker of another kind, or of a release that knows no link, hangs up on the hello.
+            _LOG.warning("link.refused broker=%d reason=%r", self._peer.id, reason)
+        self._connection = None
+        self._perform(self._state.on_lost(reason, self._loop.time()))
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._perform(self._state.on_deadline(self._loop.time()))

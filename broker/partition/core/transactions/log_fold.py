@@ -1,0 +1,85 @@
+"""What a leader must know of the log before it: who has written what, and what is undecided.
+
+State is a fold over the log in the order of acceptance: a leader folds what it accepts, a takeover
+what it finds, with the same code. A producer with an open transaction is never forgotten, and one
+that is takes what its coordinators have said along.
+"""
+
+from __future__ import annotations
+
+from broker.partition.core.log_limits import LogLimits
+from broker.partition.core.producer_state import ProducerState
+from broker.partition.core.transactions.open_transactions import OpenTransactions
+from broker.partition.core.transactions.segment_transactions import SegmentTransactions
+from client.errors import LogCorrupt
+from client.ids import Offset
+from client.log.snapshot import Snapshot
+from client.wire.kafka.batches.control_batch import Marker
+from client.wire.kafka.batches.records import BatchHeader
+
+
+class LogFold:
+    """Producers and their transactions, up to some offset of a partition's log."""
+
+    __slots__ = ("is_used", "producers", "transactions")
+
+    def __init__(self, limits: LogLimits) -> None:
+        self.transactions = OpenTransactions(count_max=limits.open_transactions_max)
+        self.producers = ProducerState(
+            expiration_ms=limits.producer_expiration_ms,
+            producer_count_max=limits.producer_count_max,
+            pinned=self.transactions,
+            on_forgotten=self.transactions.forget,
+        )
+        self.is_used = False
+        """Whether the partition has anything to do with transactions: if not, whoever appends need
+        not look any further."""
+
+    # --- in the order of the log --------------------------------------------------------
+
+    def on_data(
+        self,
+        header: BatchHeader,
+        base_offset: Offset,
+        now_ms: int,
+        timestamp_ms: int,
+        segment: SegmentTransactions,
+    ) -> None:
+        """Data of a transaction was accepted, or found in the log, at `base_offset`."""
+        self.is_used = True
+        segment.is_transactional = True
+        self.producers.accept(header, base_offset, now_ms, timestamp_ms)
+        self.transactions.on_batch(header, base_offset, now_ms)
+
+    def on_marker(
+        self, marker: Marker, offset: Offset, now_ms: int, segment: SegmentTransactions
+    ) -> None:
+        """A marker was accepted, or found in the log, at `offset`."""
+        self.is_used = True
+        segment.is_transactional = True
+        self.producers.on_marker(marker.producer_id, marker.producer_epoch, now_ms)
+        aborted = self.transactions.on_marker(marker, offset)
+        if aborted is not None:
+            segment.on_aborted(aborted, self.transactions.first_open(Offset(offset + 1)))
+
+    # --- snapshots ----------------------------------------------------------------------
+
+    def encode(self, segment: SegmentTransactions) -> tuple[bytes, bool]:
+        """Return the state as bytes, and whether it speaks of transactions.
+
+        Producers as `ProducerState.encode`; then `OpenTransactions.encode`, if there is anything to
+        be told, here or of the segment.
+        """
+        producers = self.producers.encode()
+        is_told = self.transactions.is_known or segment.is_known
+        return (producers + self.transactions.encode() if is_told else producers), is_told
+
+    def restore(self, snapshot: Snapshot, segment: SegmentTransactions) -> None:
+        """Go on from a snapshot of that segment's ledger. Raises LogCorrupt."""
+        rest = self.producers.restore(snapshot.producers)
+        if snapshot.transactions is not None:
+            segment.restore(snapshot.transactions)
+            rest = self.transactions.restore(rest)
+            self.is_used = self.transactions.is_known
+        if rest:
+            raise LogCorrupt(f"{len(rest)} bytes follow a snapshot of {len(self.producers)}")

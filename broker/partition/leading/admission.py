@@ -1,0 +1,124 @@
+"""Lets batches wait for room in a partition, and calls whoever brought them when there is some.
+
+A partition holds a bounded number of unconfirmed bytes. Beyond that a batch is not refused: whoever
+brought it waits, reads nothing further from its client meanwhile, and is called when there is room.
+Nobody overtakes those that wait, or a small batch would keep a large one waiting for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.errors import Overloaded
+from broker.partition.core.batch_checks import key_check
+from broker.partition.core.leader import PartitionLeader
+from broker.partition.core.leader_effects import State
+from client.ids import Clock
+from client.wire.kafka.batches.records import Buffer
+from client.wire.steps import Steps
+
+
+class RoomWaits:
+    """The batches that wait for room in one partition, by size."""
+
+    __slots__ = ("_next_ticket", "waiting")
+
+    def __init__(self) -> None:
+        self._next_ticket = 0
+        self.waiting: dict[int, tuple[int, Callable[[], None]]] = {}
+        """By ticket, in their order. Whether it is empty is asked for every batch."""
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def add(self, size: int, call: Callable[[], None]) -> int:
+        """Wait for room for so many bytes, behind all others; return a ticket for `cancel`."""
+        self._next_ticket += 1
+        self.waiting[self._next_ticket] = size, call
+        return self._next_ticket
+
+    def cancel(self, ticket: int) -> None:
+        """Wait no longer; one that was called is no error."""
+        self.waiting.pop(ticket, None)
+
+    @property
+    def next_size(self) -> int:
+        """How many bytes the first one wants."""
+        return next(iter(self.waiting.values()))[0]
+
+    def take(self) -> Callable[[], None]:
+        """Return the first one's call; it waits no longer."""
+        return self.waiting.pop(next(iter(self.waiting)))[1]
+
+
+class Admission:
+    """Who may append to one partition, and who waits."""
+
+    def __init__(self, leader: PartitionLeader, clock: Clock) -> None:
+        self._leader = leader
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._waits = RoomWaits()
+        self._is_planned = False
+
+    def has_room(self, size: int) -> bool:
+        """Whether a batch of `size` bytes need not wait: it fits, and nobody waits before it."""
+        return not self._waits.waiting and self._leader.log.has_room(size)
+
+    def on_room(self, size: int, call: Callable[[], None]) -> Callable[[], None]:
+        """Call once, later, when there is room for `size` bytes, or when leadership ends.
+
+        In the order of these calls. In `call` the room is there for an append; afterwards it is
+        anybody's. Returns a function that cancels the wait.
+        """
+        ticket = self._waits.add(size, call)
+        self.look()
+
+        def cancel() -> None:
+            self._waits.cancel(ticket)
+            self.look()
+
+        return cancel
+
+    def key_check(self, batch: memoryview) -> Steps[int]:
+        """Check a batch whose topic wants a key in each record, as far as that is one; return how
+        many records were opened.
+
+        Raises the `InvalidRecord` family.
+        """
+        return key_check(batch, self._leader.log.batch_limits, self._clock.now_ms())
+
+    @property
+    def are_keys_required(self) -> bool:
+        """Whether `key_check` would open batches."""
+        return self._leader.log.batch_limits.keys_required
+
+    def refusal(self, batch: Buffer) -> Overloaded:
+        """Return the refusal of a batch that has waited for room in vain.
+
+        Raises what `append` raises for a batch that would not be accepted anyhow.
+        """
+        self._leader.check_open()
+        return self._leader.log.refuse(batch, self._clock.now_ms())
+
+    def look(self) -> None:
+        """Call those that wait, as far as there is room, in a turn of their own: what goes wrong
+        in there is nobody else's."""
+        if self._waits.waiting and not self._is_planned and self._may_admit():
+            self._is_planned = True
+            self._loop.call_soon(self._admit)
+
+    def _may_admit(self) -> bool:
+        if not self._waits.waiting:
+            return False
+        leader = self._leader
+        return leader.state is not State.OPEN or leader.log.has_room(self._waits.next_size)
+
+    def _admit(self) -> None:
+        self._is_planned = False
+        try:
+            while self._may_admit():
+                self._waits.take()()
+        finally:
+            self.look()

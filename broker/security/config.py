@@ -1,0 +1,159 @@
+"""Settings of a broker's listeners and of TLS on them: the table `[security]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from broker.security.core.listeners import Listener, parse_listeners
+from broker.security.core.mechanisms import Mechanism
+from broker.security.core.principal_rules import PrincipalRules
+from client.config import check_ranges, setting
+from client.errors import ConfigError
+
+ClientAuth = Literal["none", "requested", "required"]
+
+_LISTENER_SETTINGS: Final = (
+    "listener_protocols", "advertised_listeners", "inter_broker_listener", "tls_cert",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityConfig:
+    """Who may reach a broker where, and how."""
+
+    listeners: tuple[str, ...] = setting(
+        (),
+        "Where clients connect, each NAME://host:port, Kafka's listeners; port 0 takes a free one."
+        " None: one of plain text, at listen_host and port.",
+    )
+    listener_protocols: tuple[str, ...] = setting(
+        (),
+        "Security protocol of each listener, NAME:PROTOCOL, Kafka's listener.security.protocol.map:"
+        " PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL. A listener named like a protocol needs none.",
+    )
+    advertised_listeners: tuple[str, ...] = setting(
+        (),
+        "Address that clients of a listener are told, NAME://host:port, Kafka's"
+        " advertised.listeners; default: the address each client connected to.",
+    )
+    inter_broker_listener: str | None = setting(
+        None,
+        "Name of the listener that other brokers use, Kafka's inter.broker.listener.name; default:"
+        " the first one.",
+    )
+    tls_cert: Path | None = setting(
+        None, "PEM file with the certificate chain of the broker; SSL listeners need it."
+    )
+    tls_key: Path | None = setting(None, "PEM file with the certificate's key, unencrypted.")
+    tls_client_ca: Path | None = setting(
+        None, "PEM file with the authorities of clients' certificates (mutual TLS)."
+    )
+    tls_client_auth: ClientAuth = setting(
+        "none", "Whether clients of SSL listeners show a certificate, Kafka's ssl.client.auth."
+    )
+    tls_peer_ca: Path | None = setting(
+        None,
+        "PEM file with the authority of other brokers' certificates, for connections to them;"
+        " default: those that this machine trusts. Certificates must name the advertised host.",
+    )
+    tls_version_min: Literal["1.2", "1.3"] = setting("1.2", "Lowest TLS version of clients.")
+    tls_principal_rules: str = setting(
+        "DEFAULT",
+        "How a client certificate's distinguished name becomes a user name, Kafka's"
+        " ssl.principal.mapping.rules.",
+    )
+    sasl_mechanisms: tuple[Mechanism, ...] = setting(
+        (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512),
+        "How clients of SASL listeners log in, Kafka's sasl.enabled.mechanisms. PLAIN sends the"
+        " password itself: have it with SASL_SSL only.",
+    )
+    sasl_login_timeout_ms: int = setting(
+        10_000,
+        "A connection of a SASL listener whose client has not logged in after so long is closed.",
+        at_least=100,
+    )
+    sasl_login_bytes_max: int = setting(
+        64 * 1024, "Largest request of a client that has not logged in.", at_least=1024
+    )
+    sasl_failure_delay_ms: int = setting(
+        100,
+        "How long a client waits to hear that its login failed. Twice as long each time for clients"
+        " of one address, up to sasl_failure_delay_max_ms.",
+        at_least=0,
+    )
+    sasl_failure_delay_max_ms: int = setting(
+        5_000, "The longest such wait. Guessing passwords gets slower with it.", at_least=0
+    )
+    sasl_reauth_max_ms: int = setting(
+        0,
+        "How long a login is good for, Kafka's connections.max.reauth.ms: clients log in again"
+        " before; a connection that did not is closed. 0: for as long as the connection lasts.",
+        at_least=0,
+    )
+    tls_handshake_timeout_ms: int = setting(
+        10_000,
+        "A connection whose TLS handshake is not done after so long is closed. Low: clients far"
+        " away, or of a busy machine, get none.",
+        at_least=100,
+    )
+    tls_handshakes_max: int = setting(
+        1_000,
+        "TLS handshakes under way; further connections are closed as they arrive.",
+        at_least=1,
+    )
+    tls_reload_interval_ms: int = setting(
+        10_000,
+        "How often the files of certificates and keys are looked at: new connections get new ones.",
+        at_least=100,
+    )
+
+    def __post_init__(self) -> None:
+        """Check ranges and relations; raise ConfigError."""
+        check_ranges(self)
+        if not self.listeners:
+            for name in _LISTENER_SETTINGS:
+                if getattr(self, name):
+                    raise ConfigError(f"security.{name} is worth nothing without listeners")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError("security.tls_cert and security.tls_key come together")
+        if self.tls_client_auth != "none" and self.tls_client_ca is None:
+            raise ConfigError(
+                f"security.tls_client_auth {self.tls_client_auth} needs security.tls_client_ca"
+            )
+        if self.tls_client_ca is not None and self.tls_client_auth == "none":
+            raise ConfigError("security.tls_client_ca is worth nothing with tls_client_auth none")
+        self._check_sasl()
+        PrincipalRules(self.tls_principal_rules)
+        found = self.parsed_listeners()
+        if any(listener.protocol.is_tls for listener in found):
+            if self.tls_cert is None:
+                raise ConfigError("SSL listeners need security.tls_cert and security.tls_key")
+        elif self.tls_cert is not None:
+            raise ConfigError("security.tls_cert is worth nothing: no listener speaks TLS")
+        if found:
+            self._check_inter_broker(found)
+
+    def _check_sasl(self) -> None:
+        if not self.sasl_mechanisms:
+            raise ConfigError("security.sasl_mechanisms names none")
+        if self.sasl_failure_delay_ms > self.sasl_failure_delay_max_ms:
+            raise ConfigError("security.sasl_failure_delay_ms exceeds sasl_failure_delay_max_ms")
+
+    def _check_inter_broker(self, found: tuple[Listener, ...]) -> None:
+        names = [listener.name for listener in found]
+        name = self.inter_broker_listener
+        if name is not None and name.upper() not in names:
+            raise ConfigError(f"security.inter_broker_listener {name} is not among the listeners")
+        used = found[0] if name is None else found[names.index(name.upper())]
+        if used.protocol.is_sasl:
+            raise ConfigError(
+                f"brokers cannot log in to each other at listener {used.name}, which is"
+                f" {used.protocol}: name one that is SSL, with certificates, or PLAINTEXT as"
+                " security.inter_broker_listener"
+            )
+
+    def parsed_listeners(self) -> tuple[Listener, ...]:
+        """Return the listeners; none if one of plain text is asked for. Raises ConfigError."""
+        return parse_listeners(self.listeners, self.listener_protocols, self.advertised_listeners)

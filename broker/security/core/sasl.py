@@ -1,0 +1,174 @@
+"""A client's way through SASL: mechanism, tokens, and again before its session ends.
+
+    start ──handshake──> tokens ──token──> ... ──> logged in ──handshake──> tokens (again)
+      any step that fails: over, and the connection is closed
+
+Requests in, verdicts out; who holds the connection acts on them. A client that logs in again must
+do so by the same mechanism and as the same user (KIP-368). Passwords (PLAIN) are checked against
+the SCRAM credentials of the user: nothing else is kept of them. What is refused says nothing to the
+client of the reason; `Refused.reason` is for the log. Sources: KIP-43, KIP-152, RFC 4616.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from broker.security.core import scram
+from broker.security.core.mechanisms import Mechanism
+from broker.security.core.scram import ScramCredential, ScramError, ScramExchange
+
+_PLAIN_BYTES_MAX: Final = 4_096
+"""Of user and password: passwords are hashed as they are."""
+
+
+class Users(Protocol):
+    """Who there is."""
+
+    def credentials(self, user: str) -> Mapping[Mechanism, ScramCredential]:
+        """Return what is kept of a user's passwords; empty: there is no such user."""
+        ...
+
+
+class Challenge(NamedTuple):
+    """The client has to answer this."""
+
+    token: bytes
+
+
+class Accepted(NamedTuple):
+    """The client is who it says."""
+
+    user: str
+    token: bytes
+
+
+class Refused(NamedTuple):
+    """The client is nobody; close the connection."""
+
+    user: str | None
+    """Who it said it was, if it came so far."""
+    reason: str
+
+
+class Handshake(enum.Enum):
+    """What becomes of a SaslHandshake request."""
+
+    DONE = "done"
+    UNSUPPORTED = "unsupported"
+    """There is no such mechanism here, or it is another one than before. The session is over."""
+    OUT_OF_TURN = "out of turn"
+    """Tokens are due. The session is over."""
+
+
+class _State(enum.Enum):
+    START = "start"
+    TOKENS = "tokens"
+    LOGGED_IN = "logged in"
+    OVER = "over"
+
+
+class SaslSession:
+    """One connection's."""
+
+    def __init__(
+        self,
+        mechanisms: Sequence[Mechanism],
+        users: Users,
+        *,
+        nonce: Callable[[], str],
+        secret: bytes,
+    ) -> None:
+        """`nonce` returns another text each time; `secret` hides who exists, and is the same for
+        all connections."""
+        self.mechanisms = mechanisms
+        self._users = users
+        self._nonce = nonce
+        self._secret = secret
+        self._state = _State.START
+        self.mechanism: Mechanism | None = None
+        """What the client chose."""
+        self.user: str | None = None
+        """Who the client is, once it has logged in."""
+        self._exchange: ScramExchange | None = None
+        self._claimed: str | None = None
+
+    @property
+    def is_logged_in(self) -> bool:
+        """Whether requests may be served: the client is known, and stays so while it logs in
+        again."""
+        return self.user is not None and self._state is not _State.OVER
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it failed."""
+        return self._state is _State.OVER
+
+    def handshake(self, name: str) -> Handshake:
+        """The client chooses a mechanism."""
+        if self._state not in (_State.START, _State.LOGGED_IN):
+            self._state = _State.OVER
+            return Handshake.OUT_OF_TURN
+        chosen = next((one for one in self.mechanisms if one == name), None)
+        if chosen is None or (self.user is not None and chosen is not self.mechanism):
+            self._state = _State.OVER
+            return Handshake.UNSUPPORTED
+        self._state, self.mechanism = _State.TOKENS, chosen
+        return Handshake.DONE
+
+    def authenticate(self, token: bytes) -> Challenge | Accepted | Refused:
+        """The client sends a token. With PLAIN it takes some milliseconds to check it."""
+        if self._state is not _State.TOKENS:
+            self._state = _State.OVER
+            return Refused(None, "a token without a handshake")
+        try:
+            if self.mechanism is Mechanism.PLAIN:
+                return self._plain(token)
+            if self._exchange is None:
+                return self._scram_first(token)
+            return self._accept(self._exchange.finish(token))
+        except ScramError as error:
+            return self._refuse(str(error))
+
+    def _plain(self, token: bytes) -> Accepted | Refused:
+        """Check `authzid NUL user NUL password`."""
+        parts = token.split(b"\0") if len(token) <= _PLAIN_BYTES_MAX else []
+        if len(parts) != 3:
+            return self._refuse("the token is not as PLAIN has it")
+        try:
+            acting_for, user, password = (part.decode("utf-8") for part in parts)
+        except UnicodeDecodeError:
+            return self._refuse("the token is no text")
+        self._claimed = user
+        if acting_for not in ("", user):
+            return self._refuse("nobody may act for somebody else")
+        kept = self._users.credentials(user)
+        # A name that nobody has costs as much as one with a wrong password.
+        mechanism = next(iter(kept), Mechanism.SCRAM_SHA_256)
+        credential = kept.get(mechanism) or scram.nobodys(mechanism, user, self._secret)
+        if not scram.is_password(mechanism, credential, password):
+            return self._refuse("the password is wrong" if kept else "there is no such user")
+        return self._accept(b"")
+
+    def _scram_first(self, token: bytes) -> Challenge:
+        assert self.mechanism is not None, "chosen by the handshake"
+        first = scram.parse_first(token)
+        self._claimed = first.name
+        credential = self._users.credentials(first.name).get(self.mechanism)
+        if credential is None:
+            credential = scram.nobodys(self.mechanism, first.name, self._secret)
+        self._exchange = ScramExchange(self.mechanism, first, credential, self._nonce())
+        return Challenge(self._exchange.challenge.encode())
+
+    def _accept(self, token: bytes) -> Accepted | Refused:
+        assert self._claimed is not None, "named in the first token"
+        if self.user is not None and self._claimed != self.user:
+            return self._refuse("the user is another one than before")
+        self._state, self._exchange = _State.LOGGED_IN, None
+        self.user = self._claimed
+        return Accepted(self.user, token)
+
+    def _refuse(self, reason: str) -> Refused:
+        self._state, self._exchange = _State.OVER, None
+        return Refused(self._claimed, reason)

@@ -1,0 +1,174 @@
+"""Keeps TLS contexts in step with the files of certificates and keys.
+
+The files are looked at now and then. When one has changed, all are read again, and connections from
+then on get the new context; those that are open keep theirs. Files that do not fit together (one of
+two was written so far) are reported, the old context stays in use, and they are tried again when
+they change again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from pathlib import Path
+from typing import Final
+
+from broker.security.config import ClientAuth, SecurityConfig
+from broker.security.core.certificate_dates import first_expiry_s
+from client.errors import ConfigError
+from client.ids import Clock
+from client.node import background
+
+log = logging.getLogger(__name__)
+
+_WARN_BEFORE_S: Final = 30 * 86_400
+_WARN_INTERVAL_S: Final = 86_400.0
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_VERIFY: Final = {
+    "none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED,
+}  # fmt: skip
+
+_Stamps = tuple[tuple[int, int, int] | None, ...]
+
+
+class TlsFiles:
+    """The contexts of the moment."""
+
+    def __init__(self, config: SecurityConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._server: ssl.SSLContext | None = None
+        self._quiet: ssl.SSLContext | None = None
+        self._peers: ssl.SSLContext | None = None
+        self._stamps: _Stamps = ()
+        self._warned_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self.expires_s: int | None = None
+        """When the first certificate of the chain expires, as Unix time; None without TLS."""
+
+    def load(self) -> None:
+        """Read the files. Raises ConfigError."""
+        if self._config.tls_cert is not None:
+            stamps = self._look()
+            self._read()
+            self._stamps = stamps
+
+    def start(self) -> None:
+        """Begin to look for changes."""
+        if self._config.tls_cert is not None:
+            self._task = background.run(self._follow(), "tls files")
+
+    async def close(self) -> None:
+        """Stop looking."""
+        await background.stop(self._task)
+
+    def server_context(self, *, asks_client: bool) -> ssl.SSLContext:
+        """Return what the next connection of a client gets. `asks_client`: whether it may be asked
+        for a certificate, as the settings say; one that logs in is not, as in Kafka."""
+        context = self._server if asks_client else self._quiet
+        assert context is not None, "loaded before anybody listens"
+        return context
+
+    def peer_context(self) -> ssl.SSLContext:
+        """Return what the next connection to another broker gets."""
+        if self._peers is None:
+            self._peers = _peer_context(self._config)
+        return self._peers
+
+    def _look(self) -> _Stamps:
+        config = self._config
+        paths = (config.tls_cert, config.tls_key, config.tls_client_ca, config.tls_peer_ca)
+        return tuple(None if path is None else _stamp(path) for path in paths)
+
+    def _read(self) -> None:
+        config = self._config
+        server, peers = _server_context(config, config.tls_client_auth), _peer_context(config)
+        quiet = _server_context(config, "none")
+        assert self._config.tls_cert is not None
+        try:
+            expires_s = first_expiry_s(self._config.tls_cert.read_text(encoding="ascii"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"security.tls_cert {self._config.tls_cert}: {error}") from error
+        self._server, self._quiet, self._peers = server, quiet, peers
+        self.expires_s = expires_s
+        self._warned_s = 0.0
+        self._warn()
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.tls_reload_interval_ms / 1000)
+            self._warn()
+            stamps = self._look()
+            if stamps == self._stamps:
+                continue
+            self._stamps = stamps
+            try:
+                self._read()
+            except ConfigError as error:
+                log.error("tls.not_reloaded reason=%r", str(error))
+            else:
+                log.info("tls.reloaded expires_s=%d", self.expires_s or 0)
+
+    def _warn(self) -> None:
+        """Report once a day that the certificate expires soon."""
+        now_s = self._clock.now_ms() / 1000
+        if self.expires_s is None or self.expires_s - now_s > _WARN_BEFORE_S:
+            return
+        if now_s - self._warned_s >= _WARN_INTERVAL_S:
+            self._warned_s = now_s
+            days = int((self.expires_s - now_s) // 86_400)
+            log.warning("tls.expires_soon file=%s days=%d", self._config.tls_cert, days)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _server_context(config: SecurityConfig, client_auth: ClientAuth) -> ssl.SSLContext:
+    """Return the context of this broker's listeners. Raises ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[config.tls_version_min]
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    _load_chain(context, config)
+    if config.tls_client_ca is not None and client_auth != "none":
+        _load_authority(context, "tls_client_ca", config.tls_client_ca)
+    context.verify_mode = _VERIFY[client_auth]
+    return context
+
+
+def _peer_context(config: SecurityConfig) -> ssl.SSLContext:
+    """Return the context of connections to other brokers. Raises ConfigError."""
+    context = ssl.create_default_context()
+    if config.tls_peer_ca is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _load_authority(context, "tls_peer_ca", config.tls_peer_ca)
+    context.minimum_version = _VERSIONS[config.tls_version_min]
+    if config.tls_cert is not None:
+        _load_chain(context, config)
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, config: SecurityConfig) -> None:
+    assert config.tls_cert is not None
+    try:
+        context.load_cert_chain(config.tls_cert, config.tls_key, password=_no_password)
+    except (OSError, ValueError) as error:
+        files = f"security.tls_cert {config.tls_cert} with tls_key {config.tls_key}"
+        raise ConfigError(f"{files}: {error}") from error
+
+
+def _no_password() -> str:
+    """Instead of asking at the terminal. Raises ValueError."""
+    raise ValueError("the key is encrypted")
+
+
+def _load_authority(context: ssl.SSLContext, name: str, path: Path) -> None:
+    try:
+        context.load_verify_locations(path)
+    except OSError as error:
+        raise ConfigError(f"security.{name} {path}: {error}") from error

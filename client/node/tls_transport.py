@@ -1,0 +1,358 @@
+"""TLS between a socket and a connection of a server, by the standard library's OpenSSL.
+
+The event loop's own TLS hides a connection until its handshake is done, so nothing would count or
+bound it before. Here the connection is admitted like any other; then a `TlsProtocol` takes the
+socket's bytes, shakes hands, and passes on what it decrypts; what the connection writes goes
+through `TlsTransport`. A handshake is bounded in time, in bytes, and in the number under way.
+
+Reading and writing keep the connection's back-pressure: while it does not read, at most one
+window's worth of the peer's bytes waits here; what it writes is encrypted at once and waits in the
+socket's buffer, where it is counted.
+
+Bytes that are no TLS end the connection with a reason that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol, cast
+
+from client.wire.frames import Chunk
+from client.wire.intake import make_window
+
+_HANDSHAKE_BYTES_MAX: Final = 128 << 10
+"""Of one client: chains of certificates have a few KiB."""
+_HANDSHAKE_RECORD: Final = 0x16
+_JOINED_BYTES_MAX: Final = 16 << 10
+"""Smaller buffers are joined: a TLS record holds so much, and each costs a header and a tag."""
+_FLUSHED_BYTES: Final = 256 << 10
+
+
+class Secured(Protocol):
+    """The connection behind: an `asyncio.BufferedProtocol` that can be told what is wrong."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take in the connection."""
+        ...
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        ...
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where the next bytes belong."""
+        ...
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take them."""
+        ...
+
+    def pause_writing(self) -> None:
+        """The peer does not read."""
+        ...
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """Close the connection because of what the peer sent."""
+        ...
+
+
+class TlsGate:
+    """What all TLS connections of a server share."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        handshake_timeout_s: float,
+        handshakes_max: int,
+    ) -> None:
+        self.loop = loop
+        self.handshake_timeout_s = handshake_timeout_s
+        self.handshakes_max = handshakes_max
+        self.window = make_window()
+        """Where encrypted bytes are received."""
+        self.handshakes = 0
+        """Handshakes under way."""
+        self.failures = 0
+        """Handshakes that failed, or were not begun."""
+
+
+class TlsProtocol(asyncio.BufferedProtocol):
+    """The socket's side."""
+
+    def __init__(
+        self,
+        gate: TlsGate,
+        context: ssl.SSLContext,
+        app: Secured,
+        on_ready: Callable[[], None],
+    ) -> None:
+        """`on_ready` is called once the peer is known and before its first bytes are passed on."""
+        self._gate = gate
+        self._app = app
+        self._on_ready: Callable[[], None] | None = on_ready
+        """None: the handshake is over, one way or the other."""
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._socket: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._handshake_bytes = 0
+        self._is_reading = True
+
+    # --- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Show the connection, then wait for the handshake."""
+        gate = self._gate
+        self._socket = cast(asyncio.Transport, transport)
+        gate.handshakes += 1
+        self._timer = gate.loop.call_later(gate.handshake_timeout_s, self._on_timeout)
+        self._app.connection_made(TlsTransport(self, self._socket, self._tls))
+        if gate.handshakes > gate.handshakes_max and not self._socket.is_closing():
+            self._fail("tls_handshakes_max is reached")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Pass it on."""
+        if self._on_ready is not None:
+            self._gate.failures += 1
+            self._end_handshake()
+        self._socket = None
+        self._app.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        self._app.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        self._app.resume_writing()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where the next encrypted bytes belong."""
+        return self._gate.window
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Decrypt, or go on with the handshake."""
+        if self._socket is None or self._socket.is_closing():
+            return
+        if self._on_ready is not None and not self._is_begun_well(nbytes):
+            return
+        self._incoming.write(self._gate.window[:nbytes])
+        if self._on_ready is None or self._shake_hands():
+            self.decrypt()
+
+    # --- the handshake
+
+    def _is_begun_well(self, nbytes: int) -> bool:
+        if not self._handshake_bytes and self._gate.window[0] != _HANDSHAKE_RECORD:
+            self._fail("not TLS: the client speaks plain text to a listener with TLS")
+            return False
+        self._handshake_bytes += nbytes
+        if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
+            self._fail("the TLS handshake is too long")
+            return False
+        return True
+
+    def _shake_hands(self) -> bool:
+        """Go on; return whether it is done."""
+        on_ready = self._on_ready
+        assert on_ready is not None
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return False
+        except (ssl.SSLError, ValueError) as error:
+            self._flush()  # the alert that tells the client
+            self._fail(f"TLS handshake: {_reason(error)}")
+            return False
+        self._flush()
+        self._end_handshake()
+        on_ready()
+        return self._socket is not None and not self._socket.is_closing()
+
+    def _end_handshake(self) -> None:
+        self._on_ready = None
+        self._gate.handshakes -= 1
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _on_timeout(self) -> None:
+        if self._on_ready is not None:
+            self._fail("the TLS handshake took longer than tls_handshake_timeout_ms")
+
+    def _fail(self, reason: str) -> None:
+        if self._on_ready is not None:
+            self._gate.failures += 1
+            self._end_handshake()
+        self._app.fail(reason)
+
+    # --- what `TlsTransport` needs
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bytes can be encrypted: the handshake is done, the socket there."""
+        return self._on_ready is None and self._socket is not None
+
+    def set_reading(self, is_reading: bool) -> None:
+        """Pass bytes on, or let them wait: one window here, the rest in the socket."""
+        socket = self._socket
+        if socket is None or socket.is_closing() or is_reading == self._is_reading:
+            return
+        self._is_reading = is_reading
+        if not is_reading:
+            socket.pause_reading()
+            return
+        socket.resume_reading()
+        # Not at once: whoever resumes is in the middle of something.
+        self._gate.loop.call_soon(self.decrypt)
+
+    def decrypt(self) -> None:
+        """Pass on what is there, as far as the connection reads."""
+        while self._is_reading and self._socket is not None and not self._socket.is_closing():
+            buffer = self._app.get_buffer(-1)
+            count, is_end = self._fill(buffer)
+            if count:
+                self._app.buffer_updated(count)
+            if is_end or count < len(buffer):
+                break
+        self._flush()
+
+    def _fill(self, buffer: memoryview) -> tuple[int, bool]:
+        """Decrypt into a buffer; return how much, and whether the peer is done."""
+        if self._on_ready is not None:
+            return 0, False
+        count = 0
+        try:
+            while count < len(buffer):
+                found = self._tls.read(len(buffer) - count, buffer[count:])
+                if not found:
+                    self._close_socket()
+                    return count, True
+                count += cast(int, found)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self._close_socket()
+            return count, True
+        except (ssl.SSLError, ValueError) as error:
+            self._app.fail(f"TLS: {_reason(error)}")
+            return 0, True
+        return count, False
+
+    def encrypt(self, buffers: Iterable[Chunk]) -> None:
+        """Send buffers; small ones share a TLS record."""
+        small: list[Chunk] = []
+        size = 0
+        for buffer in buffers:
+            if len(buffer) < _JOINED_BYTES_MAX:
+                small.append(buffer)
+                size += len(buffer)
+                if size < _JOINED_BYTES_MAX:
+                    continue
+                buffer = b""
+            if small:
+                self._encrypt(small[0] if len(small) == 1 else b"".join(small))
+                small, size = [], 0
+            self._encrypt(buffer)
+        if small:
+            self._encrypt(small[0] if len(small) == 1 else b"".join(small))
+        self._flush()
+
+    def say_goodbye(self) -> None:
+        """Tell the peer that nothing follows."""
+        if self.is_open:
+            # The peer's own goodbye is not waited for.
+            with contextlib.suppress(ssl.SSLError, ValueError):
+                self._tls.unwrap()
+        self._flush()
+
+    def _encrypt(self, buffer: Chunk) -> None:
+        view = memoryview(buffer)
+        while view:
+            view = view[self._tls.write(view) :]
+            if self._outgoing.pending >= _FLUSHED_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and self._socket is not None and not self._socket.is_closing():
+            self._socket.write(self._outgoing.read())
+
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+
+class TlsTransport(asyncio.Transport):
+    """The connection's side."""
+
+    def __init__(
+        self, protocol: TlsProtocol, socket: asyncio.Transport, tls: ssl.SSLObject
+    ) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self._socket = socket
+        self._tls = tls
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return `peercert` (None without one) and `cipher` of TLS, the rest of the socket."""
+        if name == "peercert":
+            return self._tls.getpeercert() or None
+        if name == "cipher":
+            return self._tls.cipher()
+        return self._socket.get_extra_info(name, default)
+
+    def write(self, data: Chunk) -> None:
+        """Send bytes."""
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Chunk]) -> None:
+        """Send buffers. Nobody is answered before the handshake: then there is nothing to send."""
+        if self._protocol.is_open and not self._socket.is_closing():
+            self._protocol.encrypt(list_of_data)
+
+    def pause_reading(self) -> None:
+        """Let the peer's bytes wait."""
+        self._protocol.set_reading(False)
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        self._protocol.set_reading(True)
+
+    def get_write_buffer_size(self) -> int:
+        """Return the encrypted bytes that wait."""
+        return self._socket.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Say from how many on the connection is told to pause."""
+        self._socket.set_write_buffer_limits(high=high, low=low)
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        return self._socket.is_closing()
+
+    def close(self) -> None:
+        """Send what waits, then close."""
+        if not self._socket.is_closing():
+            self._protocol.say_goodbye()
+            self._socket.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._socket.abort()
+
+
+def _reason(error: Exception) -> str:
+    """Say what went wrong, without OpenSSL's file names and line numbers."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"client certificate: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return str(error) or repr(error)

@@ -1,0 +1,1 @@
+"""The rules of a transactional publisher, synchronous and without I/O."""

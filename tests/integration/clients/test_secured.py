@@ -1,0 +1,279 @@
+"""Unmodified clients at listeners with TLS and SASL: they log in, by every mechanism, or may not.
+
+The brokers run in the test's process, over ledgers that are in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+from aiokafka.errors import KafkaError as AiokafkaError
+from confluent_kafka.admin import AdminClient
+
+from broker.app import Broker
+from broker.security.config import SecurityConfig
+from broker.security.core.mechanisms import Mechanism
+from tests.fakes import certificates
+from tests.fakes.broker import FakeCloud
+from tests.fakes.clock import WallClock
+from tests.integration.clients import installed, test_java_tools
+
+MECHANISMS = [str(mechanism) for mechanism in Mechanism]
+LISTENERS = tuple(
+    f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+)
+CONFIGS = "kafka.admin.ConfigCommand"
+"""kafka-configs"""
+PASSWORD = "pass,word = 1"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    return certificates.write(tmp_path)
+
+
+@pytest.fixture
+async def broker(files: Path) -> AsyncIterator[Broker]:
+    """A broker with every kind of listener, and a user made by kafka-configs' API."""
+    cloud = FakeCloud(clock=WallClock())
+    security = SecurityConfig(
+        listeners=LISTENERS,
+        sasl_mechanisms=tuple(Mechanism),
+        tls_cert=files / "broker.pem",
+        tls_key=files / "broker.key",
+        tls_client_auth="required",
+        tls_client_ca=files / "authority.pem",
+    )
+    broker = await cloud.start_broker(1, port=9092, security=security)
+    await in_thread(_add_anna, f"127.0.0.1:{broker.port}")
+    yield broker
+    await cloud.close()
+
+
+async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a client that blocks beside the broker."""
+    return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)
+
+
+def _add_anna(bootstrap: str) -> None:
+    """As librdkafka's admin client does it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    rows = [
+        confluent_kafka.admin.UserScramCredentialUpsertion(
+            "anna", confluent_kafka.admin.ScramCredentialInfo(mechanism, 4096), PASSWORD.encode()
+        )
+        for mechanism in (
+            confluent_kafka.admin.ScramMechanism.SCRAM_SHA_256,
+            confluent_kafka.admin.ScramMechanism.SCRAM_SHA_512,
+        )
+    ]
+    for done in admin.alter_user_scram_credentials(rows).values():
+        done.result(20)
+    described = admin.describe_user_scram_credentials(["anna"])["anna"].result(20)
+    assert [info.iterations for info in described.scram_credential_infos] == [4096, 4096]
+
+
+def trusting(files: Path, *, certified: bool = True) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(files / "authority.pem"))
+    if certified:
+        context.load_cert_chain(files / "anna.pem", files / "anna.key")
+    return context
+
+
+WAYS = [
+    "SSL",
+    *(f"{protocol} {name}" for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for name in MECHANISMS),
+]
+"""Security protocol, and the mechanism if there is one."""
+
+
+def librdkafka(broker: Broker, files: Path, way: str, password: str = PASSWORD) -> dict[str, Any]:
+    protocol, _, mechanism = way.partition(" ")
+    settings: dict[str, Any] = {
+        "bootstrap.servers": f"127.0.0.1:{broker.ports[protocol]}",
+        "security.protocol": protocol,
+        "ssl.ca.location": str(files / "authority.pem"),
+    }
+    if mechanism:
+        settings |= {
+            "sasl.mechanism": mechanism, "sasl.username": "anna", "sasl.password": password,
+        }  # fmt: skip
+    else:
+        settings |= {
+            "ssl.certificate.location": str(files / "anna.pem"),
+            "ssl.key.location": str(files / "anna.key"),
+        }
+    return settings
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_librdkafka(broker: Broker, files: Path, way: str) -> None:
+    def traffic() -> list[bytes]:
+        settings = librdkafka(broker, files, way)
+        producer = confluent_kafka.Producer(settings)
+        for number in range(500):
+            producer.produce("orders", f"{number}".encode())
+        assert producer.flush(30) == 0
+        consumer = confluent_kafka.Consumer(
+            {**settings, "group.id": "g", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe(["orders"])
+        found: list[bytes] = []
+        while len(found) < 500:
+            found += [message.value() for message in consumer.consume(500, 5.0)]
+        consumer.close()
+        return found
+
+    assert await in_thread(traffic) == [f"{number}".encode() for number in range(500)]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_librdkafka_with_a_wrong_password(
+    broker: Broker, files: Path, mechanism: str
+) -> None:
+    settings = librdkafka(broker, files, f"SASL_SSL {mechanism}", "wrong")
+    errors: list[Any] = []
+    producer = confluent_kafka.Producer({**settings, "error_cb": errors.append})
+    with pytest.raises(confluent_kafka.KafkaException):
+        await in_thread(lambda: producer.list_topics(timeout=2))
+    await in_thread(producer.poll, 1)
+    assert confluent_kafka.KafkaError._AUTHENTICATION in [error.code() for error in errors]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_aiokafka(broker: Broker, files: Path, way: str) -> None:
+    settings = aiokafka_settings(broker, files, way)
+    async with aiokafka.AIOKafkaProducer(**settings) as producer:
+        for number in range(20):
+            await producer.send_and_wait("orders", f"{number}".encode())
+    consumer = aiokafka.AIOKafkaConsumer("orders", auto_offset_reset="earliest", **settings)
+    async with consumer:
+        found = [(await consumer.getone()).value for _ in range(20)]
+    assert found == [f"{number}".encode() for number in range(20)]
+
+
+def aiokafka_settings(
+    broker: Broker, files: Path, way: str, password: str = PASSWORD
+) -> dict[str, Any]:
+    protocol, _, mechanism = way.partition(" ")
+    settings: dict[str, Any] = {
+        "bootstrap_servers": f"127.0.0.1:{broker.ports[protocol]}",
+        "security_protocol": protocol,
+    }
+    if protocol.endswith("SSL"):
+        settings["ssl_context"] = trusting(files, certified=not mechanism)
+    if mechanism:
+        settings |= {
+            "sasl_mechanism": mechanism, "sasl_plain_username": "anna",
+            "sasl_plain_password": password,
+        }  # fmt: skip
+    return settings
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka_with_a_wrong_password(broker: Broker, files: Path, mechanism: str) -> None:
+    settings = aiokafka_settings(broker, files, f"SASL_PLAINTEXT {mechanism}", "wrong")
+    producer = aiokafka.AIOKafkaProducer(**settings)
+    with pytest.raises(AiokafkaError):
+        await producer.start()
+    await producer.stop()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_kafka_python(broker: Broker, files: Path, way: str) -> None:
+    def traffic() -> list[bytes]:
+        settings = aiokafka_settings(broker, files, way)
+        producer = kafka.KafkaProducer(**settings)
+        for number in range(20):
+            producer.send("orders", f"{number}".encode())
+        producer.flush(30)
+        producer.close()
+        consumer = kafka.KafkaConsumer(
+            "orders", auto_offset_reset="earliest", consumer_timeout_ms=10_000, **settings
+        )
+        found = [next(consumer).value for _ in range(20)]
+        consumer.close()
+        return found
+
+    assert await in_thread(traffic) == [f"{number}".encode() for number in range(20)]
+
+
+# --- Java's tools
+
+
+def java_properties(broker: Broker, files: Path, way: str, password: str = PASSWORD) -> Path:
+    protocol, _, mechanism = way.partition(" ")
+    lines = [f"security.protocol={protocol}"]
+    if protocol.endswith("SSL"):
+        lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={files / 'authority.pem'}"]
+    if mechanism:
+        module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+        lines += [
+            f"sasl.mechanism={mechanism}",
+            f"sasl.jaas.config=org.apache.kafka.common.security.{module}LoginModule required"
+            f' username="anna" password="{password}";',
+        ]
+    else:
+        store = files / "anna.both.pem"
+        store.write_text(certificates.ANNA_KEY + certificates.ANNA, encoding="ascii")
+        lines += ["ssl.keystore.type=PEM", f"ssl.keystore.location={store}"]
+    path = files / "client.properties"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+async def java(main_class: str, *arguments: str) -> tuple[int, str]:
+    installed.folder("java/lib")
+    process = await asyncio.create_subprocess_exec(
+        *test_java_tools._command(main_class, arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 100)
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+@pytest.mark.parametrize("way", ["SSL", *(way for way in WAYS if way.startswith("SASL_SSL"))])
+async def test_java(broker: Broker, files: Path, way: str) -> None:
+    protocol = way.partition(" ")[0]
+    code, output = await java(
+        test_java_tools.TOPICS, "--bootstrap-server", f"localhost:{broker.ports[protocol]}",
+        "--command-config", str(java_properties(broker, files, way)),
+        "--create", "--topic", "orders",
+    )  # fmt: skip
+    assert code == 0, output
+    assert "orders" in broker.cluster.topics
+
+
+async def test_java_with_a_wrong_password(broker: Broker, files: Path) -> None:
+    way = "SASL_SSL SCRAM-SHA-512"
+    code, output = await java(
+        test_java_tools.TOPICS, "--bootstrap-server", f"localhost:{broker.ports['SASL_SSL']}",
+        "--command-config", str(java_properties(broker, files, way, "wrong")), "--list",
+    )  # fmt: skip
+    assert code != 0
+    assert "Authentication failed: the user or the password is wrong" in output
+
+
+async def test_kafka_configs_makes_users(broker: Broker, files: Path) -> None:
+    where = ("--bootstrap-server", f"localhost:{broker.port}", "--entity-type", "users")
+    code, output = await java(
+        CONFIGS, *where, "--entity-name", "bert", "--alter",
+        "--add-config", "SCRAM-SHA-512=[iterations=8192,password=b]",
+    )  # fmt: skip
+    assert code == 0, output
+    assert broker.services.users.credentials("bert").keys() == {Mechanism.SCRAM_SHA_512}
+    code, output = await java(
+        CONFIGS, *where, "--entity-name", "bert", "--alter", "--delete-config", "SCRAM-SHA-512"
+    )
+    assert code == 0, output
+    assert broker.services.users.names() == ["anna"]

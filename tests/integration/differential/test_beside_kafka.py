@@ -1,0 +1,59 @@
+"""Apache Kafka and Quire are asked the same; whatever differs is explained, or fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.cluster import LocalCluster
+from tests.integration.differential.conversation import Party, converse, unexplained
+from tests.integration.differential.explained import EXPLAINED, NEWER, NOT_SERVED, OLDER
+from tests.integration.differential.kafka_node import KafkaNode
+from tests.integration.differential.steps import STEPS
+
+_AS_KAFKA = {
+    "QUIRE_BROKER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "QUIRE_BROKER_OFFSETS_TOPIC_PARTITIONS": "4",
+}
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    """One broker of each kind, fresh, each the only one of its cluster and with the id 0."""
+    folder = tmp_path_factory.mktemp("differential")
+    node = KafkaNode(folder / "kafka")
+    try:
+        node.start()
+        quire = LocalCluster(folder / "quire", bookies=1, brokers=1, environ=_AS_KAFKA)
+        with quire:
+            yield node.port, int(quire.bootstrap_servers.rpartition(":")[2])
+    finally:
+        node.kill()
+
+
+async def test_the_same_versions_are_served(ports: tuple[int, int]) -> None:
+    kafka, quire = Party(ports[0]), Party(ports[1])
+    theirs, ours = await kafka.versions(), await quire.versions()
+    await kafka.close()
+    await quire.close()
+    missing = [key for key in theirs if key not in ours]
+    assert [key for key in missing if not any(key in keys for keys in NOT_SERVED)] == []
+    older = [key for key, (_, high) in theirs.items() if key in ours and ours[key][1] < high]
+    assert [key for key in older if key not in OLDER] == []
+    newer = [key for key, (low, high) in ours.items() if not _is_within(low, high, theirs.get(key))]
+    assert newer == [*NEWER]
+
+
+def _is_within(low: int, high: int, theirs: tuple[int, int] | None) -> bool:
+    return theirs is not None and theirs[0] <= low and high <= theirs[1]
+
+
+async def test_the_same_requests_have_the_same_answers(ports: tuple[int, int]) -> None:
+    kafka, quire = Party(ports[0]), Party(ports[1])
+    found, asked = await converse(STEPS, kafka, quire)
+    await kafka.close()
+    await quire.close()
+    assert asked > 900
+    left = unexplained(found, EXPLAINED)
+    assert not left, "\n".join(map(str, left))

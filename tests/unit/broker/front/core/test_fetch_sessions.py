@@ -1,0 +1,184 @@
+"""Sessions follow KIP-227: numbered requests, answers with what changed, bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from broker.errors import FetchSessionNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from broker.front.core.fetch_sessions import (
+    EPOCH_MAX,
+    FULL,
+    NO_SESSION,
+    SILENT_S,
+    Asked,
+    FetchSessions,
+    FetchTurn,
+    Key,
+)
+from client.wire.kafka.fetch import PartitionData, PartitionFetch
+from client.wire.steps import finish
+
+
+def asked(*partitions: int, offset: int = 0, topic: str = "t") -> list[Asked]:
+    return [Asked(topic, PartitionFetch(one, offset, 1_000, -1)) for one in partitions]
+
+
+def data(partition: int, high: int = 5, *, size: int = 0, error: int = 0) -> PartitionData:
+    return PartitionData(partition, error, high, high, 0, (b"x" * size,) if size else (), size)
+
+
+class Bench:
+    """Sessions with a clock."""
+
+    def __init__(self, count_max: int = 3, partitions_max: int = 100) -> None:
+        self.sessions = FetchSessions(count_max, partitions_max, itertools.count(1).__next__)
+        self.now_s = 1_000.0
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        what: Sequence[Asked] = (),
+        forgotten: Sequence[Key] = (),
+        *,
+        by_id: bool = False,
+    ) -> FetchTurn:
+        try:
+            return self.sessions.begin(
+                session_id, epoch, what, forgotten, by_id=by_id, now_s=self.now_s
+            )
+        finally:
+            self.sessions.check()
+
+    def finish(self, turn: FetchTurn, found: Sequence[PartitionData]) -> tuple[int, list[int]]:
+        session_id, told = finish(self.sessions.finish(turn, found, self.now_s))
+        self.sessions.check()
+        return session_id, [row.partition for _, row in told]
+
+    def open(self, *partitions: int) -> int:
+        turn = self.begin(0, FULL, asked(*partitions))
+        session_id, told = self.finish(turn, [data(one) for one in partitions])
+        assert told == list(partitions)
+        return session_id
+
+
+def test_what_did_not_change_is_left_out() -> None:
+    bench = Bench()
+    session = bench.open(0, 1, 2)
+    turn = bench.begin(session, 1)
+    assert [one.fetch.partition for one in turn.asked] == [0, 1, 2]
+    found = [data(0), data(1, high=6), data(2, size=9)]
+    assert bench.finish(turn, found) == (session, [1, 2])
+    turn = bench.begin(session, 2)
+    found = [data(one.fetch.partition, high=6) for one in turn.asked]
+    assert bench.finish(turn, found) == (session, [0, 2])
+
+
+def test_a_partition_that_gave_data_goes_to_the_end() -> None:
+    bench = Bench()
+    session = bench.open(0, 1, 2)
+    bench.finish(bench.begin(session, 1), [data(0, size=9), data(1), data(2)])
+    turn = bench.begin(session, 2)
+    assert [one.fetch.partition for one in turn.asked] == [1, 2, 0]
+
+
+def test_partitions_come_change_and_go() -> None:
+    bench = Bench()
+    session = bench.open(0, 1)
+    turn = bench.begin(session, 1, [*asked(2), *asked(0, offset=7)], [("t", 1), ("t", 9)])
+    assert [(one.fetch.partition, one.fetch.offset) for one in turn.asked] == [(0, 7), (2, 0)]
+    assert bench.finish(turn, [data(0), data(2)]) == (session, [2])
+    assert bench.sessions.partition_count == 2
+
+
+def test_an_error_is_followed_by_an_answer() -> None:
+    bench = Bench()
+    session = bench.open(0)
+    assert bench.finish(bench.begin(session, 1), [data(0, error=6)]) == (session, [0])
+    assert bench.finish(bench.begin(session, 2), [data(0)]) == (session, [0])
+    assert bench.finish(bench.begin(session, 3), [data(0)]) == (session, [])
+
+
+def test_requests_are_numbered() -> None:
+    bench = Bench()
+    session = bench.open(0)
+    for epoch in (2, 7):
+        with pytest.raises(InvalidFetchSessionEpoch):
+            bench.begin(session, epoch)
+    bench.begin(session, 1)
+    with pytest.raises(InvalidFetchSessionEpoch):
+        bench.begin(session, 1)
+    bench.begin(session, 2)
+
+
+def test_numbers_begin_again_after_the_last() -> None:
+    bench = Bench()
+    session = bench.open(0)
+    bench.sessions._sessions[session].next_epoch = EPOCH_MAX
+    bench.begin(session, EPOCH_MAX)
+    bench.begin(session, 1)
+
+
+def test_names_and_ids_do_not_mix() -> None:
+    bench = Bench()
+    session = bench.open(0)
+    with pytest.raises(FetchSessionTopicIdError):
+        bench.begin(session, 1, by_id=True)
+
+
+@pytest.mark.parametrize("epoch", [FULL, NO_SESSION])
+def test_a_full_request_ends_the_session_that_it_names(epoch: int) -> None:
+    bench = Bench()
+    session = bench.open(0)
+    turn = bench.begin(session, epoch, asked(1))
+    found, told = bench.finish(turn, [data(1)])
+    assert told == [1]
+    assert bool(found) is (epoch == FULL)
+    assert found != session
+    with pytest.raises(FetchSessionNotFound):
+        bench.begin(session, 1)
+
+
+def test_without_room_a_consumer_goes_on_without_a_session() -> None:
+    bench = Bench(count_max=2)
+    first, second = bench.open(0), bench.open(1)
+    assert 0 not in (first, second)
+    assert bench.open(2) == 0
+    bench.now_s += SILENT_S
+    bench.begin(second, 1)
+    third = bench.open(2)
+    assert third
+    assert bench.sessions.evicted_count == 1
+    with pytest.raises(FetchSessionNotFound):
+        bench.begin(first, 1)
+    bench.begin(second, 2)
+
+
+def test_partitions_are_bounded_in_all() -> None:
+    bench = Bench(partitions_max=5)
+    first = bench.open(0, 1, 2)
+    assert bench.open(0, 1, 2) == 0
+    assert bench.open(*range(9)) == 0
+    second = bench.open(0, 1)
+    with pytest.raises(FetchSessionNotFound, match="large"):
+        bench.begin(first, 1, asked(7))
+    assert bench.sessions.partition_count == 2
+    bench.begin(second, 1)
+
+
+def test_a_session_that_was_replaced_meanwhile() -> None:
+    bench = Bench(count_max=1)
+    session = bench.open(0)
+    turn = bench.begin(session, 1)
+    bench.now_s += SILENT_S
+    assert bench.open(1)
+    assert bench.finish(turn, [data(0)]) == (session, [0])
+    with pytest.raises(FetchSessionNotFound):
+        bench.begin(session, 2)
+
+
+def test_no_partitions_need_no_session() -> None:
+    assert Bench().open() == 0

@@ -1,0 +1,66 @@
+"""What transactions leave in a ledger: blocks, snapshots, facts."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.partition.core.transactions.segment_transactions import SegmentTransactions
+from client.ids import EntryId, LedgerId, Offset, ProducerId
+from client.log.aborted_index import LedgerAborted
+from client.log.aborted_transactions import AbortedTransaction
+from client.log.segment import SnapshotPlace, TransactionFacts
+
+PLACE = SnapshotPlace(LedgerId(7), EntryId(9))
+
+
+def aborted(first: int) -> AbortedTransaction:
+    return AbortedTransaction(ProducerId(1), Offset(first), Offset(first + 1))
+
+
+def filled(count: int) -> SegmentTransactions:
+    segment = SegmentTransactions(2)
+    for number in range(count):
+        segment.is_transactional = True
+        segment.on_aborted(aborted(2 * number), Offset(2 * number + 2))
+        if segment.is_block_due:
+            segment.on_block_written(EntryId(10 + number))
+    return segment
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_blocks_are_written_when_they_are_due(count: int) -> None:
+    segment = filled(count)
+    assert len(segment.blocks) == len(segment.aborted.refs) == count // 2
+    assert len(segment.aborted.rest) == count % 2
+    every = [aborted(2 * number) for number in range(count)]
+    assert segment.within(Offset(0), Offset(99)) == every
+    assert segment.within(Offset(2), Offset(4)) == every[1:2]
+
+
+def test_only_the_first_snapshot_speaks_of_earlier_ledgers() -> None:
+    segment = filled(1)
+    segment.earlier = {LedgerId(3): LedgerAborted()}
+    assert segment.snapshot(is_first=True).earlier == segment.earlier
+    assert segment.snapshot(is_first=False).earlier == {}
+    assert SegmentTransactions(2).is_known is False
+    assert segment.is_known
+
+
+def test_it_goes_on_from_a_snapshot() -> None:
+    segment = filled(3)
+    other = SegmentTransactions(2)
+    other.restore(segment.snapshot(is_first=False))
+    assert other.is_transactional
+    assert len(other.aborted) == 3
+
+
+def test_facts() -> None:
+    segment = SegmentTransactions(2)
+    segment.stable_at = Offset(10)
+    assert segment.facts(Offset(10), PLACE) is None, "nothing of a transaction"
+    segment.stable_at = Offset(4)
+    expected = TransactionFacts(False, 0, None, Offset(4))
+    assert segment.facts(Offset(10), PLACE) == expected, "one of before is open still"
+    segment = filled(3)
+    segment.stable_at = Offset(6)
+    assert segment.facts(Offset(6), PLACE) == TransactionFacts(True, 3, PLACE, Offset(6))

@@ -1,0 +1,24 @@
+"""Failed logins are answered later and later."""
+
+from __future__ import annotations
+
+from broker.security.core.failure_delays import FailureDelays
+
+
+def test_the_delay_doubles_up_to_a_limit_and_starts_anew() -> None:
+    delays = FailureDelays(0.1, 1.0, forgotten_after_s=60, hosts_max=10)
+    assert [delays.fail("a", 0.0) for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert delays.fail("b", 0.0) == 0.1
+    assert delays.fail("a", 60.0) == 1.0
+    assert delays.fail("a", 121.0) == 0.1
+    for _ in range(2_000):
+        assert delays.fail("a", 121.0) <= 1.0
+
+
+def test_addresses_are_bounded_and_the_oldest_goes() -> None:
+    delays = FailureDelays(0.1, 1.0, forgotten_after_s=60, hosts_max=3)
+    for host in ("a", "b", "c", "a", "d"):
+        delays.fail(host, 0.0)
+    assert len(delays) == 3
+    assert delays.fail("a", 0.0) == 0.4
+    assert delays.fail("b", 0.0) == 0.1

@@ -1,0 +1,62 @@
+"""Which settings of listeners and TLS fit together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.front.endpoints import endpoints_of, inter_broker_listener, registered_host
+from broker.security.config import SecurityConfig
+from client.errors import ConfigError
+
+FILES: dict[str, Any] = {"tls_cert": Path("c"), "tls_key": Path("k")}
+TLS: dict[str, Any] = {"listeners": ("SSL://h:1",), **FILES}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"listener_protocols": ("A:SSL",)}, "worth nothing without listeners"),
+        ({"advertised_listeners": ("A://h:1",)}, "worth nothing without listeners"),
+        ({"inter_broker_listener": "A"}, "worth nothing without listeners"),
+        (FILES, "worth nothing without listeners"),
+        ({"listeners": ("SSL://h:1",)}, "SSL listeners need"),
+        ({"listeners": ("PLAINTEXT://h:1",), **FILES}, "no listener speaks TLS"),
+        ({**TLS, "tls_key": None}, "come together"),
+        ({**TLS, "tls_client_auth": "required"}, "needs security.tls_client_ca"),
+        ({**TLS, "tls_client_ca": Path("a")}, "worth nothing with tls_client_auth none"),
+        ({**TLS, "tls_principal_rules": "X"}, "must be RULE"),
+        ({**TLS, "inter_broker_listener": "INSIDE"}, "INSIDE is not among the listeners"),
+        ({**TLS, "tls_handshakes_max": 0}, "at least 1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SecurityConfig(**settings)
+
+
+@pytest.mark.parametrize("name", ["listen_host", "port", "advertised_host", "advertised_port"])
+def test_listeners_replace_the_settings_of_the_one_listener(name: str) -> None:
+    value: Any = "h" if name.endswith("host") else 1
+    with pytest.raises(ConfigError, match=f"{name} is worth nothing beside"):
+        BrokerConfig(security=SecurityConfig(**TLS), **{name: value})
+
+
+def test_what_is_registered_of_several_listeners() -> None:
+    security = SecurityConfig(
+        listeners=("SSL://:0", "INSIDE://0.0.0.0:9092"),
+        listener_protocols=("INSIDE:PLAINTEXT",),
+        advertised_listeners=("SSL://broker.example.org:443",),
+        inter_broker_listener="inside",
+        **FILES,
+    )
+    config = BrokerConfig(security=security, hostname="box")
+    found = endpoints_of(config, {"SSL": 5, "INSIDE": 9092})
+    assert found == {
+        "SSL": ("broker.example.org", 443, True, "SSL"),
+        "INSIDE": ("box", 9092, False, "PLAINTEXT"),
+    }
+    assert (inter_broker_listener(config), registered_host(config)) == ("INSIDE", "box")
