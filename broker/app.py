@@ -124,7 +124,7 @@ class Broker:
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
         links = _links(self.cluster, config, self.incarnation, tls)
-        compactor = Compactor(self.log_services, self.partitions, config.compaction)
+        self.compactor = Compactor(self.log_services, self.partitions, config.compaction)
         self.services = Services(
             config=config,
             cluster=self.cluster,
@@ -133,7 +133,6 @@ class Broker:
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
             groups=groups,
-            compactor=compactor,
             transactions=transactions,
             link=links.services,
             producer_ids=producer_ids,
@@ -151,17 +150,14 @@ class Broker:
         self.server = _server(self.services, ledgers, tls)
         transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
-            compactor,
-            peers,
-            links,
-            tls,
+            peers, links, tls, self.compactor,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
-        )
+        )  # fmt: skip
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
             self.log_services, self.partitions, groups, transactions, self.services.reading,
-            self.services.fetch_sessions, compactor,
+            self.services.fetch_sessions, self.compactor,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip
 

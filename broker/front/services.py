@@ -14,7 +14,6 @@ from broker.access.login import Login
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.leader_changes import LeaderChangeTracker
-from broker.compaction.compactor import Compactor
 from broker.config import BrokerConfig
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
@@ -86,7 +85,6 @@ class Services:
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
     groups: Groups
-    compactor: Compactor
     transactions: Transactions
     link: LinkReceiver
     producer_ids: ProducerIds

@@ -105,7 +105,6 @@ class GroupBench:
             topic_metadata_cache=None,
             partitions=None,
             groups=self.groups,
-            compactor=None,
             transactions=None,
             link=None,
             producer_ids=None,

@@ -57,7 +57,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 
 def _compacted(context: AdminContext, partition: Partition) -> None:
     """Raises PolicyViolation for a topic that is not compacted here."""
-    if not context.broker.services.compactor.covers(partition):
+    if not context.broker.compactor.covers(partition):
         policy = ",".join(partition.topic.config.cleanup_policy)
         what = f"cleanup.policy of {partition.topic.name} is {policy}"
         if partition.topic.config.compacts:
@@ -70,7 +70,7 @@ def _time(at_ms: float) -> int | None:
 
 
 def _shown(context: AdminContext, partition: Partition) -> dict[str, Any]:
-    compactor = context.broker.services.compactor
+    compactor = context.broker.compactor
     status = compactor.status(partition)
     listed = partition.usage.listed.compaction
     shown: dict[str, Any] = {
@@ -119,7 +119,7 @@ async def compact(context: AdminContext, request: AdminRequest) -> Answer:
     topic, index = await context.partition(request)
     partition = led_here(context, topic, index)
     _compacted(context, partition)
-    context.broker.services.compactor.ask(partition)
+    context.broker.compactor.ask(partition)
     return Answer(_shown(context, partition))
 
 
