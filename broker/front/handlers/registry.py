@@ -25,6 +25,7 @@ from broker.front.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
@@ -49,7 +50,9 @@ from broker.front.handlers import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
+    write_txn_markers,
 )
 
 _MODULES: Final[Sequence[ModuleType]] = (
@@ -67,6 +70,7 @@ _MODULES: Final[Sequence[ModuleType]] = (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
     describe_user_scram_credentials,
     elect_leaders,
@@ -91,7 +95,9 @@ _MODULES: Final[Sequence[ModuleType]] = (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
+    write_txn_markers,
 )
 
 
