@@ -1,4 +1,4 @@
-"""EndTxn (26), versions 0-5: commit or abort a transaction.
+"""EndTxn (26), versions 0-4: commit or abort a transaction.
 
 Behaviour: `broker/transactions/core/transaction.py`. The decision is durable before the answer;
 markers reach the partitions after it. CONCURRENT_TRANSACTIONS while they do, or while another
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from broker.faults import Code
 from broker.front.services import Call, Services
-from broker.front.transaction_codes import transaction_code
+from broker.front.transaction_codes import client_of, transaction_code
 from broker.transactions.core.transaction_types import (
     EndTransaction,
     ProducerIdAndEpoch,
@@ -26,7 +26,7 @@ from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.END_TXN
-VERSIONS: Final = (0, 5)
+VERSIONS: Final = (0, 4)
 
 _TV2_FROM: Final = 5
 
@@ -39,7 +39,12 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         coordinator = services.transactions.coordinator(request.transactional_id)
         after = await coordinator.end_transaction(
             EndTransaction(
-                request.transactional_id, producer, request.committed, version, call.connection
+                request.transactional_id,
+                producer,
+                request.committed,
+                version,
+                call.connection,
+                client_of(call),
             )
         )
     except QuireError as error:

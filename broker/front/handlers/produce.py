@@ -25,6 +25,10 @@ appended or refused. The rest of the request goes on meanwhile, the connection d
 client sends next comes after it. A client that hangs up meanwhile takes nothing back, just as with
 a batch under way.
 
+The first batch of a transaction in a partition is held there, and its producer's next ones behind
+it, until the transaction's coordinator has vouched for it (`partition/leading/
+partition_transactions.py`); other producers' batches overtake them.
+
 Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes their absence for
 "no compression", and close the connection when used. A duplicate of a batch still under way is
 answered with the original.
@@ -41,26 +45,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.errors import (
-    InvalidRecord,
-    InvalidRequiredAcks,
-    InvalidTopicName,
-    NotLeader,
-    RequestTimedOut,
-    UnsupportedCompression,
-)
+from broker.errors import NotLeader, RequestTimedOut
 from broker.faults import message_of
+from broker.front.batches.batch_leader import batch_leader
 from broker.front.batches.key_checks import KeyChecks
 from broker.front.batches.produce_answer import ProduceAnswer, Row, stored_answer
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
+from broker.partition.core.transactions.verification import ProducerTransaction
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError, RemoteProtocolError
 from client.fast_tuple import new_tuple
 from client.node.logs import AT_WILL
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.records import CODEC_MASK, Codec
 from client.wire.kafka.produce import ProduceRequest
 from client.wire.steps import STEP_ITEMS, Steps
 
@@ -72,9 +70,8 @@ log = logging.getLogger(__name__)
 KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, wire.VERSION_MAX)
 
-_ZSTD_FROM: Final = 7
-_ATTRIBUTES_AT: Final = 22
-"""Offset of the low attribute byte in a batch."""
+_TV2_FROM: Final = 12
+"""From this version on the batch itself makes its partition part of the transaction."""
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
@@ -112,6 +109,7 @@ class _Batch(NamedTuple):
     topic: str
     partition: int
     records: memoryview | None
+    transaction: ProducerTransaction | None
 
 
 class _Produce:
@@ -190,12 +188,18 @@ class _Produce:
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
         self._acks = request.acks
+        transaction: ProducerTransaction | None = None
+        if request.transactional_id is not None:
+            is_tv2 = self._call.version >= _TV2_FROM
+            transaction = ProducerTransaction(request.transactional_id, is_tv2)
         for name, partitions in request.topics:
             rows: list[Row] = []
             self._topics.append((name, rows))
             for index, records in partitions:
                 rows.append((index, None, _NOT_STARTED))
-                batch: _Batch = new_tuple(_Batch, (rows, len(rows) - 1, name, index, records))
+                batch: _Batch = new_tuple(
+                    _Batch, (rows, len(rows) - 1, name, index, records, transaction)
+                )
                 if self._unstarted is not None:
                     self._unstarted.append(batch)
                 elif (obstacle := self._start(batch)) is not None:
@@ -235,7 +239,7 @@ class _Produce:
         if self._work >= STEP_ITEMS:
             return _NEXT_TURN
         self._work += 1
-        rows, at, topic, index, records = batch
+        rows, at, topic, index, records, transaction = batch
         try:
             leader, records = self._find_leader(topic, index, records)
             size = len(records)
@@ -247,7 +251,9 @@ class _Produce:
                 if steps is not None:
                     return steps
                 are_keys_checked = True
-            append = leader.append(records, are_keys_checked=are_keys_checked)
+            append = leader.append(
+                records, are_keys_checked=are_keys_checked, transaction=transaction
+            )
         except QuireError as error:
             if self._keys is not None:
                 self._keys.forget()
@@ -382,7 +388,7 @@ class _Produce:
     def _refuse(self, unstarted: deque[_Batch]) -> None:
         """Refuse what has waited in vain, some in each turn; then answer."""
         for _ in range(min(STEP_ITEMS, len(unstarted))):
-            rows, at, topic, index, records = unstarted.popleft()
+            rows, at, topic, index, records, _ = unstarted.popleft()
             try:
                 leader, batch = self._find_leader(topic, index, records)
                 rows[at] = (index, None, leader.admission.refusal(batch))
@@ -428,22 +434,8 @@ class _Produce:
     def _find_leader(
         self, topic: str, index: int, records: memoryview | None
     ) -> tuple[Partition, memoryview]:
-        """Return who takes a batch, and the batch. Raises what can be said without looking
-        into it."""
-        if self._acks not in (-1, 0, 1):
-            raise InvalidRequiredAcks(f"acks is {self._acks}")
-        leader = self._services.partitions.leader(topic, index)
-        if leader.topic.internal:
-            raise InvalidTopicName(f"topic {topic!r} belongs to the brokers")
-        if not records:
-            raise InvalidRecord("there is no record batch")
-        if (
-            self._call.version < _ZSTD_FROM
-            and len(records) > _ATTRIBUTES_AT
-            and records[_ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
-        ):
-            raise UnsupportedCompression("zstd needs version 7 of Produce")
-        return leader, records
+        partitions, version = self._services.partitions, self._call.version
+        return batch_leader(partitions, version, self._acks, topic, index, records)
 
     def _on_done(self, _append: Append) -> None:
         self._pending -= 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.errors import (
     BrokerError,
@@ -36,15 +37,19 @@ from broker.partition.core.transactions.lead_proofs import LeadProofs
 from broker.partition.core.transactions.open_transactions import MarkerVerdict
 from broker.partition.core.transactions.verification import (
     OpenTransactionView,
+    ProducerView,
     VerificationRequest,
 )
 from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.log_services import LogServices
 from client.errors import QuireError
-from client.ids import LeaderEpoch
+from client.ids import LeaderEpoch, Offset
 from client.wire.kafka.batches.control_batch import Marker, build_marker
 
 _LOG = logging.getLogger(__name__)
+
+_LONG_MS: Final = 60_000
+"""Readers of committed data have waited for so long when it is reported."""
 
 
 class PartitionTransactions:
@@ -67,6 +72,8 @@ class PartitionTransactions:
         self._proofs = LeadProofs()
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Questions to coordinators."""
+        self._told: dict[Offset, None] = {}
+        """First offsets of transactions that were reported."""
 
     @property
     def are_served(self) -> bool:
@@ -201,6 +208,37 @@ class PartitionTransactions:
             )
             for producer_id, known in transactions
         ]
+
+    def producers(self) -> Sequence[ProducerView]:
+        """Return the producers that are remembered."""
+        log = self._leader.log
+        transactions = log.fold.transactions
+        first = {producer_id: known.first_offset for producer_id, known in transactions}
+        return [
+            ProducerView(
+                *last,
+                transactions.coordinator_epoch(last[0]),
+                first.get(last[0], Offset(-1)),
+            )
+            for last in log.producers.last_batches()
+        ]
+
+    def look(self, now_ms: int) -> None:
+        """Report each transaction that has been open for long, once."""
+        transactions = self._leader.log.fold.transactions
+        told: dict[Offset, None] = {}
+        for producer_id, known in transactions:
+            if now_ms - known.started_ms < _LONG_MS:
+                continue
+            told[known.first_offset] = None
+            if known.first_offset not in self._told:
+                _LOG.warning(
+                    "partition.transaction_open topic=%s partition=%d producer=%d producer_epoch=%d"
+                    " offset=%d seconds=%d",
+                    self._steps.topic.name, self._steps.index, producer_id, known.producer_epoch,
+                    known.first_offset, (now_ms - known.started_ms) // 1000,
+                )  # fmt: skip
+        self._told = told
 
     # --- the end ------------------------------------------------------------------------
 

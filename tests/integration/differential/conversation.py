@@ -47,6 +47,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.topics: dict[str, UUID] = {}
+        self.members: dict[str, str] = {}
         self.values: dict[str, Any] = {}
         """What steps note for later steps."""
 
@@ -147,6 +148,8 @@ class Party:
             return value.name
         if isinstance(value, UUID):
             return self.seen.name_of(value)
+        if isinstance(value, str):
+            return self.seen.members.get(value, value)
         return value
 
     def _field(self, name: str, value: Any) -> object:
@@ -193,6 +196,8 @@ class Explained(NamedTuple):
     where: str
     """Regular expression over `str(Difference)`."""
     reason: str
+    depends_on_time: bool = False
+    """Whether it may also not be there."""
 
 
 async def converse(
@@ -227,6 +232,6 @@ def unexplained(found: Sequence[Difference], table: Sequence[Explained]) -> list
         used.update(rows)
         if not rows:
             left.append(one)
-    idle = [row.where for row in table if row.where not in used]
+    idle = [row.where for row in table if row.where not in used and not row.depends_on_time]
     assert not idle, f"nothing differs as these rows say: {idle}"
     return left
