@@ -156,7 +156,7 @@ class Broker:
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         gauges.provide_all(
-            self.log_services, self.partitions, groups, self.services.reading,
+            self.log_services, self.partitions, groups, transactions, self.services.reading,
             self.services.fetch_sessions,
             unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
         )  # fmt: skip

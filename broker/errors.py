@@ -473,5 +473,9 @@ class TransactionalIdNotFound(TransactionError):
     """No such transactional id."""
 
 
+class NoOpenTransaction(TransactionError):
+    """The transactional id has no open transaction that could be aborted."""
+
+
 class TransactionsDisabled(TransactionError):
     """This broker is set not to serve transactions; clients end with it."""

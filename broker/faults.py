@@ -108,6 +108,7 @@ CODES: Final[Mapping[type, Code]] = {
     e.ProducerFenced: Code.producer_fenced,
     e.TransactionAbortable: Code.transaction_abortable,
     e.TransactionalIdNotFound: Code.transactional_id_not_found,
+    e.NoOpenTransaction: Code.invalid_txn_state,
     # Of all codes for "no" the one that every client ends with, at each request: librdkafka asks
     # for its coordinator for ever after most others.
     e.TransactionsDisabled: Code.transactional_id_authorization_failed,

@@ -14,6 +14,8 @@ from broker.leadership.partitions import Partitions
 from broker.metrics import OTHER_TOPICS
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
+from broker.transactions.gauges import provide_transactions
+from broker.transactions.transactions import Transactions
 from client.ledger.metrics import provide_ledgers
 from client.node.exposition import Samples
 from client.node.process_metrics import provide_process
@@ -25,6 +27,7 @@ def provide_all(
     shared: LogServices,
     partitions: Partitions,
     groups: Groups,
+    transactions: Transactions,
     reading: ReadBudget,
     sessions: FetchSessions,
     *,
@@ -36,6 +39,7 @@ def provide_all(
     metrics, ledgers, cache, ahead = shared.metrics, shared.ledgers, shared.cache, shared.ahead
     provide_process(metrics, "broker", shared.store)
     provide_ledgers(metrics, ledgers.stats, lambda: len(ledgers.writable_bookies))
+    provide_transactions(metrics, transactions, shared.clock)
     one = metrics.provide_one
     one(_B + "ready", lambda: not unready())
     one(_B + "partitions_led", lambda: len(partitions))

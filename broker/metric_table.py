@@ -139,6 +139,23 @@ _ROWS: Final = (
         "quire_group_lag_seconds", _G, "Age of the oldest record that a group has not read yet.",
         ("group", "topic", "partition"),
     ),
+    # transactions
+    Row("quire_transactions", _G, "Transactional ids coordinated here.", ("state",)),
+    Row(
+        "quire_transaction_oldest_seconds", _G,
+        "Age of the oldest transaction coordinated here that is open; 0: none is.",
+    ),
+    Row(
+        "quire_transaction_oldest_decision_seconds", _G,
+        "Time since the oldest decision coordinated here whose markers are not all written.",
+    ),
+    Row("quire_transaction_markers", _G, "Markers that partitions have not confirmed."),
+    Row(
+        "quire_transaction_events", _C,
+        "What coordinators decided without the producer: timed_out, fenced, id_expired,"
+        " aborted_by_operator.",
+        ("event",),
+    ),
     # ledgers
     Row(APPEND_SECONDS, _H, "Time from sending an entry until it is confirmed.", (), STAGE_SECONDS),
 )  # fmt: skip

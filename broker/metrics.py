@@ -17,7 +17,7 @@ from broker.metric_table import (
     TABLE,
     TAKEOVER_SECONDS,
 )
-from client.histogram import Histogram, Stopwatch, loop_time
+from client.histogram import Histogram, Stopwatch, loop_time, observe_each
 from client.ledger.metrics import APPEND_SECONDS
 from client.node.exposition import Exposition, Samples
 from client.node.process_metrics import LOOP_LAG_SECONDS
@@ -51,7 +51,7 @@ _COUNTERS: Final = (
 class _Timing:
     """Where the time of one API's requests goes."""
 
-    __slots__ = ("first", "queue", "request", "respond", "second")
+    __slots__ = ("each", "first", "queue", "request", "respond", "second")
 
     def __init__(self) -> None:
         self.request = Histogram()
@@ -59,6 +59,7 @@ class _Timing:
         self.first = Histogram()
         self.second = Histogram()
         self.respond = Histogram()
+        self.each = (self.request, self.queue, self.first, self.second, self.respond)
 
 
 class _Topic:
@@ -116,12 +117,16 @@ class Metrics(Exposition):
         timing = self._timings.get(slot.api_key)
         if timing is None:
             timing = self._timings[slot.api_key] = _Timing()
-        split_s = slot.split_s or slot.answered_s
-        timing.request.observe(now_s - slot.arrived_s)
-        timing.queue.observe(slot.opened_s - slot.arrived_s)
-        timing.first.observe(split_s - slot.opened_s)
-        timing.second.observe(slot.answered_s - split_s)
-        timing.respond.observe(now_s - slot.answered_s)
+        arrived_s, opened_s, answered_s = slot.arrived_s, slot.opened_s, slot.answered_s
+        split_s = slot.split_s or answered_s
+        times_s = (
+            now_s - arrived_s,
+            opened_s - arrived_s,
+            split_s - opened_s,
+            answered_s - split_s,
+            now_s - answered_s,
+        )
+        observe_each(timing.each, times_s)
 
     def on_produced(self, topic: str, record_count: int, size: int) -> None:
         """Count an accepted batch."""

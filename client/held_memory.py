@@ -20,7 +20,7 @@ class HeldMemory:
         self.size = 0
         """Bytes held now."""
         self.on_given: Callable[[], None] | None = None
-        """Called after bytes were given back."""
+        """Called after bytes were given back, if anybody waits for them: this is a batch's path."""
 
     def take(self, size: int) -> None:
         """Hold so many bytes more."""

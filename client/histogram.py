@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -59,3 +59,10 @@ class Histogram:
         """Return (upper bound, how many up to it), ending with +Inf."""
         bounds = [*map(str, self._bounds), "+Inf"]
         return list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
+
+
+def observe_each(histograms: Sequence[Histogram], values: Sequence[float]) -> None:
+    """Count one value in each histogram: one call for what is measured of every request."""
+    for histogram, value in zip(histograms, values, strict=True):
+        histogram._counts[bisect_left(histogram._bounds, value)] += 1
+        histogram.total += value

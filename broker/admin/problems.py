@@ -109,6 +109,15 @@ _ROWS: Final[Mapping[type, _Row]] = {
     e.UnknownMember: _Row(409, "group-has-members", "Stop the group's consumers first."),
     e.RebalanceInProgress: _Row(409, "group-has-members", "Stop the group's consumers first."),
     e.InvalidGroupId: _Row(422, "invalid-group", "Give the group's name.", "group"),
+    # transactions
+    e.TransactionError: _Row(409, "transaction-refused", "GET the transaction to see its state."),
+    e.ConcurrentTransactions: _Row(503, "transaction-busy", _AGAIN),
+    e.TransactionalIdNotFound: _Row(
+        404, "unknown-transaction", "GET /admin/v1/transactions lists the transactional ids."
+    ),
+    e.TransactionsDisabled: _Row(
+        409, "transactions-disabled", "Set transactions.enabled on all brokers."
+    ),
     # from below
     base.LogCorrupt: _Row(500, "log-damaged", "An operator has to look at the broker's log."),
     base.MetadataError: _Row(

@@ -21,11 +21,13 @@ from broker.admin.resources import (
     records,
     segments,
     topics,
+    transactions,
 )
 from broker.admin.schema import INT_MAX, NAME_CHARS_MAX, Schema, text, whole
 
 _MODULES: Final = (
-    cluster, brokers, led, topics, partitions, segments, records, groups, bookies, rates,
+    cluster, brokers, led, topics, partitions, segments, records, groups, transactions, bookies,
+    rates,
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(
@@ -39,6 +41,7 @@ PATH: Final[Mapping[str, Schema]] = {
     "partition": whole("Number of a partition, from 0.", 0, INT_MAX),
     "broker_id": whole("Node id of a broker.", 0, INT_MAX),
     "group": text("Name of a consumer group.", minLength=1, maxLength=NAME_CHARS_MAX),
+    "transaction": text("A transactional id.", minLength=1, maxLength=NAME_CHARS_MAX),
     "bookie": text("Id of a bookie, by default its host:port.", minLength=1, maxLength=255),
     "offset": whole("Offset of a record."),
 }  # fmt: skip

@@ -38,6 +38,7 @@ from broker.errors import InvalidRequest, OldConnection
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Peer, Services
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
+from client.fast_tuple import new_tuple
 from client.ids import ConnectionId
 from client.node.turns import Turns
 from client.wire.kafka import codec
@@ -147,7 +148,9 @@ class Dispatcher:
         if key != _PRODUCE and len(frame) > self._services.config.control_request_bytes_max:
             raise RemoteProtocolError(f"api {key} with {len(frame)} bytes")
         client_id, body = codec.split_header(frame, key, version)
-        call = Call(key, version, correlation_id, client_id, channel.peer, channel.number, login)
+        call: Call = new_tuple(
+            Call, (key, version, correlation_id, client_id, channel.peer, channel.number, login)
+        )
         if handler.start is not None:
             handler.start(self._services, call, body, channel, len(frame))
             return

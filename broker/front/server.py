@@ -62,10 +62,9 @@ class Server(FramedServer["Connection"]):
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.memory = memory
-        self.memory.on_given = self._on_given
         self._starved: dict[Connection, None] = {}
         """Connections that wait for bytes, in the order of their turns."""
-        self._turn: Connection | None = None
+        self.turn: Connection | None = None
         """Who may start one request before those that wait."""
         self._is_planned = False
         self.last_connection = ConnectionId(0)
@@ -112,25 +111,27 @@ class Server(FramedServer["Connection"]):
         """Drop a connection that is gone."""
         super().forget(connection)
         self._starved.pop(connection, None)
+        self._note_starved()
 
     def may_start(self, connection: Connection) -> bool:
         """Say whether bytes are left for another request, and nobody waits for them; if not, it
         will be this connection's turn to start one later."""
-        if self._turn is connection or (not self._starved and self._has_room()):
+        if self.turn is connection or (not self._starved and self._has_room()):
             return True
         self._starved[connection] = None
+        self._note_starved()
         return False
 
-    def on_started(self, connection: Connection) -> None:
-        """A request was started: the turn is over."""
-        self._turn = None
+    def _note_starved(self) -> None:
+        """Hear of bytes that are given back only while somebody waits for them."""
+        self.memory.on_given = self._on_given if self._starved else None
 
     def _has_room(self) -> bool:
         return self.memory.size < self.config.in_flight_bytes_max
 
     def _on_given(self) -> None:
         """Bytes were given back: connections that wait for them have their turns."""
-        if self._starved and not self._is_planned and self._has_room():
+        if not self._is_planned and self._has_room():
             self._is_planned = True
             self.loop.call_soon(self._give_turns)
 
@@ -141,9 +142,10 @@ class Server(FramedServer["Connection"]):
         while self._starved and self._has_room():
             connection = next(iter(self._starved))
             del self._starved[connection]
-            self._turn = connection
+            self.turn = connection
             connection.proceed()
-            self._turn = None
+            self.turn = None
+        self._note_starved()
 
     def on_refused(self, connection: Connection, reason: str, *, is_logged: bool) -> None:
         """A connection is about to be closed because there are too many."""
@@ -326,37 +328,35 @@ class Connection(FramedConnection):
         if self._proceeding or self._transport is None:
             return
         self._proceeding = True
-        newest: Slot | None = None
-        count = 0
+        server, count = self._server, 0
         try:
             while self._backlog and self._may_start():
                 if count == _REQUESTS_PER_TURN:
                     self._plan_turn()
                     break
                 count += 1
-                self._started_s = self._server.metrics.now_s()
-                newest = self._wire.newest
-                self._server.on_started(self)
-                self._server.dispatcher.dispatch(self._backlog.popleft(), self)
+                self._started_s = server.metrics.now_s()
+                self._wire.newest = None
+                server.turn = None
+                server.dispatcher.dispatch(self._backlog.popleft(), self)
                 if self._flush_planned and not (self._backlog and self._may_start()):
                     self._flush()  # which may let more of the backlog start
         except RemoteProtocolError as error:
-            self._forget(newest)
+            self._forget_opened()
             self.fail(str(error))
         except Exception:  # the outermost loop of a connection: it alone goes down
             log.exception("connection.broken peer=%s", self.peer.host)
-            self._forget(newest)
+            self._forget_opened()
             self.close()
         finally:
             self._proceeding = False
         if self.is_reading == bool(self._backlog):
             self._set_reading(not self._backlog)
 
-    def _forget(self, newest: Slot | None) -> None:
-        """Let go of a slot that was opened after `newest`: nobody will answer it."""
-        broken = self._wire.newest
-        if broken is not None and broken is not newest:
-            broken.let_go()
+    def _forget_opened(self) -> None:
+        """Let go of the slot of the request that could not be started: nobody will answer it."""
+        if self._wire.newest is not None:
+            self._wire.newest.let_go()
 
     def _plan_turn(self) -> None:
         """Go on in another turn of the loop."""

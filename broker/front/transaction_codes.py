@@ -1,14 +1,20 @@
-"""What the handlers of transactions have in common: their error codes."""
+"""What the handlers of transactions have in common: error codes, and who asks."""
 
 from __future__ import annotations
 
 from broker.errors import BrokerError, OldConnection
 from broker.faults import code_of
 from broker.front.services import Call
+from broker.transactions.core.transaction_types import Client
 from broker.transactions.old_versions import for_version
 from client.errors import QuireError
 from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey
+
+
+def client_of(call: Call) -> Client:
+    """Return who asks, for operators."""
+    return Client(call.client_id or "", call.peer.host)
 
 
 def transaction_code(error: QuireError, call: Call, producer_id: ProducerId) -> int:

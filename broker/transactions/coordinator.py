@@ -27,6 +27,7 @@ from broker.transactions.core.transaction_types import (
     ProducerIdAndEpoch,
     TransactionConfig,
     TransactionEvent,
+    TransactionMetadata,
     TransactionPartition,
     WriteMarkers,
 )
@@ -120,6 +121,17 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             lambda token, now: self._shard.requests.end_transaction(request, token, now)
         )
         assert isinstance(reply, ProducerIdAndEpoch)
+        return reply
+
+    async def abort(self, transactional_id: str) -> TransactionMetadata:
+        """Abort an open transaction and fence its producer, by an operator's word.
+
+        The decision is durable on return, which gives it. Raises BrokerError.
+        """
+        reply = await self._ask(
+            lambda token, now: self._shard.requests.abort(transactional_id, token, now)
+        )
+        assert isinstance(reply, TransactionMetadata)
         return reply
 
     # --- what is there ------------------------------------------------------------------------

@@ -22,6 +22,10 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
 from broker.transactions.coordinator import Surroundings, TransactionCoordinator
 from broker.transactions.core.transaction_types import (
+    ABORTED,
+    EXPIRED,
+    FENCED,
+    TIMED_OUT,
     TransactionEvent,
     TransactionPartition,
 )
@@ -35,6 +39,10 @@ TOPIC_SETTINGS: Final = {
     # A transaction is one record with all its partitions, and an entry has to fit a bookie's frame.
     "max.message.bytes": str(4 * 1024 * 1024),
 }
+
+
+_PREFIX: Final = "transaction."
+EVENTS: Final = tuple(name.removeprefix(_PREFIX) for name in (TIMED_OUT, FENCED, EXPIRED, ABORTED))
 
 
 class Transactions:
@@ -51,7 +59,7 @@ class Transactions:
         clock: Clock,
     ) -> None:
         """`link` takes markers to the brokers that lead the partitions."""
-        self.event_counts: dict[str, int] = {}
+        self.event_counts = dict.fromkeys(EVENTS, 0)
         """What coordinators decided by themselves, by the name of the event."""
         self._last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
         self._cluster = cluster
@@ -121,6 +129,11 @@ class Transactions:
         self._check_enabled()
         return self._coordinators.of(transactional_id)
 
+    def leader(self, transactional_id: str) -> BrokerInfo | None:
+        """Return the broker that should coordinate an id; None: there is no topic yet, or none."""
+        index = self._topic.index_of(transactional_id)
+        return None if index is None else self._topic.leader(index)
+
     def coordinators(self) -> list[TransactionCoordinator]:
         """Return all coordinators of this broker, by partition."""
         return self._coordinators.all()
@@ -150,4 +163,4 @@ class Transactions:
             coordinator.on_leaders_changed()
 
     def _count(self, event: TransactionEvent) -> None:
-        self.event_counts[event.name] = self.event_counts.get(event.name, 0) + 1
+        self.event_counts[event.name.removeprefix(_PREFIX)] += 1

@@ -125,5 +125,6 @@ def complete_from(path: str, field: str) -> Complete:
 
 complete_topics: Final = complete_from("/topics", "topic")
 complete_groups: Final = complete_from("/groups", "group")
+complete_transactions: Final = complete_from("/transactions", "transactional_id")
 complete_brokers: Final = complete_from("/brokers", "broker_id")
 complete_bookies: Final = complete_from("/bookies", "bookie_id")

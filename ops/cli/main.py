@@ -32,6 +32,9 @@ COMMANDS: Final[dict[str, _Row]] = {
     "broker": _Row("ops.cli.broker:broker", "See brokers, take one out of service."),
     "topic": _Row("ops.cli.topic:topic", "Create, list, describe and change topics."),
     "group": _Row("ops.cli.group:group", "See consumer groups, their lag; reset them."),
+    "transaction": _Row(
+        "ops.cli.transaction:transaction", "See transactions, abort one that hangs."
+    ),
     "record": _Row("ops.cli.record:record", "Look at single records, publish single ones."),
     "produce": _Row("ops.cli.produce:produce", "Publish lines as records of a topic."),
     "consume": _Row("ops.cli.consume:consume", "Print the records of a topic."),

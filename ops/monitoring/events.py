@@ -27,7 +27,12 @@ DYNAMIC: Final[Mapping[str, frozenset[str]]] = {
         ("group.rebalancing", "group.empty", "group.joined", "group.stable")
     ),
     "%s id=%r number=%d producer=%d producer_epoch=%d": frozenset(
-        ("transaction.timed_out", "transaction.fenced", "transaction.id_expired")
+        (
+            "transaction.timed_out",
+            "transaction.aborted_by_operator",
+            "transaction.fenced",
+            "transaction.id_expired",
+        )
     ),
 }
 """What coordinators' cores ask to be logged, by the form of the call that does it (`Event` in

@@ -114,7 +114,7 @@ class HeldBytes:
         sizes = [append.size for append in (*queue.appends(), *log._accumulator)]
         others = sum(
             entry.size
-            for entries in (queue._pending, queue._waiting, queue._held)
+            for entries in (queue._pending, queue.waiting, queue._held)
             for entry in entries
             if not entry.appends
         )
@@ -125,7 +125,7 @@ class HeldBytes:
             self._fail("B2", f"counts {log.in_flight_bytes} bytes, holds {held + others}")
         if held > limit and len(sizes) > 1:
             self._fail("B2", f"{partition.name} holds {held} bytes, the limit is {limit}")
-        waiting = sum(a.size for e in (*queue._waiting, *queue._held) for a in e.appends)
+        waiting = sum(a.size for e in (*queue.waiting, *queue._held) for a in e.appends)
         return waiting + log._accumulator.size_bytes + self._look_at_writer(partition)
 
     def _look_at_writer(self, partition: Partition) -> int:

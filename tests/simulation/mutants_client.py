@@ -31,6 +31,8 @@ from client.wire.bookkeeper.messages import LAST_ENTRY, AddRequest, ReadRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from client.ledger.core.pending_add import AddEntry
+
 
 def ack_after_one(patch: Any) -> None:
     """An add is confirmed after one bookie instead of Qa."""
@@ -152,14 +154,13 @@ def change_while_fenced(patch: Any) -> None:
 
 def lac_is_pushed(patch: Any) -> None:
     """Entries carry the last entry pushed as their LAC instead of the last confirmed."""
-    original = AddPipeline._seal
-    patch(
-        AddPipeline,
-        "_seal",
-        lambda self, entry_id, lac, length, payload: original(
-            self, entry_id, EntryId(entry_id - 1), length, payload
-        ),
-    )
+    original = AddPipeline._sealed
+
+    def sealed(self: AddPipeline, entry: AddEntry) -> Any:
+        entry.lac = EntryId(entry.entry_id - 1)
+        return original(self, entry)
+
+    patch(AddPipeline, "_sealed", sealed)
 
 
 def certain_failure(patch: Any) -> None:

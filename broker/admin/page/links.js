@@ -7,6 +7,7 @@ export const addressOf = {
   topic: (name) => `#/topics/${part(name)}`,
   partition: (topic, index) => `#/topics/${part(topic)}/${index}`,
   group: (name) => `#/groups/${part(name)}`,
+  transaction: (name) => `#/transactions/${part(name)}`,
   broker: (id) => `#/brokers/${id}`,
 };
 
@@ -20,6 +21,10 @@ export function partitionLink(topic, index, text = `${topic}-${index}`) {
 
 export function groupLink(name) {
   return h("a", { href: addressOf.group(name) }, name);
+}
+
+export function transactionLink(name) {
+  return h("a", { href: addressOf.transaction(name) }, name);
 }
 
 export function brokerLink(id) {

@@ -13,6 +13,7 @@ import { overview } from "./views/overview.js";
 import { partition } from "./views/partition.js";
 import { topic } from "./views/topic.js";
 import { topics } from "./views/topics.js";
+import { transaction, transactions } from "./views/transactions.js";
 
 const ROUTES = [
   [/^$/, overview],
@@ -21,6 +22,8 @@ const ROUTES = [
   [/^topics\/([^/]+)\/(\d+)$/, partition],
   [/^groups$/, groups],
   [/^groups\/([^/]+)$/, group],
+  [/^transactions$/, transactions],
+  [/^transactions\/([^/]+)$/, transaction],
   [/^brokers$/, brokers],
   [/^brokers\/(\d+)$/, broker],
   [/^bookies$/, bookies],
@@ -29,6 +32,7 @@ const SECTIONS = [
   ["", "Cluster"],
   ["topics", "Topics"],
   ["groups", "Groups"],
+  ["transactions", "Transactions"],
   ["brokers", "Brokers"],
   ["bookies", "Bookies"],
 ];

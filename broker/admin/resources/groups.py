@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_broker, at_coordinator, at_new_coordinator
 from broker.admin.lags import PLACES_MAX, Lag, Place, totals
+from broker.admin.merged_pages import SILENT, merged_page
 from broker.admin.operation import Operation
 from broker.admin.pages import QUERY, page
 from broker.admin.problems import wrong_field
@@ -64,7 +65,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         {
             "items": list_of(ref("GroupRow"), "What was asked for, in order."),
             "next": nullable(text("Give it as `after` to go on; null: this was the last page.")),
-            "silent": list_of(whole("A broker."), "Brokers whose groups are missing here."),
+            SILENT: list_of(whole("A broker."), "Brokers whose groups are missing here."),
         },
     ),
     "GroupMember": record(
@@ -192,7 +193,7 @@ async def list_coordinated(context: AdminContext, request: AdminRequest) -> Answ
             **totals(lags.get(one.group_id, ()), now_ms),
         },
     )  # fmt: skip
-    answer.body["silent"] = []
+    answer.body[SILENT] = []
     return answer
 
 
@@ -215,18 +216,7 @@ def _of_topic(coordinator: Coordinator, topic: str | None) -> Iterable[GroupDesc
 
 async def list_groups(context: AdminContext, request: AdminRequest) -> Answer:
     """List the groups of all brokers."""
-    query = {name: str(value) for name, value in request.query.items()}
-    others = await context.peer_client.ask_all(lambda one: f"/brokers/{one.id}/groups", query)
-    pages = [(await list_coordinated(context, request)).body, *others.answers.values()]
-    rows = {row["group"]: row for answer in pages for row in answer["items"]}
-    merged = page(
-        [rows[name] for name in sorted(rows)], request.query, lambda row: str(row["group"]),
-        lambda row: row,
-    )  # fmt: skip
-    if merged.body["next"] is None and any(answer["next"] for answer in pages):
-        merged.body["next"] = merged.body["items"][-1]["group"]
-    merged.body["silent"] = list(others.silent)
-    return merged
+    return await merged_page(context, request, "groups", list_coordinated, "group")
 
 
 def _row(context: AdminContext, group: GroupDescription) -> dict[str, Any]:

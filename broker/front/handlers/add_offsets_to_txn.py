@@ -14,7 +14,7 @@ from typing import Any, Final
 from broker.errors import InvalidGroupId
 from broker.faults import Code
 from broker.front.services import Call, Services
-from broker.front.transaction_codes import transaction_code
+from broker.front.transaction_codes import client_of, transaction_code
 from broker.transactions.core.transaction_types import (
     AddPartitions,
     ProducerIdAndEpoch,
@@ -44,6 +44,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
                 (TransactionPartition(topic.name, topic.topic_id, index),),
                 TransactionVersion.TV0,
                 call.connection,
+                client_of(call),
             )
         )
     except QuireError as error:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
-from broker.front.transaction_codes import transaction_code
+from broker.front.transaction_codes import client_of, transaction_code
 from broker.transactions.core.transaction_types import (
     AddPartitions,
     ProducerIdAndEpoch,
@@ -48,6 +48,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             (),
             TransactionVersion.TV0,
             call.connection,
+            client_of(call),
         )
         codes = await _add(services, call, asked, request.v3_and_below_topics)
         return {"throttle_time": 0, "results_by_topic_v3_and_below": _rows(codes)}

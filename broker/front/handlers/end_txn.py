@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from broker.faults import Code
 from broker.front.services import Call, Services
-from broker.front.transaction_codes import transaction_code
+from broker.front.transaction_codes import client_of, transaction_code
 from broker.transactions.core.transaction_types import (
     EndTransaction,
     ProducerIdAndEpoch,
@@ -39,7 +39,12 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         coordinator = services.transactions.coordinator(request.transactional_id)
         after = await coordinator.end_transaction(
             EndTransaction(
-                request.transactional_id, producer, request.committed, version, call.connection
+                request.transactional_id,
+                producer,
+                request.committed,
+                version,
+                call.connection,
+                client_of(call),
             )
         )
     except QuireError as error:

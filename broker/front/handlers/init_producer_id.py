@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
-from broker.front.transaction_codes import transaction_code
+from broker.front.transaction_codes import client_of, transaction_code
 from broker.transactions.core.transaction_types import (
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -64,5 +64,6 @@ async def _begin(
             had,
             field(request, "producer_epoch", NO_EPOCH),
             call.connection,
+            client_of(call),
         )
     )

@@ -51,11 +51,12 @@ from broker.errors import (
 )
 from broker.faults import message_of
 from broker.front.batches.key_checks import KeyChecks
-from broker.front.batches.produce_answer import ProduceAnswer, Row
+from broker.front.batches.produce_answer import ProduceAnswer, Row, stored_answer
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError, RemoteProtocolError
+from client.fast_tuple import new_tuple
 from client.node.logs import AT_WILL
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
@@ -153,7 +154,8 @@ class _Produce:
         self._stop_waiting: Callable[[], None] | None = None
         self._work = 0
         """What was done in this turn of the loop, in batches."""
-        self._keys = KeyChecks(services.config.opened_records_max)
+        self._keys: KeyChecks | None = None
+        """What most requests have none of: a batch whose keys are looked at."""
 
     def parse_on(self, steps: Steps[ProduceRequest]) -> None:
         """Read the rest of a request of very many partitions, a step in each turn."""
@@ -193,7 +195,13 @@ class _Produce:
             self._topics.append((name, rows))
             for index, records in partitions:
                 rows.append((index, None, _NOT_STARTED))
-                self._begin_one(_Batch(rows, len(rows) - 1, name, index, records))
+                batch: _Batch = new_tuple(_Batch, (rows, len(rows) - 1, name, index, records))
+                if self._unstarted is not None:
+                    self._unstarted.append(batch)
+                elif (obstacle := self._start(batch)) is not None:
+                    self._begin_waiting(obstacle, batch)
+                elif rows[-1][1] is None:
+                    self._hold_back(batch)
         services = self._services
         timeout_s = max(min(request.timeout_ms, services.config.produce_timeout_max_ms), 1) / 1000
         if self._held:
@@ -206,17 +214,15 @@ class _Produce:
         if self._acks:
             self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
-    def _begin_one(self, batch: _Batch) -> None:
-        """Append a batch, or let it wait: for room, behind one that does, or for its leader."""
-        if self._unstarted is not None:
-            self._unstarted.append(batch)
-            return
-        obstacle = self._start(batch)
-        if obstacle is not None:
-            self._unstarted = deque([batch])
-            self._pending += 1
-            self._wait(obstacle, batch)
-        elif isinstance(batch.rows[batch.at][2], NotLeader):
+    def _begin_waiting(self, obstacle: Partition | Steps[int] | _Turn, batch: _Batch) -> None:
+        """From this batch on everything waits."""
+        self._unstarted = deque([batch])
+        self._pending += 1
+        self._wait(obstacle, batch)
+
+    def _hold_back(self, batch: _Batch) -> None:
+        """A batch was refused: keep it if its partition is led in a moment."""
+        if isinstance(batch.rows[batch.at][2], NotLeader):
             key = self._services.partitions.awaited_key(batch.topic, batch.partition)
             if key is not None:
                 self._held.setdefault(key, []).append(batch)
@@ -232,22 +238,37 @@ class _Produce:
         rows, at, topic, index, records = batch
         try:
             leader, records = self._find_leader(topic, index, records)
-            if not admitted and not leader.admission.has_room(len(records)):
+            size = len(records)
+            if not admitted and not leader.admission.has_room(size):
                 return leader
-            steps = self._keys.check(leader, records)
-            if steps is not None:
-                return steps
-            self._work += self._keys.take_work()
-            append = self._append(leader, topic, records)
+            are_keys_checked = False
+            if leader.admission.are_keys_required:
+                steps = self._check_keys(leader, records)
+                if steps is not None:
+                    return steps
+                are_keys_checked = True
+            append = leader.append(records, are_keys_checked=are_keys_checked)
         except QuireError as error:
-            self._keys.forget()
+            if self._keys is not None:
+                self._keys.forget()
             rows[at] = (index, None, error)
             return None
-        self._keys.forget()
+        if self._keys is not None:
+            self._keys.forget()
+        self._slot.pass_on(size)
+        self._services.metrics.on_produced(topic, append.end_offset - append.base_offset, size)
         rows[at] = (index, leader, append)
         self._pending += 1
         append.on_done(self._on_done)
         return None
+
+    def _check_keys(self, leader: Partition, records: memoryview) -> Steps[int] | None:
+        """Look at a batch's keys, unless that is done; return the steps that are left of it."""
+        if self._keys is None:
+            self._keys = KeyChecks(self._services.config.opened_records_max)
+        steps = self._keys.check(leader, records)
+        self._work += self._keys.take_work()
+        return steps
 
     # --- waiting for the leader
 
@@ -286,9 +307,7 @@ class _Produce:
             return
         obstacle = self._start(batch)
         if obstacle is not None:
-            self._unstarted = deque([batch])
-            self._pending += 1
-            self._wait(obstacle, batch)
+            self._begin_waiting(obstacle, batch)
 
     # --- waiting for room, for keys, for a turn
 
@@ -313,6 +332,7 @@ class _Produce:
     def _on_step(self, steps: Steps[int], batch: _Batch) -> None:
         """Look at more keys of the first of the batches that wait."""
         assert self._unstarted, "whose keys are looked at waits"
+        assert self._keys is not None
         try:
             next(steps)
         except StopIteration:
@@ -425,13 +445,6 @@ class _Produce:
             raise UnsupportedCompression("zstd needs version 7 of Produce")
         return leader, records
 
-    def _append(self, leader: Partition, topic: str, records: memoryview) -> Append:
-        append = leader.append(records, are_keys_checked=self._keys.are_checked)
-        self._slot.pass_on(len(records))
-        record_count = append.end_offset - append.base_offset
-        self._services.metrics.on_produced(topic, record_count, len(records))
-        return append
-
     def _on_done(self, _append: Append) -> None:
         self._pending -= 1
         if not self._pending and not self._answered:
@@ -445,7 +458,14 @@ class _Produce:
         self._answered = True
         if self._ticket:
             self._services.deadlines.cancel(self._ticket)
-        self._build(self._answer_steps())
+        try:
+            buffers = stored_answer(self._call, self._topics) if self._acks else None
+            if buffers is None:
+                self._build(self._answer_steps())
+            else:
+                self._channel.answer(self._slot, buffers)
+        except Exception:  # the outermost loop of a request
+            self._break()
 
     def _build(self, steps: Steps[None]) -> None:
         try:

@@ -96,13 +96,14 @@ class LogEntry:
 class AppendQueue:
     """First in, first out; with a gate in front of the ledger."""
 
-    __slots__ = ("_held", "_holding", "_pending", "_waiting", "size_bytes")
+    __slots__ = ("_held", "_holding", "_pending", "size_bytes", "waiting")
 
     def __init__(self) -> None:
         self._pending: deque[LogEntry] = deque()
         """Taken for the ledger, not confirmed."""
-        self._waiting: deque[LogEntry] = deque()
-        """For the same ledger, not taken yet."""
+        self.waiting: deque[LogEntry] = deque()
+        """For the same ledger, not taken yet. For others to see whether there are any: a batch's
+        path."""
         self._held: deque[LogEntry] = deque()
         """For the next ledger."""
         self._holding = False
@@ -110,7 +111,7 @@ class AppendQueue:
         """Bytes accepted and not confirmed."""
 
     def __len__(self) -> int:
-        return len(self._pending) + len(self._waiting) + len(self._held)
+        return len(self._pending) + len(self.waiting) + len(self._held)
 
     @property
     def is_holding(self) -> bool:
@@ -118,14 +119,9 @@ class AppendQueue:
         return self._holding
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether there is an entry to take."""
-        return bool(self._waiting)
-
-    @property
     def entries_under_way(self) -> int:
         """Entries that the ledger has not confirmed yet."""
-        return len(self._pending) + len(self._waiting)
+        return len(self._pending) + len(self.waiting)
 
     @property
     def sent_count(self) -> int:
@@ -135,16 +131,16 @@ class AppendQueue:
     @property
     def is_drained(self) -> bool:
         """Whether the ledger confirmed everything that is for it."""
-        return not self._pending and not self._waiting
+        return not self._pending and not self.waiting
 
     def push(self, entry: LogEntry) -> None:
         """Enqueue."""
         self.size_bytes += entry.size
-        (self._held if self._holding else self._waiting).append(entry)
+        (self._held if self._holding else self.waiting).append(entry)
 
     def take(self) -> LogEntry:
-        """Return the next entry to send; `is_waiting` says whether there is one."""
-        entry = self._waiting.popleft()
+        """Return the next entry to send; `waiting` says whether there is one."""
+        entry = self.waiting.popleft()
         self._pending.append(entry)
         return entry
 
@@ -164,11 +160,11 @@ class AppendQueue:
         assert self._holding
         assert self.is_drained, "the previous ledger has unconfirmed entries"
         self._holding = False
-        self._waiting, self._held = self._held, self._waiting
+        self.waiting, self._held = self._held, self.waiting
 
     def appends(self) -> Iterator[Append]:
         """Walk everything queued, oldest first."""
-        for queue in (self._pending, self._waiting, self._held):
+        for queue in (self._pending, self.waiting, self._held):
             for entry in queue:
                 yield from entry.appends
 
@@ -176,7 +172,7 @@ class AppendQueue:
         """Remove and return everything: none of it will be confirmed to us."""
         drained = list(self.appends())
         self._pending.clear()
-        self._waiting.clear()
+        self.waiting.clear()
         self._held.clear()
         self.size_bytes = 0
         return drained

@@ -135,8 +135,10 @@ class LogState:
             if known is not None:
                 return self._repeat(known)
         size = header.size
-        if not self.has_room(size) and not header.is_control:
-            raise self._no_room(header)
+        in_flight_bytes = self.queue.size_bytes + self._accumulator.size_bytes
+        is_beyond = in_flight_bytes + size > self.limits.in_flight_bytes_max
+        if is_beyond and in_flight_bytes and not header.is_control:
+            raise self._no_room(header)  # as `has_room`, which whoever can wait has asked
         if not self._accumulator.has_room(size):
             self._gather()
         base = self.offsets.log_end
@@ -294,10 +296,12 @@ class LogState:
         if accumulator.size_bytes:
             if accumulator.is_full:
                 self._gather()
-            if not self._is_send_planned and accumulator.may_leave(queue.entries_under_way):
+            if self._is_send_planned:
+                return SEND if queue.waiting else NOTHING
+            if accumulator.may_leave(queue.entries_under_way):
                 self._is_send_planned = True
-                return SEND_AND_PLAN if queue.is_waiting else PLAN
-        return SEND if queue.is_waiting else NOTHING
+                return SEND_AND_PLAN if queue.waiting else PLAN
+        return SEND if queue.waiting else NOTHING
 
     def on_turn_over(self) -> Effects:
         """The turn of the loop is over in which `PlanSend` was returned. Nothing comes of it if
@@ -305,7 +309,7 @@ class LogState:
         self._is_send_planned = False
         if self._accumulator.may_leave(self.queue.entries_under_way):
             self._gather()
-        return SEND if self.queue.is_waiting else NOTHING
+        return SEND if self.queue.waiting else NOTHING
 
     def on_confirmed(self) -> LogEntry:
         """The ledger confirmed its oldest entry: return it."""

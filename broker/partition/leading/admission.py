@@ -21,33 +21,34 @@ from client.wire.steps import Steps
 class RoomWaits:
     """The batches that wait for room in one partition, by size."""
 
-    __slots__ = ("_next_ticket", "_waits")
+    __slots__ = ("_next_ticket", "waiting")
 
     def __init__(self) -> None:
         self._next_ticket = 0
-        self._waits: dict[int, tuple[int, Callable[[], None]]] = {}
+        self.waiting: dict[int, tuple[int, Callable[[], None]]] = {}
+        """By ticket, in their order. Whether it is empty is asked for every batch."""
 
     def __len__(self) -> int:
-        return len(self._waits)
+        return len(self.waiting)
 
     def add(self, size: int, call: Callable[[], None]) -> int:
         """Wait for room for so many bytes, behind all others; return a ticket for `cancel`."""
         self._next_ticket += 1
-        self._waits[self._next_ticket] = size, call
+        self.waiting[self._next_ticket] = size, call
         return self._next_ticket
 
     def cancel(self, ticket: int) -> None:
         """Wait no longer; one that was called is no error."""
-        self._waits.pop(ticket, None)
+        self.waiting.pop(ticket, None)
 
     @property
     def next_size(self) -> int:
         """How many bytes the first one wants."""
-        return next(iter(self._waits.values()))[0]
+        return next(iter(self.waiting.values()))[0]
 
     def take(self) -> Callable[[], None]:
         """Return the first one's call; it waits no longer."""
-        return self._waits.pop(next(iter(self._waits)))[1]
+        return self.waiting.pop(next(iter(self.waiting)))[1]
 
 
 class Admission:
@@ -62,7 +63,7 @@ class Admission:
 
     def has_room(self, size: int) -> bool:
         """Whether a batch of `size` bytes need not wait: it fits, and nobody waits before it."""
-        return not self._waits and self._leader.log.has_room(size)
+        return not self._waits.waiting and self._leader.log.has_room(size)
 
     def on_room(self, size: int, call: Callable[[], None]) -> Callable[[], None]:
         """Call once, later, when there is room for `size` bytes, or when leadership ends.
@@ -103,12 +104,12 @@ class Admission:
     def look(self) -> None:
         """Call those that wait, as far as there is room, in a turn of their own: what goes wrong
         in there is nobody else's."""
-        if self._waits and not self._is_planned and self._may_admit():
+        if self._waits.waiting and not self._is_planned and self._may_admit():
             self._is_planned = True
             self._loop.call_soon(self._admit)
 
     def _may_admit(self) -> bool:
-        if not self._waits:
+        if not self._waits.waiting:
             return False
         leader = self._leader
         return leader.state is not State.OPEN or leader.log.has_room(self._waits.next_size)

@@ -58,7 +58,7 @@ class EntrySender:
     def send(self) -> None:
         """Send what may go now."""
         queue, writer, now_s = self._log.queue, self._steps.writer, self._now_s()
-        while queue.is_waiting:
+        while queue.waiting:
             if not writer.room.is_free:
                 self._await_room(writer)
                 return
@@ -72,7 +72,7 @@ class EntrySender:
             assert entry_id == entry.entry_id, (entry_id, entry.entry_id)
             if entry.appends:
                 self._unsent_bytes -= entry.size
-                self._memory.give(entry.size)
+                self._memory.size -= entry.size  # the writer has taken it: no room was made
 
     def _await_room(self, writer: Writer) -> None:
         if self._awaited is not writer:

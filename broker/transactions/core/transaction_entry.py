@@ -19,6 +19,7 @@ from broker.transactions.core.transaction import Decision
 from broker.transactions.core.transaction_types import (
     PREPARED,
     AddPartitions,
+    Client,
     TransactionMetadata,
     TransactionPartition,
 )
@@ -55,7 +56,7 @@ class Parked(NamedTuple):
 class Transaction:
     """One transactional id."""
 
-    __slots__ = ("change", "parked", "retry_s", "stored", "transactional_id", "unmarked")
+    __slots__ = ("change", "client", "parked", "retry_s", "stored", "transactional_id", "unmarked")
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id: Final = transactional_id
@@ -64,6 +65,8 @@ class Transaction:
         self.change: Change | Allocation | None = None
         self.unmarked: set[TransactionPartition] = set()
         self.parked: deque[Parked] = deque()
+        self.client: Client | None = None
+        """Who used it last, as far as this coordinator has seen."""
         self.retry_s: float | None = None
         """When Complete* is to be appended again, which the log has refused."""
 

@@ -22,13 +22,17 @@ from broker.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTransactionTimeout,
+    NoOpenTransaction,
+    TransactionalIdNotFound,
 )
 from broker.transactions.core.transaction import (
     Answer,
+    Decision,
     NeedsProducerId,
     Write,
     add_partitions,
     end_transaction,
+    fence,
     holds,
     init_producer_id,
     successor,
@@ -38,6 +42,7 @@ from broker.transactions.core.transaction_entry import Change, Parked, Rule, Tra
 from broker.transactions.core.transaction_records import ID_BYTES_MAX
 from broker.transactions.core.transaction_table import TransactionTable
 from broker.transactions.core.transaction_types import (
+    ABORTED,
     FENCED,
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -85,6 +90,7 @@ class TransactionRequests:
                 table.order.forget(request.transactional_id)
                 raise CoordinatorNotAvailable("too many transactional ids")
             transaction = table.get_or_create(request.transactional_id)
+        transaction.client = request.client or transaction.client
         _check_idle(transaction)
         found = transaction
         return self.decide(
@@ -146,6 +152,22 @@ class TransactionRequests:
             token,
             now,
         )
+
+    def abort(self, transactional_id: str, token: Token, now: Now) -> ShardEffects:
+        """Abort an open transaction by an operator's word and fence its producer, as if its time
+        were over; the reply is the TransactionMetadata of the decision.
+
+        Raises TransactionalIdNotFound, ConcurrentTransactions, NoOpenTransaction.
+        """
+        transaction = self._table.get(transactional_id)
+        stored = None if transaction is None else transaction.stored
+        if transaction is None or stored is None:
+            raise TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
+        _check_idle(transaction)
+        if stored.state is not TransactionState.ONGOING:
+            raise NoOpenTransaction(f"{transactional_id!r} has no open transaction")
+        event = TransactionEvent(ABORTED, transactional_id, stored.number, stored.producer)
+        return [event, *self.decide(transaction, Fence(stored), token, now)]
 
     def on_producer_id(
         self, ticket: Ticket, outcome: ProducerId | BrokerError, now: Now
@@ -244,6 +266,8 @@ class TransactionRequests:
             raise InvalidProducerIdMapping(f"{request.transactional_id!r} is not known")
         counts = self._holds(transaction, request.producer)
         self._admit(request.transactional_id, request.connection, counts=counts)
+        if counts and request.client is not None:
+            transaction.client = request.client
         if transaction.stored is None:
             raise ConcurrentTransactions(f"{request.transactional_id!r} is being created")
         return transaction, transaction.stored
@@ -262,6 +286,18 @@ class TransactionRequests:
     ) -> None:
         if connection is not None:
             self._table.order.admit(transactional_id, connection, counts=counts)
+
+
+class Fence:
+    """The rule of a transaction that is aborted without its producer; the result is the value."""
+
+    def __init__(self, stored: TransactionMetadata) -> None:
+        self._stored = stored
+
+    def __call__(self, now_ms: int, new_id: ProducerId | None) -> Decision:
+        """Decide."""
+        value = fence(self._stored, now_ms, new_id)
+        return NeedsProducerId() if value is None else Write(value, value)
 
 
 def _check_id(transactional_id: str) -> None:

@@ -30,17 +30,13 @@ from broker.coordinator.core.coordinator_types import LogRecord, Now, Reply, Tic
 from broker.errors import BrokerError, ConcurrentTransactions
 from broker.transactions.core.connection_order import ConnectionOrder
 from broker.transactions.core.transaction import (
-    Decision,
-    NeedsProducerId,
-    Write,
     completed,
-    fence,
     is_expired,
     is_timed_out,
 )
 from broker.transactions.core.transaction_entry import Transaction
 from broker.transactions.core.transaction_records import TransactionEntry, decode
-from broker.transactions.core.transaction_requests import TransactionRequests
+from broker.transactions.core.transaction_requests import Fence, TransactionRequests
 from broker.transactions.core.transaction_table import TransactionTable
 from broker.transactions.core.transaction_types import (
     EXPIRED,
@@ -55,7 +51,6 @@ from broker.transactions.core.transaction_types import (
     WriteMarkers,
 )
 from broker.transactions.core.transaction_view import TransactionView
-from client.ids import ProducerId
 
 _TOMBSTONES_MAX: Final = 1_000
 """How many ids expire in one batch."""
@@ -218,7 +213,7 @@ class TransactionShard:
             assert stored is not None
             if transaction.change is None and is_timed_out(stored, now.ms):
                 effects.append(_event(TIMED_OUT, transaction.transactional_id, stored))
-                effects += self.requests.decide(transaction, _Fence(stored), None, now)
+                effects += self.requests.decide(transaction, Fence(stored), None, now)
         return effects
 
     def _expire(self, now: Now) -> ShardEffects:
@@ -235,17 +230,6 @@ class TransactionShard:
         for at in range(0, len(unused), _TOMBSTONES_MAX):
             effects += table.changes.write_tombstones(unused[at : at + _TOMBSTONES_MAX])
         return effects
-
-
-class _Fence:
-    """The rule of a transaction that ran out of time."""
-
-    def __init__(self, stored: TransactionMetadata) -> None:
-        self._stored = stored
-
-    def __call__(self, now_ms: int, new_id: ProducerId | None) -> Decision:
-        value = fence(self._stored, now_ms, new_id)
-        return NeedsProducerId() if value is None else Write(value, None)
 
 
 def _event(name: str, transactional_id: str, stored: TransactionMetadata) -> TransactionEvent:

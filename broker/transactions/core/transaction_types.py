@@ -172,6 +172,13 @@ class TransactionMetadata(NamedTuple):
         return ProducerIdAndEpoch(self.producer_id, self.epoch)
 
 
+class Client(NamedTuple):
+    """Whoever uses a transactional id, for operators."""
+
+    client_id: str
+    host: str
+
+
 # --- requests ---------------------------------------------------------------------------------
 
 
@@ -184,6 +191,7 @@ class InitProducerId(NamedTuple):
     epoch: int = NO_EPOCH
     """v3+: what the client has already, -1 both if it starts anew."""
     connection: ConnectionId | None = None
+    client: Client | None = None
 
     @property
     def expected(self) -> ProducerIdAndEpoch | None:
@@ -203,6 +211,7 @@ class AddPartitions(NamedTuple):
     """TV2 if a broker asks for a client that wrote to the partitions."""
     connection: ConnectionId | None = None
     """None: another broker asks."""
+    client: Client | None = None
 
 
 class EndTransaction(NamedTuple):
@@ -214,6 +223,7 @@ class EndTransaction(NamedTuple):
     version: TransactionVersion = TransactionVersion.TV0
     """TV2 from version 5 of the API on."""
     connection: ConnectionId | None = None
+    client: Client | None = None
 
 
 # --- effects ----------------------------------------------------------------------------------
@@ -248,6 +258,7 @@ class MarkerWritten(NamedTuple):
 
 TIMED_OUT: Final = "transaction.timed_out"
 FENCED: Final = "transaction.fenced"
+ABORTED: Final = "transaction.aborted_by_operator"
 EXPIRED: Final = "transaction.id_expired"
 
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from broker.coordinator.core.coordinator_types import LogRecord
 from broker.transactions.core.transaction_records import in_order, transaction_record
 from broker.transactions.core.transaction_table import TransactionTable
-from broker.transactions.core.transaction_types import TransactionMetadata, TransactionState
+from broker.transactions.core.transaction_types import (
+    Client,
+    TransactionMetadata,
+    TransactionState,
+)
+
+
+class TransactionSummary(NamedTuple):
+    """The transactional ids of one coordinator, counted."""
+
+    state_counts: Mapping[TransactionState, int]
+    oldest_start_ms: int | None
+    """When the oldest open transaction began; None: none is open."""
+    oldest_decision_ms: int | None
+    """When the oldest was decided whose markers are not all written; None: there is none."""
 
 
 class TransactionView:
@@ -30,13 +47,25 @@ class TransactionView:
             return transaction.stored
         return transaction.stored._replace(partitions=in_order([*transaction.unmarked]))
 
-    def state_counts(self) -> dict[TransactionState, int]:
-        """Count ids by state, for metrics."""
+    def client(self, transactional_id: str) -> Client | None:
+        """Return who used an id last; None: nobody since this broker coordinates it."""
+        transaction = self._table.get(transactional_id)
+        return None if transaction is None else transaction.client
+
+    def summary(self) -> TransactionSummary:
+        """Count what is there, for metrics."""
         counts = dict.fromkeys(TransactionState, 0)
+        oldest: dict[bool, int] = {}
         for transaction in self._table:
-            if transaction.stored is not None:
-                counts[transaction.stored.state] += 1
-        return counts
+            stored = transaction.stored
+            if stored is None:
+                continue
+            counts[stored.state] += 1
+            if stored.state is TransactionState.ONGOING or transaction.is_prepared:
+                at_ms = stored.updated_ms if transaction.is_prepared else stored.start_ms
+                is_decided = transaction.is_prepared
+                oldest[is_decided] = min(at_ms, oldest.get(is_decided, at_ms))
+        return TransactionSummary(counts, oldest.get(False), oldest.get(True))
 
     def snapshot(self, transactional_id: str) -> list[LogRecord]:
         """Return the durable state of an id as records, nothing if a newer one is in flight."""

@@ -135,7 +135,7 @@ class Link(asyncio.BufferedProtocol):
     @property
     def waiting_count(self) -> int:
         """Adds that wait for room."""
-        return len(self._waiting)
+        return self._waiting.count
 
     @property
     def is_lost(self) -> bool:
@@ -149,7 +149,13 @@ class Link(asyncio.BufferedProtocol):
 
     def add(self, record: InFlight) -> None:
         """Send an add, or let it wait for room and its turn (rule LINK-ROOM)."""
-        if self._waiting or not self._has_room(record):
+        if (
+            not self._waiting.count
+            and self.in_flight_bytes + record.size <= self._bytes_max
+            and len(self._records) < self._requests_max
+        ):
+            self.send(record)  # nearly always
+        elif self._waiting.count or not self._has_room(record):
             request = record.request
             assert isinstance(request, AddRequest)
             self._waiting.push(request.ledger_id, record)
@@ -188,7 +194,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _send_waiting(self) -> None:
         waiting = self._waiting
-        while waiting and not self._lost and self._has_room(waiting.first):
+        while waiting.count and not self._lost and self._has_room(waiting.first):
             self.send(waiting.pop())
 
     def _flush(self) -> None:
@@ -210,7 +216,7 @@ class Link(asyncio.BufferedProtocol):
             return
         for on_response, response in answers:
             on_response(response)
-        if self._waiting:
+        if self._waiting.count:
             self._send_waiting()
 
     def on_response(self, record: InFlight, response: Response) -> None:
@@ -277,7 +283,7 @@ class Link(asyncio.BufferedProtocol):
             self.matcher.forget(record.key, record)
             self._stats.errors += 1
             record.complete(BookieTimeout("no answer in time"))
-        if self._waiting:
+        if self._waiting.count:
             self._send_waiting()
         if not self._records:
             clock.stop()  # it stands still until something is sent

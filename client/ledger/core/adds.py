@@ -65,6 +65,7 @@ from client.errors import (
     TooManyRequests,
     UnauthorizedAccess,
 )
+from client.fast_tuple import new_tuple
 from client.ids import NO_ENTRY, BookieId, EntryId
 from client.ledger.core.holes import Holes
 from client.ledger.core.members import Members, mask_of
@@ -224,7 +225,7 @@ class Adds:
             indices = [index for index in indices if awaited >> index & 1]
         self._pending[entry_id] = PendingAdd(entry, growth, now_s, awaited, missed)
         self.pending_bytes += size
-        effects.append(SendAdd(entry, indices))
+        effects.append(new_tuple(SendAdd, (entry, indices)))
         return effects
 
     def on_stored(self, entry_id: EntryId, index: int, bookie: BookieId) -> AddEffects:
@@ -425,7 +426,7 @@ class Adds:
         if entry_id == first:
             return _NOTHING
         self.lac = EntryId(entry_id - 1)
-        return (Confirmed(EntryId(first), self.lac),)
+        return (new_tuple(Confirmed, (first, self.lac)),)
 
     def _miss(self, entry_id: int, add: PendingAdd, mask: int) -> None:
         """The members in `mask` will not store what they were sent."""

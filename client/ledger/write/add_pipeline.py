@@ -19,6 +19,7 @@ from client.errors import (
     TooManyRequests,
     WriteFailed,
 )
+from client.fast_tuple import new_tuple
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookies import Bookie
 from client.ledger.config import LedgerClientConfig
@@ -127,15 +128,14 @@ class AddPipeline:
         effects = self.adds.fail(error)
         self._loop.call_soon(self._feed, lambda: effects)
 
-    def _seal(
-        self, entry_id: EntryId, lac: EntryId, length: int, payload: Sequence[Buffer]
-    ) -> AddRequest:
-        head, *rest = self._codec.seal(entry_id, lac, length, payload)
-        return AddRequest(self.ledger_id, entry_id, self._master_key, head, entry_rest=tuple(rest))
-
     def _sealed(self, entry: AddEntry) -> AddRequest:
         """Make the request of an entry that is sent for the first time."""
-        request = self._seal(entry.entry_id, entry.lac, entry.length, entry.payload)
+        entry_id = entry.entry_id
+        head, *rest = self._codec.seal(entry_id, entry.lac, entry.length, entry.payload)
+        request: AddRequest = new_tuple(
+            AddRequest,
+            (self.ledger_id, entry_id, self._master_key, head, False, False, False, tuple(rest)),
+        )
         entry.on_sealed(request)
         return request
 
@@ -165,17 +165,19 @@ class AddPipeline:
 
     def _perform(self, effects: AddEffects) -> None:
         for effect in effects:
+            if type(effect) is SendAdd:  # a match on classes costs more, and this is for every add
+                entry, indices = effect
+                request = entry.request or self._sealed(entry)
+                size = entry.size
+                self._memory.on_sent(entry, len(indices))
+                for index in indices:
+                    member = self._members[index]
+                    member.bookie.request(request, member.on_answer, size)
+                continue
             match effect:
-                case SendAdd(entry, indices):
-                    request = entry.request or self._sealed(entry)
-                    size = entry.size
-                    self._memory.on_sent(entry, len(indices))
-                    for index in indices:
-                        member = self._members[index]
-                        member.bookie.request(request, member.on_answer, size)
                 case Confirmed():
                     self._memory.on_confirmed(effect.first, effect.last)
-                    self.room.on_confirmed(self._loop.time())
+                    self.room.window.on_confirmed(self.adds.confirmed_length, self._loop.time())
                     if self._explicit_lac is not None:
                         self._explicit_lac.on_confirmed()
                     if self.room.waiters:

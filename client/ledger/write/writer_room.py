@@ -31,7 +31,7 @@ class WriterRoom:
         """`company`: of the writers that send to the same bookies. `on_raised`: ends the writer,
         with this error."""
         self._adds = adds
-        self._window = WriterWindow(
+        self.window = WriterWindow(
             company,
             config.writer_in_flight_bytes_max,
             shared_bytes_min=config.writer_shared_bytes_min,
@@ -46,13 +46,9 @@ class WriterRoom:
         """Whether the next entry may be sent; one that is larger than the limits goes alone."""
         adds = self._adds
         return (
-            adds.length - adds.confirmed_length < self._window.size
+            adds.length - adds.confirmed_length < self.window.size
             and adds.pending_bytes < self._unanswered_bytes_max
         )
-
-    def on_confirmed(self, now_s: float) -> None:
-        """More is confirmed: the window follows."""
-        self._window.on_confirmed(self._adds.confirmed_length, now_s)
 
     def on_free(self, call: Callable[[], None]) -> None:
         """Call once, later on the loop, when there is room again or the writer has ended."""

@@ -36,7 +36,7 @@ class Slot:
         self._held_bytes = request_size
         """Bytes of the request that nobody else has taken over."""
         self._memory = memory
-        memory.take(request_size)
+        memory.size += request_size  # `take`, without a call for every request
         self.api_key = api_key
         self.arrived_s = arrived_s
         """When the last of its bytes came."""
@@ -53,7 +53,7 @@ class Slot:
     def pass_on(self, size: int) -> None:
         """So many bytes of the request are held by somebody else from now on."""
         self._held_bytes -= size
-        self._memory.give(size)
+        self._memory.size -= size  # no `give`: no room was made
 
     def let_go(self) -> None:
         """The answer is written, or there will be none: nothing is held for it any longer."""
@@ -61,13 +61,14 @@ class Slot:
             call, self.on_gone = self.on_gone, None
             call()
         size, self._held_bytes = self._held_bytes, 0
-        self._memory.give(size)
+        if size:
+            self._memory.give(size)
 
 
 class ServerConnection:
     """Frames of requests in, answers out in request order."""
 
-    __slots__ = ("_memory", "_slots", "in_flight_bytes", "intake")
+    __slots__ = ("_memory", "_slots", "in_flight_bytes", "intake", "newest")
 
     def __init__(
         self,
@@ -83,21 +84,19 @@ class ServerConnection:
         self._slots: deque[Slot] = deque()
         self.in_flight_bytes = 0
         """Request bytes whose answer has not been taken yet."""
+        self.newest: Slot | None = None
+        """The slot that was opened last; whoever starts a request sets it to None before."""
 
     @property
     def open_slots(self) -> int:
         """Number of requests whose answer has not been taken yet."""
         return len(self._slots)
 
-    @property
-    def newest(self) -> Slot | None:
-        """The slot that was opened last, unless its answer was taken."""
-        return self._slots[-1] if self._slots else None
-
     def open(self, request_size: int, api_key: int, arrived_s: float, opened_s: float) -> Slot:
         """Reserve the next place in the order of answers."""
         slot = Slot(request_size, api_key, arrived_s, opened_s, self._memory)
         self._slots.append(slot)
+        self.newest = slot
         self.in_flight_bytes += request_size
         return slot
 

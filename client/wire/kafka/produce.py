@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from client.errors import LocalProtocolError
+from client.fast_tuple import new_tuple
 from client.wire.buffer import Reader, uvarint_bytes
 from client.wire.kafka.node_endpoints import NodeEndpoint, endpoint_tags
 from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps, finish
@@ -51,6 +52,13 @@ _RESULT_WITH_START: Final = struct.Struct(">ihqqq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _LEADER: Final = struct.Struct(">ii")
+_ONE_TOPIC: Final = struct.Struct(">ih")
+_ONE: Final = _INT32.pack(1)
+_NO_THROTTLE: Final = _INT32.pack(0)
+_STORED_TAIL: Final = b"\x00\x00\x00\x00" + b"\xff\xff" + _NO_THROTTLE
+"""No record errors, no message; no throttling."""
+_STORED_TAIL_COMPACT: Final = b"\x01\x00\x00" + b"\x00" + _NO_THROTTLE + b"\x00"
+"""The same, no tags of the partition, the topic and the response."""
 
 # Least sizes: an index, an empty length and (flexible) a tag count; and a topic around it.
 _PARTITION_BYTES_MIN: Final = 5
@@ -134,10 +142,11 @@ def parse_single(version: int, body: memoryview) -> ProduceRequest | None:
         if not is_single or not name or size < 0 or at + size > len(body):
             return None
         records = body[at : at + size]
-        topic = TopicRecords(str(name, "utf-8"), [(index, records)])
+        topic = new_tuple(TopicRecords, (str(name, "utf-8"), [(index, records)]))
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
-    return ProduceRequest(None, acks, timeout_ms, [topic])
+    request: ProduceRequest = new_tuple(ProduceRequest, (None, acks, timeout_ms, [topic]))
+    return request
 
 
 def request_steps(version: int, body: memoryview, items_max: int) -> Steps[ProduceRequest]:
@@ -211,6 +220,30 @@ def response_steps(
         else:
             parts.append(b"\x00")
     return b"".join(parts)
+
+
+def stored_response(
+    version: int,
+    topic: str,
+    partition: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+) -> bytes:
+    """Encode the response body for one batch that is stored: the same as `build_response`."""
+    text = topic.encode()
+    if version >= FLEXIBLE_FROM:
+        head = b"".join((b"\x02", uvarint_bytes(len(text) + 1), text, b"\x02"))
+        tail = _STORED_TAIL_COMPACT
+    else:
+        head = _ONE_TOPIC.pack(1, len(text)) + text + _ONE
+        tail = _NO_THROTTLE if version < _RECORD_ERRORS_FROM else _STORED_TAIL
+    if version < _LOG_START_FROM:
+        return head + _RESULT.pack(partition, 0, base_offset, log_append_time_ms) + tail
+    result = _RESULT_WITH_START.pack(
+        partition, 0, base_offset, log_append_time_ms, log_start_offset
+    )
+    return head + result + tail
 
 
 def _count(count: int, flexible: bool) -> bytes:

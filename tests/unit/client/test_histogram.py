@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from prometheus_client import Histogram as Reference
 
-from client.histogram import LATENCY_BUCKETS_S, Histogram
+from client.histogram import LATENCY_BUCKETS_S, Histogram, observe_each
 
 
 @given(st.lists(st.floats(0, 100) | st.sampled_from(LATENCY_BUCKETS_S), max_size=30))
@@ -43,3 +43,13 @@ def test_several_of_the_same_value_count_as_often() -> None:
         one_by_one.observe(0.003)
     assert at_once.cumulative() == one_by_one.cumulative()
     assert at_once.total == pytest.approx(one_by_one.total)
+
+
+def test_one_value_each_is_as_good_as_one_call_each() -> None:
+    one, other, both = Histogram(), Histogram((1.0, 2.0)), (Histogram(), Histogram((1.0, 2.0)))
+    for value in (0.003, 1.0, 99.0):
+        one.observe(value)
+        other.observe(2 * value)
+        observe_each(both, (value, 2 * value))
+    assert [each.cumulative() for each in both] == [one.cumulative(), other.cumulative()]
+    assert [each.total for each in both] == [one.total, other.total]

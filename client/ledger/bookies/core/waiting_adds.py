@@ -16,14 +16,12 @@ T = TypeVar("T")
 class WaitingAdds(Generic[T]):
     """What waits, by ledger; the first ledger's turn is next."""
 
-    __slots__ = ("_count", "_queues")
+    __slots__ = ("_queues", "count")
 
     def __init__(self) -> None:
         self._queues: dict[int, deque[T]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
+        """How many wait. A field: every add and every answer asks."""
 
     def __iter__(self) -> Iterator[T]:
         for queue in self._queues.values():
@@ -32,7 +30,7 @@ class WaitingAdds(Generic[T]):
     def push(self, ledger_id: int, add: T) -> None:
         """Wait behind those of the same ledger."""
         self._queues.setdefault(ledger_id, deque()).append(add)
-        self._count += 1
+        self.count += 1
 
     @property
     def first(self) -> T:
@@ -46,10 +44,10 @@ class WaitingAdds(Generic[T]):
         add = queue.popleft()
         if queue:
             self._queues[ledger_id] = queue
-        self._count -= 1
+        self.count -= 1
         return add
 
     def clear(self) -> None:
         """Nobody waits any longer."""
         self._queues.clear()
-        self._count = 0
+        self.count = 0

@@ -39,10 +39,6 @@ class Company:
             self.last_change_s = now_s
         self.current = writer
 
-    def is_there(self, now_s: float) -> bool:
-        """Whether more than one writer added something lately."""
-        return now_s - self.last_change_s < _COMPANY_S
-
 
 class WriterWindow:
     """The window of one writer."""
@@ -78,5 +74,6 @@ class WriterWindow:
             fits = (confirmed_bytes - self._mark_bytes) / took_s * self._target_s
             self._shared_bytes = min(max(int(fits), self._shared_bytes_min), self._bytes_max)
             self._mark_bytes, self._mark_s = confirmed_bytes, now_s
-        is_shared = self._company.is_there(now_s)
+        # Whether more than one writer added something lately.
+        is_shared = now_s - self._company.last_change_s < _COMPANY_S
         self.size = self._shared_bytes if is_shared else self._bytes_max

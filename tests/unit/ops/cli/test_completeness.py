@@ -38,13 +38,22 @@ COMMANDS = {
     "describe_group": "group describe",
     "delete_group": "group delete",
     "reset_offsets": "group reset",
+    "list_transactions": "transaction list",
+    "describe_transaction": "transaction describe",
+    "abort_transaction": "transaction abort",
     "list_bookies": "bookie list",
     "describe_bookie": "bookie info",
     "list_under_replicated": "autorecovery status",
     "describe_rates": "top",
     "describe_broker_rates": "top",
 }
-BETWEEN_BROKERS = {"list_led_topics", "list_led_partitions", "list_coordinated_groups", "find_lags"}
+BETWEEN_BROKERS = {
+    "list_led_topics",
+    "list_led_partitions",
+    "list_coordinated_groups",
+    "list_coordinated_transactions",
+    "find_lags",
+}
 """What brokers ask each other to answer for the whole cluster."""
 
 

@@ -71,7 +71,7 @@ class Lead:
         for effect in effects:
             match effect:
                 case SendEntries():
-                    while self.leader.log.queue.is_waiting:
+                    while self.leader.log.queue.waiting:
                         entry = self.leader.log.queue.take()
                         assert entry.entry_id == len(self.sent[self.ledger_id])
                         self.sent[self.ledger_id].append(entry)

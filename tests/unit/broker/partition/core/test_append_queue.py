@@ -24,9 +24,9 @@ def test_first_in_first_out_and_bytes() -> None:
     first, second = entry(0), entry(1, 2)
     queue.push(first)
     queue.push(second)
-    assert queue.is_waiting
+    assert queue.waiting
     assert [queue.take(), queue.take()] == [first, second]
-    assert not queue.is_waiting
+    assert not queue.waiting
     assert (len(queue), queue.entries_under_way, queue.size_bytes) == (2, 2, 30)
     assert queue.pop() is first
     assert queue.pop() is second
@@ -42,7 +42,7 @@ def test_held_appends_wait_for_the_release() -> None:
     held = [entry(1), entry(2)]
     for item in held:
         queue.push(item)
-    assert not queue.is_waiting
+    assert not queue.waiting
     assert not queue.is_drained
     assert queue.entries_under_way == 1
     queue.pop()
@@ -68,7 +68,7 @@ def test_entries_wait_for_room_in_order() -> None:
     queue.hold()
     queue.push(entries[3])
     assert queue.take() is entries[2]
-    assert not queue.is_waiting, "what is held is not for this ledger"
+    assert not queue.waiting, "what is held is not for this ledger"
     queue.pop()
     assert queue.pop() is entries[2]
     assert queue.is_drained

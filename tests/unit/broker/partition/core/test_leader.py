@@ -129,7 +129,7 @@ def test_drain_waits_for_what_the_writer_has_no_room_for() -> None:
     leader = lead.leader
     effects = leader.on_outcome(ListChanged(2), lead.now)
     assert "SwitchLedger" not in kinds(effects), "an entry still waits to be sent"
-    assert leader.log.queue.is_waiting
+    assert leader.log.queue.waiting
     assert leader.stage is Stage.DRAINING
     assert not append.completed
 

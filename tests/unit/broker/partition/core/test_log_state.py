@@ -21,7 +21,7 @@ def append(log: LogState, *values: str, now_s: float = 10.0, **options: int) -> 
 def take(log: LogState) -> list[int]:
     """Take what is for the ledger; return how many batches each entry holds."""
     sizes = []
-    while log.queue.is_waiting:
+    while log.queue.waiting:
         sizes.append(len(log.queue.take().appends))
     return sizes
 
@@ -79,7 +79,7 @@ def test_ids_follow_the_ledger_across_a_change() -> None:
     previous = log.hold(LedgerId(2), NOW_MS)
     append(log)
     ids = []
-    while log.queue.is_waiting:
+    while log.queue.waiting:
         ids.append(log.queue.take().entry_id)
     assert ids == [0, 1, 2]
     assert previous.entry_count == 3

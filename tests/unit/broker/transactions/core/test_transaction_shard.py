@@ -342,9 +342,9 @@ class TestCopy:
         bench.init()
         assert bench.shard.view.snapshot(ID) == []
         assert bench.shard.view.describe(ID) is None
-        assert sum(bench.shard.view.state_counts().values()) == 0
+        assert sum(bench.shard.view.summary().state_counts.values()) == 0
         bench.allocate()
-        assert bench.shard.view.state_counts()[EMPTY] == 1
+        assert bench.shard.view.summary().state_counts[EMPTY] == 1
 
 
 class TestTime:

@@ -204,3 +204,11 @@ def test_versions_without_layout_are_our_bug() -> None:
     for version in (2, 12):
         with pytest.raises(LocalProtocolError):
             produce.build_response(version, [])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["t", "t\u00e9", "n" * 126, "n" * 127, "n" * 249])
+def test_a_stored_batch_is_answered_alike_by_the_short_way(version: int, name: str) -> None:
+    result = PartitionResult(7, 0, 1 << 40, 1_700_000_000_000, 12)
+    expected = produce.build_response(version, [(name, [result])])
+    assert produce.stored_response(version, name, *result[:1], *result[2:5]) == expected

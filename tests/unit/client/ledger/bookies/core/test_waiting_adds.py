@@ -12,7 +12,7 @@ def test_ledgers_take_turns_and_keep_their_order() -> None:
     waiting.push(2, "quiet 0")
     waiting.push(3, "other 0")
     waiting.push(3, "other 1")
-    assert len(waiting) == 7
+    assert waiting.count == 7
     assert waiting.first == "busy 0"
     assert [waiting.pop() for _ in range(3)] == ["busy 0", "quiet 0", "other 0"]
     waiting.push(2, "quiet 1")
@@ -20,7 +20,7 @@ def test_ledgers_take_turns_and_keep_their_order() -> None:
     assert [waiting.pop() for _ in range(5)] == [
         "busy 1", "other 1", "quiet 1", "busy 2", "busy 3",
     ]  # fmt: skip
-    assert len(waiting) == 0
+    assert waiting.count == 0
     waiting.push(1, "again")
     waiting.clear()
-    assert (len(waiting), list(waiting)) == (0, [])
+    assert (waiting.count, list(waiting)) == (0, [])
