@@ -12,16 +12,17 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from broker.access.acl_store import AclStore
-from broker.errors import (
+from broker.faults import code_of
+from broker.metrics import Metrics
+from broker.security.config import SecurityConfig
+from broker.security.core.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from broker.security_errors import (
     AuthorizationFailed,
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
     TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
 )
-from broker.metrics import Metrics
-from broker.security.config import SecurityConfig
-from broker.security.core.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
 from client.metadata.store import MetadataStore
 from client.node.logs import AT_WILL
 
@@ -40,6 +41,29 @@ class Need(NamedTuple):
 
     operation: Operation
     kind: ResourceType
+
+
+READ_TOPIC: Final = Need(Operation.READ, ResourceType.TOPIC)
+WRITE_TOPIC: Final = Need(Operation.WRITE, ResourceType.TOPIC)
+CREATE_TOPIC: Final = Need(Operation.CREATE, ResourceType.TOPIC)
+DELETE_TOPIC: Final = Need(Operation.DELETE, ResourceType.TOPIC)
+ALTER_TOPIC: Final = Need(Operation.ALTER, ResourceType.TOPIC)
+DESCRIBE_TOPIC: Final = Need(Operation.DESCRIBE, ResourceType.TOPIC)
+DESCRIBE_CONFIGS_TOPIC: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+ALTER_CONFIGS_TOPIC: Final = Need(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+READ_GROUP: Final = Need(Operation.READ, ResourceType.GROUP)
+DELETE_GROUP: Final = Need(Operation.DELETE, ResourceType.GROUP)
+DESCRIBE_GROUP: Final = Need(Operation.DESCRIBE, ResourceType.GROUP)
+DESCRIBE_CONFIGS_GROUP: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
+WRITE_TRANSACTIONAL_ID: Final = Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+DESCRIBE_TRANSACTIONAL_ID: Final = Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+CREATE_CLUSTER: Final = Need(Operation.CREATE, ResourceType.CLUSTER)
+ALTER_CLUSTER: Final = Need(Operation.ALTER, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER: Final = Need(Operation.DESCRIBE, ResourceType.CLUSTER)
+DESCRIBE_CONFIGS_CLUSTER: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+ALTER_CONFIGS_CLUSTER: Final = Need(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+CLUSTER_ACTION: Final = Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+IDEMPOTENT_WRITE: Final = Need(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 
 class Subject(Protocol):
@@ -89,14 +113,16 @@ class Rights:
         """Say whether there is any resource of the type to which somebody may do something."""
         if not self.is_on:
             return True
-        return self._authorizer.is_allowed_somewhere(
-            who.user, who.host, need.operation, need.kind
-        )
+        return self._authorizer.is_allowed_somewhere(who.user, who.host, need.operation, need.kind)
 
     def require(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> None:
         """Raise the AuthorizationFailed of the resource's type unless it may be done."""
         if self.is_on and not self.may(who, need, name):
             raise self.refusal(who, need, name)
+
+    def code(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> int:
+        """Return the code of what `require` would raise; 0 if it may be done."""
+        return 0 if self.may(who, need, name) else code_of(self.refusal(who, need, name))
 
     def refusal(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> AuthorizationFailed:
         """Return the error of what may not be done, counted and logged."""

@@ -21,6 +21,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)
+NEEDS: Final = ()
 
 _SOFTWARE_FROM: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

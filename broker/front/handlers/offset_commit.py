@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import READ_GROUP, READ_TOPIC
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import BrokerError, GroupIdNotFound
 from broker.faults import Code, code_of
@@ -27,6 +28,7 @@ from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = (2, 10)
+NEEDS: Final = (READ_GROUP, READ_TOPIC)
 
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 10
@@ -43,12 +45,20 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     codes: dict[tuple[int, int], int] = {}
     offsets: dict[tuple[int, int], OffsetToCommit] = {}
     pace = services.turns.pace()
+    rights = services.rights
+    refusal = rights.code(call.peer, READ_GROUP, request.group_id)
     for at_topic, topic in enumerate(request.topics):
         await pace.item()
         info = _topic(services, topic, by_id=by_id)
+        name = topic.name if not by_id else None if info is None else info.name
+        hidden = refusal
+        if not refusal and name is not None:
+            hidden = rights.code(call.peer, READ_TOPIC, name)
         for at, one in enumerate(topic.partitions):
             await pace.item()
-            if info is None:
+            if hidden:
+                codes[at_topic, at] = hidden
+            elif info is None:
                 codes[at_topic, at] = int(Code.unknown_topic_id) if by_id else unknown
             elif not 0 <= one.partition_index < info.partition_count:
                 codes[at_topic, at] = unknown

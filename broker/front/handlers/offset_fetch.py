@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from broker.errors import BrokerError
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -24,6 +25,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = (1, 10)
+NEEDS: Final = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
 
 _GROUP_ERROR_FROM: Final = 2
 _SEVERAL_FROM: Final = 8
@@ -51,6 +53,7 @@ async def _fetch(
     code = int(Code.none)
     offsets = GroupOffsets()
     try:
+        services.rights.require(call.peer, DESCRIBE_GROUP, group_id)
         offsets = services.groups.coordinator(group_id).view().committed(group_id)
     except BrokerError as error:
         code = code_of(error)
@@ -60,15 +63,20 @@ async def _fetch(
             }  # fmt: skip
     by_id = call.version >= _TOPIC_IDS_FROM
     if asked is None:
-        topics = await _all(services, pace, list(offsets), by_id=by_id)
+        may = services.rights.may
+        seen = [one for one in offsets if may(call.peer, DESCRIBE_TOPIC, one[0].topic)]
+        topics = await _all(services, pace, seen, by_id=by_id)
     else:
         topics = []
         for topic in asked:
             name, label = _name_and_label(services, topic, by_id=by_id)
             rows = []
+            hidden = name and services.rights.code(call.peer, DESCRIBE_TOPIC, name)
             for index in topic.partition_indexes:
                 await pace.item()
-                if name is None:
+                if hidden:
+                    rows.append(_partition(index, None, hidden))
+                elif name is None:
                     rows.append(_partition(index, None, Code.unknown_topic_id))
                 else:
                     rows.append(_partition(index, offsets.get(name, index), code))

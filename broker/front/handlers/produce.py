@@ -1,17 +1,16 @@
 """Produce (0), versions 3-11; 0-2 are advertised and refused.
 
 Behaviour: each partition's batch is checked and given offsets in arrival order before the next
-request of the connection is looked at; the answer leaves when every partition is confirmed or
-has failed. acks 1 waits like acks -1, for the ledger's ack quorum: there is no weaker copy that
-could be acknowledged. With acks 0 there is no answer, and an error closes the connection, the
-only signal there is; the request still counts as unanswered until it is confirmed, which is what
-holds a fast sender back.
+request of the connection is looked at; the answer leaves when every partition is confirmed or has
+failed. acks 1 waits like acks -1, for the ledger's ack quorum: there is no weaker copy that could
+be acknowledged. With acks 0 there is no answer, and an error closes the connection; the
+request still counts as unanswered until it is confirmed, which holds a fast sender back.
 
 A batch for which its partition has no room waits, and with it everything that the connection sends
-after it, in order: nothing further of it is started, and soon nothing further is read. Refusing
-it would let the next one overtake it, and a producer without idempotence would then store
-them in another order. What has waited in vain when the request's timeout ends was not applied
-and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
+after it, in order: nothing further of it is started, and soon nothing further is read. Refusing it
+would let the next one overtake it, and a producer without idempotence would then store them in
+another order. What has waited in vain when the request's timeout ends was not applied and is
+answered with NOT_ENOUGH_REPLICAS, which clients retry.
 
 Two more things let the rest of a connection wait in order: a request of very many batches is begun
 a few hundred in each turn of the loop, and so are the records of a compacted topic's batch looked
@@ -22,8 +21,7 @@ beyond is refused with MESSAGE_TOO_LARGE, which makes Java's producer split it.
 A batch for a partition that this broker is about to lead waits until it does, for as long as
 `leadership/awaited_partitions.py` allows and never longer than the request's timeout; then it is
 appended or refused. The rest of the request goes on meanwhile, the connection does not: what the
-client sends next comes after it. A client that hangs up meanwhile takes nothing back, just as with
-a batch under way.
+client sends next comes after it. A client that hangs up meanwhile takes nothing back.
 
 Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes their absence for
 "no compression", and close the connection when used. A duplicate of a batch still under way is
@@ -43,7 +41,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import (
     InvalidRecord,
-    InvalidRequiredAcks,
     InvalidTopicName,
     NotLeader,
     RequestTimedOut,
@@ -52,6 +49,7 @@ from broker.errors import (
 from broker.faults import message_of
 from broker.front.batches.key_checks import KeyChecks
 from broker.front.batches.produce_answer import ProduceAnswer, Row, stored_answer
+from broker.front.batches.produce_terms import PRODUCE_NEEDS, ProduceTerms
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
 from broker.partition.partition import Append, Partition
@@ -71,6 +69,7 @@ log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, wire.VERSION_MAX)
+NEEDS: Final = PRODUCE_NEEDS
 
 _ZSTD_FROM: Final = 7
 _ATTRIBUTES_AT: Final = 22
@@ -118,7 +117,6 @@ class _Produce:
     """One request under way."""
 
     __slots__ = (
-        "_acks",
         "_answered",
         "_call",
         "_channel",
@@ -129,6 +127,7 @@ class _Produce:
         "_services",
         "_slot",
         "_stop_waiting",
+        "_terms",
         "_ticket",
         "_topics",
         "_unstarted",
@@ -139,7 +138,7 @@ class _Produce:
         self._services = services
         self._call = call
         self._channel = channel
-        self._acks = -1
+        self._terms = ProduceTerms(services, call)
         self._slot = channel.open(KEY, size)
         self._topics: list[tuple[str, list[Row]]] = []
         self._pending = 1
@@ -189,7 +188,9 @@ class _Produce:
 
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
-        self._acks = request.acks
+        self._terms = self._terms._replace(
+            acks=request.acks, transactional_id=request.transactional_id
+        )
         for name, partitions in request.topics:
             rows: list[Row] = []
             self._topics.append((name, rows))
@@ -211,7 +212,7 @@ class _Produce:
             self._answer()
             return
         self._slot.split_s = services.metrics.now_s()
-        if self._acks:
+        if self._terms.acks:
             self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
     def _begin_waiting(self, obstacle: Partition | Steps[int] | _Turn, batch: _Batch) -> None:
@@ -412,8 +413,7 @@ class _Produce:
             self._channel.mute()
 
     def _on_waited(self) -> None:
-        """One of the two waits is over: answer if all is settled, and go on with the next
-        request if nothing of this one waits any more."""
+        """One of the two waits is over: answer if all is settled, go on if nothing waits."""
         self._pending -= 1
         if not self._pending and not self._answered:
             self._answer()
@@ -428,10 +428,8 @@ class _Produce:
     def _find_leader(
         self, topic: str, index: int, records: memoryview | None
     ) -> tuple[Partition, memoryview]:
-        """Return who takes a batch, and the batch. Raises what can be said without looking
-        into it."""
-        if self._acks not in (-1, 0, 1):
-            raise InvalidRequiredAcks(f"acks is {self._acks}")
+        """Return who takes a batch, and the batch. Raises what is wrong on the outside of it."""
+        self._terms.check(topic)
         leader = self._services.partitions.leader(topic, index)
         if leader.topic.internal:
             raise InvalidTopicName(f"topic {topic!r} belongs to the brokers")
@@ -459,7 +457,7 @@ class _Produce:
         if self._ticket:
             self._services.deadlines.cancel(self._ticket)
         try:
-            buffers = stored_answer(self._call, self._topics) if self._acks else None
+            buffers = stored_answer(self._call, self._topics) if self._terms.acks else None
             if buffers is None:
                 self._build(self._answer_steps())
             else:
@@ -487,7 +485,7 @@ class _Produce:
     def _answer_steps(self) -> Steps[None]:
         channel, answer = self._channel, ProduceAnswer(self._services, self._call)
         results = yield from answer.results(self._topics)
-        if self._acks == 0:
+        if self._terms.acks == 0:
             if answer.error is not None:
                 self._slot.let_go()
                 channel.fail(f"produce with acks 0 failed: {message_of(answer.error)}")

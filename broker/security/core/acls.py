@@ -1,10 +1,10 @@
-"""Access control lists: who may do what to which topics, groups, transactional ids and the cluster.
+"""Access control lists: who may do what to which topics, groups, ids and the cluster.
 
-An entry allows or denies one operation (or all) to one principal (or all) from one host (or all), on
-the resources of one type whose name it matches: one name, all names (`*`), or all names with a
-prefix. What is denied is denied, whatever else is allowed; what is not allowed is denied, unless the
-resource has no entries at all and the settings say that everybody may use such ones. Some operations
-imply others: whoever may read, write, delete or alter something may see it.
+An entry allows or denies one operation (or all) to one principal (or all) from one host (or all),
+on the resources of one type whose name it matches: one name, all names (`*`), or all names with a
+prefix. What is denied is denied, whatever else is allowed; what is not allowed is denied, unless
+the resource has no entries at all and the settings say that everybody may use such ones. Some
+operations imply others: whoever may read, write, delete or alter something may see it.
 
 Numbers and meanings are Kafka's (KIP-11, KIP-290). All of it is a pure function of the entries.
 """
@@ -86,6 +86,11 @@ class Acl(NamedTuple):
     host: str
     operation: Operation
     permission: Permission
+
+    @property
+    def is_about_everything(self) -> bool:
+        """Whether it is about all resources of its type."""
+        return self.pattern is PatternType.LITERAL and self.name == EVERYTHING
 
     def covers(self, name: str) -> bool:
         """Say whether it is about a resource of that name."""
@@ -191,16 +196,17 @@ class Authorizer:
         principal = USER + user
         if principal in self._super_users:
             return True
-        mine = [acl for acl in self._acls.of_type(kind) if _concerns(acl, principal, host)]
+        entries = self._acls.of_type(kind)
+        mine = [acl for acl in entries if _concerns(acl, principal, host)]
         denied = [acl for acl in mine if _is_denial(acl, operation)]
-        if any(acl.covers(EVERYTHING) and acl.name == EVERYTHING for acl in denied):
+        if any(acl.is_about_everything for acl in denied):
             return False
-        if self._allow_if_none:
+        if self._allow_if_none and not any(acl.is_about_everything for acl in entries):
             return True
         for acl in mine:
             if not _is_allowance(acl, operation):
                 continue
-            if acl.pattern is PatternType.LITERAL and acl.name == EVERYTHING:
+            if acl.is_about_everything:
                 return True
             blocking = (
                 denied
