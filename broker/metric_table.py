@@ -158,7 +158,7 @@ _ROWS: Final = (
         "quire_transaction_events", _C,
         "What coordinators decided without the producer: timed_out, fenced, id_expired,"
         " aborted_by_operator.",
-        ("event",),
+        ("kind",),
     ),
     # ledgers
     Row(APPEND_SECONDS, _H, "Time from sending an entry until it is confirmed.", (), STAGE_SECONDS),

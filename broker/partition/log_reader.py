@@ -13,6 +13,7 @@ from contextlib import aclosing
 from typing import Final
 
 from broker.errors import LogReadFailed
+from broker.partition.aborted_reader import AbortedReader
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.ledger_views import LedgerView
 from broker.partition.ledgers import Writer
@@ -43,11 +44,13 @@ class LogReader:
         """Least recently used first."""
         self._own: dict[LedgerId, LedgerView] = {}
         """Ledgers this leader writes."""
+        self._aborted = AbortedReader(pages, self._read_entry)
 
     def add_own(self, writer: Writer, active: ActiveSegment) -> None:
         """The ledger that this leader writes now: read it through its writer, search its own
         index."""
         self._active = active
+        self._aborted.on_begun(active)
         self._own[writer.ledger_id] = LedgerView(
             writer.reader(),
             active.offsets,
@@ -61,6 +64,7 @@ class LogReader:
         view = self._own.pop(ledger_id, None)
         if view is not None:
             self._views[ledger_id] = view
+        self._aborted.on_sealed(ledger_id)
 
     def forget(self, ledger_ids: Iterable[LedgerId]) -> None:
         """Ledgers that left the list."""
@@ -69,6 +73,7 @@ class LogReader:
                 view = views.pop(ledger_id, None)
                 if view is not None:
                     view.close()
+            self._aborted.forget(ledger_id)
 
     def close(self) -> None:
         """The partition is not led here any more: forget what was read ahead."""
@@ -94,8 +99,27 @@ class LogReader:
             segment = await self._pages.find(listed, offset)
         except MetadataError as error:
             raise _no_page(error) from error
-        view = await self._view(segment)
+        view = await self._view(segment.ledger_id, segment.base_offset)
         return await self._read_ledger(view, offset, limit, size_max, at_least_one=at_least_one)
+
+    def with_aborted(self, listed: SegmentList, offset: Offset, fetched: Fetched) -> Fetched | None:
+        """Add what is aborted in what was read from `offset` on; None: it takes I/O to know."""
+        if not fetched.buffers:
+            return fetched
+        aborted = self._aborted.find_now(listed, offset, fetched.next_offset)
+        if aborted is None:
+            return None
+        return fetched._replace(aborted=aborted) if aborted else fetched
+
+    async def find_aborted(self, listed: SegmentList, offset: Offset, fetched: Fetched) -> Fetched:
+        """Like `with_aborted`, and read what that takes. Raises LogReadFailed, LogCorrupt."""
+        if not fetched.buffers:
+            return fetched
+        try:
+            aborted = await self._aborted.find(listed, offset, fetched.next_offset)
+        except MetadataError as error:
+            raise _no_page(error) from error
+        return fetched._replace(aborted=aborted)
 
     async def find_timestamp(
         self,
@@ -121,7 +145,7 @@ class LogReader:
                     is_before = segment.end_offset is not None and segment.end_offset <= log_start
                     if is_before or self._newest_ms(segment) < timestamp_ms:
                         continue
-                    view = await self._view(segment)
+                    view = await self._view(segment.ledger_id, segment.base_offset)
                     found = await self._scan(view, timestamp_ms, log_start, limit, opened)
                     if found is not None:
                         return found
@@ -142,23 +166,28 @@ class LogReader:
             return self._active.max_timestamp_ms
         return float("inf")
 
-    async def _view(self, segment: Segment) -> LedgerView:
-        view = self._own.get(segment.ledger_id)
+    async def _view(self, ledger_id: LedgerId, base_offset: Offset | None) -> LedgerView:
+        view = self._own.get(ledger_id)
         if view is not None:
             return view
-        view = self._views.pop(segment.ledger_id, None)
+        view = self._views.pop(ledger_id, None)
         if view is None:
             try:
-                reader = await self._services.ledgers.open(segment.ledger_id)
+                reader = await self._services.ledgers.open(ledger_id)
             except LedgerError as error:
-                raise LogReadFailed(f"ledger {segment.ledger_id}: {error!r}") from error
+                raise LogReadFailed(f"ledger {ledger_id}: {error!r}") from error
             view = LedgerView.of_closed(
-                reader, segment.base_offset, self._services.limits, self._services.ahead
+                reader, base_offset, self._services.limits, self._services.ahead
             )
-        self._views[segment.ledger_id] = view
+        self._views[ledger_id] = view
         while len(self._views) > self._services.limits.readers_max:
             self._views.pop(next(iter(self._views))).close()
         return view
+
+    async def _read_entry(self, ledger_id: LedgerId, entry_id: EntryId) -> Buffer:
+        view = await self._view(ledger_id, None)
+        (entry,) = await view.read(entry_id, entry_id)
+        return entry.payload
 
     async def _read_ledger(
         self, view: LedgerView, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool

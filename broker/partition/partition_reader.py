@@ -113,12 +113,16 @@ class PartitionReader:
             return Fetched([], offset, 0)
         if not offsets.log_start <= offset < limit:
             return None
-        return self._tail.read(offset, limit, size_max, at_least_one=at_least_one)
+        fetched = self._tail.read(offset, limit, size_max, at_least_one=at_least_one)
+        if read_committed and fetched is not None:
+            return self._log.with_aborted(self._segments, offset, fetched)
+        return fetched
 
     async def read(
         self, offset: Offset, size_max: int, *, at_least_one: bool, read_committed: bool
     ) -> Fetched:
-        """Return whole batches from the one that holds `offset` on, below the high watermark.
+        """Return whole batches from the one that holds `offset` on, below the high watermark; for
+        `read_committed` below the last stable offset, with what is aborted in them.
 
         At most `size_max` bytes, except that `at_least_one` batch comes whatever its size.
         Raises NotLeader, OffsetOutOfRange (confirmed), LogReadFailed, LogCorrupt.
@@ -132,9 +136,11 @@ class PartitionReader:
         if not offsets.log_start <= offset <= offsets.log_end:
             raise await self.out_of_range(offset)
         limit = offsets.last_stable if read_committed else offsets.high_watermark
-        return await self._log.read(
-            self._segments, offset, limit, size_max, at_least_one=at_least_one
-        )
+        listed = self._segments
+        fetched = await self._log.read(listed, offset, limit, size_max, at_least_one=at_least_one)
+        if read_committed:
+            return await self._log.find_aborted(listed, offset, fetched)
+        return fetched
 
     async def out_of_range(self, offset: Offset) -> OffsetOutOfRange:
         """Return the error, once the metadata store has confirmed that we still lead.
@@ -152,12 +158,16 @@ class PartitionReader:
         return OffsetOutOfRange(offset, self._offsets.log_start, self._offsets.log_end)
 
     async def offset_for_timestamp(
-        self, timestamp_ms: int, opened: OpenedRecords | None = None
+        self,
+        timestamp_ms: int,
+        opened: OpenedRecords | None = None,
+        *,
+        read_committed: bool = False,
     ) -> tuple[Offset, int] | None:
         """Return (offset, timestamp) of the first record that is not older; None: there is none.
 
-        `opened`: what the searches of one request share. Raises NotLeader, LogReadFailed,
-        LogCorrupt.
+        `opened`: what the searches of one request share. `read_committed`: none at or above the
+        last stable offset counts. Raises NotLeader, LogReadFailed, LogCorrupt.
         """
         self._check_leading()
         offsets = self._offsets
@@ -165,17 +175,19 @@ class PartitionReader:
             self._segments,
             timestamp_ms,
             offsets.log_start,
-            offsets.high_watermark,
+            offsets.last_stable if read_committed else offsets.high_watermark,
             opened or OpenedRecords(self._limits.opened_records_max),
         )
 
     async def offset_of_max_timestamp(
-        self, opened: OpenedRecords | None = None
+        self, opened: OpenedRecords | None = None, *, read_committed: bool = False
     ) -> tuple[Offset, int] | None:
         """Return (offset, timestamp) of the first record with the largest timestamp, if any."""
         self._check_leading()
         newest = self._log.max_timestamp_ms(self._segments)
-        return await self.offset_for_timestamp(newest, opened) if newest >= 0 else None
+        if newest < 0:
+            return None
+        return await self.offset_for_timestamp(newest, opened, read_committed=read_committed)
 
     async def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known leader epoch up to `epoch` and its end; (-1, -1): unknown.

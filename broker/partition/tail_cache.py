@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from client.ids import Offset
+from client.log.aborted_transactions import AbortedTransaction
 from client.wire.kafka.batches.records import Buffer
 
 READ_BATCHES_MAX: Final = 5_000
@@ -30,6 +31,8 @@ class Fetched(NamedTuple):
     next_offset: Offset
     """Where to go on: after the last batch, or where the read began if there is none."""
     size: int
+    aborted: Sequence[AbortedTransaction] = ()
+    """For a read_committed reader: what it must pass over in these batches."""
 
 
 class _Cached(NamedTuple):

@@ -34,7 +34,7 @@ def provide_transactions(metrics: Metrics, transactions: Transactions, clock: Cl
     metrics.provide("quire_transactions", states)
     metrics.provide(
         "quire_transaction_events",
-        lambda: [({"event": name}, count) for name, count in transactions.event_counts.items()],
+        lambda: [({"kind": name}, count) for name, count in transactions.event_counts.items()],
     )
     metrics.provide_one(
         "quire_transaction_oldest_seconds",

@@ -15,7 +15,7 @@ from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from kio.schema.errors import ErrorCode as Code
 
-from client.pubsub.core.verdicts import Verdict, in_words
+from client.pubsub.core.verdicts import Judge, Refused, Verdict, in_words, worst
 from client.pubsub.kafka_requests import Answer, KafkaRequest, Versions
 from client.wire.kafka.apis import ApiKey
 
@@ -29,27 +29,8 @@ GROUP: Final = CoordinationType.GROUP
 _FEATURES_FROM: Final = Versions(3, 3)
 _FEATURE: Final = "transaction.version"
 _SECOND_GENERATION: Final = 2
-_GRAVITY: Final = (
-    Verdict.DONE,
-    Verdict.RETRY,
-    Verdict.LOOK_UP,
-    Verdict.ABORT,
-    Verdict.FENCED,
-    Verdict.FATAL,
-)
-
 Codes = Callable[[Any], Iterable[int]]
 """Returns the error codes of an answer."""
-Judge = Callable[[int], Verdict]
-
-
-class Refused(Exception):
-    """An answer that asking again does not change."""
-
-    def __init__(self, verdict: Verdict, code: int, why: str) -> None:
-        super().__init__(why)
-        self.verdict = verdict
-        self.code = code
 
 
 class NoAnswer(Exception):
@@ -128,12 +109,6 @@ class Coordinators:
             self._nodes[who] = node
         answer: Answer = await self._client.send(node, request, group=ConnectionGroup.COORDINATION)
         return answer
-
-
-def worst(codes: Iterable[int], judge: Judge) -> tuple[int, Verdict]:
-    """Return the code that matters most, and what is to be done about it."""
-    judged = [(code, judge(code)) for code in codes]
-    return max(judged, key=lambda one: _GRAVITY.index(one[1]), default=(0, Verdict.DONE))
 
 
 _FINAL: Final = (

@@ -17,10 +17,10 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.structs import TopicPartition as KafkaPartition
 
-from client.pubsub.coordinators import PAUSE_S, TRANSACTION, Coordinators, NoAnswer, Refused, worst
+from client.pubsub.coordinators import PAUSE_S, TRANSACTION, Coordinators, NoAnswer
 from client.pubsub.core import verdicts
 from client.pubsub.core.transaction import State, TopicPartition, TransactionState
-from client.pubsub.core.verdicts import Verdict, in_words
+from client.pubsub.core.verdicts import Refused, Verdict, in_words, worst
 from client.pubsub.errors import (
     ProducerFenced,
     TransactionAborted,

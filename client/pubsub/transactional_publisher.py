@@ -28,14 +28,7 @@ from aiokafka.errors import KafkaError
 
 from client.errors import ConfigError
 from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
-from client.pubsub.coordinators import (
-    GROUP,
-    TRANSACTION,
-    Coordinators,
-    Judge,
-    NoAnswer,
-    Refused,
-)
+from client.pubsub.coordinators import GROUP, TRANSACTION, Coordinators, NoAnswer
 from client.pubsub.core import verdicts
 from client.pubsub.core.transaction import (
     NO_PRODUCER,
@@ -45,7 +38,7 @@ from client.pubsub.core.transaction import (
     TransactionState,
     WrongState,
 )
-from client.pubsub.core.verdicts import Verdict
+from client.pubsub.core.verdicts import Judge, Refused, Verdict
 from client.pubsub.errors import (
     BrokerUnreachable,
     PubSubError,

@@ -98,6 +98,7 @@ class TransactionalKafka:
             ApiKey.END_TXN: self._end,
             ApiKey.OFFSET_FETCH: self._offset_fetch,
             ApiKey.LIST_TRANSACTIONS: self._list,
+            ApiKey.DESCRIBE_TRANSACTIONS: self._describe,
         }
         planned = next((one for one in self.codes if one[0] is api), None)
         code = Code.none
@@ -308,6 +309,22 @@ class TransactionalKafka:
             if not wanted or one.state in wanted
         ]
         return SimpleNamespace(error_code=code, transaction_states=rows)
+
+    def _describe(self, version: int, fields: Mapping[str, Any], code: Code) -> Any:
+        rows = []
+        for name in fields["transactional_ids"]:
+            one = self.ids.get(name, Transactional(-1, -1, state=""))
+            found = code if name in self.ids else Code.transactional_id_not_found
+            rows.append(
+                SimpleNamespace(
+                    error_code=found,
+                    transactional_id=name,
+                    transaction_state=one.state,
+                    producer_id=one.producer_id,
+                    producer_epoch=one.epoch,
+                )
+            )
+        return SimpleNamespace(transaction_states=rows)
 
     def _check(
         self, fields: Mapping[str, Any], prefix: str = ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -222,8 +223,9 @@ class FetchRound:
         waits = [awaited.wait(key, call).cancel for key in dict.fromkeys(self._awaited)]
         for one, leader, data in zip(self.asked, self._leaders, self.results, strict=True):
             if leader is not None:
-                above = Offset(max(one.fetch.offset, data.high_watermark))
-                waits.append(leader.on_high_watermark(above, call))
+                bound = data.last_stable_offset if self._committed else data.high_watermark
+                above = Offset(max(one.fetch.offset, bound))
+                waits.append(leader.on_high_watermark(above, call, read_committed=self._committed))
         return waits
 
     def _data(
@@ -241,7 +243,7 @@ class FetchRound:
             start,
             () if fetched is None else fetched.buffers,
             0 if fetched is None else fetched.size,
-            () if self._committed else None,
+            _in_order(fetched) if self._committed else None,
         )
 
     def _refusal(
@@ -262,6 +264,13 @@ class FetchRound:
         for _, header in headers(b"".join(fetched.buffers)):
             if header.attributes & CODEC_MASK == Codec.ZSTD:
                 raise UnsupportedCompression("zstd needs version 10 of Fetch")
+
+
+def _in_order(fetched: Fetched | None) -> Sequence[tuple[int, int]]:
+    """Return what is aborted as the answer lists it."""
+    if fetched is None or not fetched.aborted:
+        return ()
+    return sorted((each[:2] for each in fetched.aborted), key=itemgetter(1))
 
 
 def check_epoch(leader: Partition, epoch: int) -> None:

@@ -19,6 +19,9 @@ from client.wire.kafka.produce import PartitionResult
 from client.wire.steps import ItemCount, Steps
 
 _LEADER_HINT_FROM: Final = 10
+_ABORTABLE_FROM: Final = 11
+"""The version from which clients know TRANSACTION_ABORTABLE."""
+_ABORTABLE: Final = int(Code.transaction_abortable)
 _TIMED_OUT: Final = int(Code.request_timed_out)
 
 Row = tuple[int, Partition | None, Append | QuireError]
@@ -98,6 +101,8 @@ class ProduceAnswer:
         else:
             error = outcome
         code = code_of(error)
+        if code == _ABORTABLE and version < _ABORTABLE_FROM:
+            code = int(Code.invalid_txn_state)
         self._count(code)
         self.error = error
         hint = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from broker.cluster.core.topic_config import TOPIC_KEYS, Kind
@@ -39,9 +40,15 @@ _AS_CONFIGURED: Final[Mapping[str, tuple[str, Kind]]] = {
     "offsets.topic.num.partitions": ("offsets_topic_partitions", Kind.INT),
     "producer.id.expiration.ms": ("producer_expiration_ms", Kind.INT),
     "socket.request.max.bytes": ("request_bytes_max", Kind.INT),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
+        "transactions.timeout_interval_ms", Kind.INT,
+    ),
+    "transaction.max.timeout.ms": ("transactions.timeout_max_ms", Kind.INT),
+    "transaction.state.log.num.partitions": ("transactions.topic_partitions", Kind.INT),
+    "transactional.id.expiration.ms": ("transactions.id_expiration_ms", Kind.INT),
     "zookeeper.connect": ("zookeeper", Kind.STRING),
     "zookeeper.session.timeout.ms": ("session_timeout_ms", Kind.INT),
-}
+}  # fmt: skip
 """Kafka's name -> ours, and its type."""
 
 _DEFAULTS_OF_TOPICS: Final[Mapping[str, str]] = {
@@ -66,7 +73,7 @@ def broker_settings(
     """
     rows = [
         *(
-            _listed(name, getattr(config, key), kind, _doc(key))
+            _listed(name, attrgetter(key)(config), kind, _doc(key))
             for name, (key, kind) in _AS_CONFIGURED.items()
         ),
         *(

@@ -7,6 +7,9 @@ partitions until `max_wait_ms`, and for one that this broker is about to lead to
 leaving this call; older ones are read from bookies, and then what was read is the answer,
 whatever `min_bytes` says. Limits: see `broker/front/batches/fetch_round.py`.
 
+A read_committed consumer gets nothing at or above the last stable offset, waits for that instead,
+and is told what is aborted in what it gets: of these records only, by first offset.
+
 A consumer may have a session (`broker/front/core/fetch_sessions.py`): then its requests and the
 answers have only what changed. One for which there is no room goes on without, which all clients
 accept. From version 13 on topics are named by their ids; one that this broker does not know gets

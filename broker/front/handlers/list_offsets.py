@@ -3,10 +3,10 @@
 Behaviour, by the timestamp asked for: -1 the high watermark (the last stable offset for
 read_committed), -2 the log start, -3 the first record with the largest timestamp, -4 the
 earliest local offset, which is the log start, as nothing is tiered; from 0 on the first record
-that is not older. Where no record fits: offset and timestamp -1 and no error. A search finds the
-record, not only its batch; where a request would have more than `opened_records_max` records looked
-at, only its batch. A partition that this broker is about to lead is waited for
-(`awaited_partitions.py`).
+that is not older. Where no record fits: offset and timestamp -1 and no error; for read_committed
+none at or above the last stable offset does. A search finds the record, not only its batch; where a
+request would have more than `opened_records_max` records looked at, only its batch. A partition
+that this broker is about to lead is waited for (`awaited_partitions.py`).
 
 A partition that is named twice is refused with INVALID_REQUEST, each time.
 
@@ -110,5 +110,7 @@ async def _find(asking: _Asking, leader: Partition, asked: int) -> tuple[int, in
     if asked in (_EARLIEST, _EARLIEST_LOCAL):
         return leader.log_start_offset, -1
     if asked == _MAX_TIMESTAMP:
-        return await leader.reader.offset_of_max_timestamp(opened) or _NONE
-    return await leader.reader.offset_for_timestamp(asked, opened) or _NONE
+        found = await leader.reader.offset_of_max_timestamp(opened, read_committed=committed)
+    else:
+        found = await leader.reader.offset_for_timestamp(asked, opened, read_committed=committed)
+    return found or _NONE

@@ -1,16 +1,17 @@
 """Produce (0), versions 3-11; 0-2 are advertised and refused.
 
 Behaviour: each partition's batch is checked and given offsets in arrival order before the next
-request of the connection is looked at; the answer leaves when every partition is confirmed or has
-failed. acks 1 waits like acks -1, for the ledger's ack quorum: there is no weaker copy that could
-be acknowledged. With acks 0 there is no answer, and an error closes the connection; the
-request still counts as unanswered until it is confirmed, which holds a fast sender back.
+request of the connection is looked at; the answer leaves when every partition is confirmed or
+has failed. acks 1 waits like acks -1, for the ledger's ack quorum: there is no weaker copy that
+could be acknowledged. With acks 0 there is no answer, and an error closes the connection, the
+only signal there is; the request still counts as unanswered until it is confirmed, which is what
+holds a fast sender back.
 
 A batch for which its partition has no room waits, and with it everything that the connection sends
-after it, in order: nothing further of it is started, and soon nothing further is read. Refusing it
-would let the next one overtake it, and a producer without idempotence would then store them in
-another order. What has waited in vain when the request's timeout ends was not applied and is
-answered with NOT_ENOUGH_REPLICAS, which clients retry.
+after it, in order: nothing further of it is started, and soon nothing further is read. Refusing
+it would let the next one overtake it, and a producer without idempotence would then store
+them in another order. What has waited in vain when the request's timeout ends was not applied
+and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
 
 Two more things let the rest of a connection wait in order: a request of very many batches is begun
 a few hundred in each turn of the loop, and so are the records of a compacted topic's batch looked
@@ -21,7 +22,12 @@ beyond is refused with MESSAGE_TOO_LARGE, which makes Java's producer split it.
 A batch for a partition that this broker is about to lead waits until it does, for as long as
 `leadership/awaited_partitions.py` allows and never longer than the request's timeout; then it is
 appended or refused. The rest of the request goes on meanwhile, the connection does not: what the
-client sends next comes after it. A client that hangs up meanwhile takes nothing back.
+client sends next comes after it. A client that hangs up meanwhile takes nothing back, just as with
+a batch under way.
+
+The first batch of a transaction in a partition is held there, and its producer's next ones behind
+it, until the transaction's coordinator has vouched for it (`partition/leading/
+partition_transactions.py`); other producers' batches overtake them.
 
 Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes their absence for
 "no compression", and close the connection when used. A duplicate of a batch still under way is
@@ -39,26 +45,21 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.errors import (
-    InvalidRecord,
-    InvalidTopicName,
-    NotLeader,
-    RequestTimedOut,
-    UnsupportedCompression,
-)
+from broker.errors import NotLeader, RequestTimedOut
 from broker.faults import message_of
+from broker.front.batches.batch_leader import batch_leader
 from broker.front.batches.key_checks import KeyChecks
 from broker.front.batches.produce_answer import ProduceAnswer, Row, stored_answer
 from broker.front.batches.produce_terms import PRODUCE_NEEDS, ProduceTerms
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
+from broker.partition.core.transactions.verification import ProducerTransaction
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError, RemoteProtocolError
 from client.fast_tuple import new_tuple
 from client.node.logs import AT_WILL
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.batches.records import CODEC_MASK, Codec
 from client.wire.kafka.produce import ProduceRequest
 from client.wire.steps import STEP_ITEMS, Steps
 
@@ -71,9 +72,8 @@ KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, wire.VERSION_MAX)
 NEEDS: Final = PRODUCE_NEEDS
 
-_ZSTD_FROM: Final = 7
-_ATTRIBUTES_AT: Final = 22
-"""Offset of the low attribute byte in a batch."""
+_TV2_FROM: Final = 12
+"""From this version on the batch itself makes its partition part of the transaction."""
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
@@ -111,6 +111,7 @@ class _Batch(NamedTuple):
     topic: str
     partition: int
     records: memoryview | None
+    transaction: ProducerTransaction | None
 
 
 class _Produce:
@@ -188,15 +189,21 @@ class _Produce:
 
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
-        self._terms = self._terms._replace(
-            acks=request.acks, transactional_id=request.transactional_id
+        self._terms = ProduceTerms(
+            self._services, self._call, request.acks, request.transactional_id
         )
+        transaction: ProducerTransaction | None = None
+        if request.transactional_id is not None:
+            is_tv2 = self._call.version >= _TV2_FROM
+            transaction = ProducerTransaction(request.transactional_id, is_tv2)
         for name, partitions in request.topics:
             rows: list[Row] = []
             self._topics.append((name, rows))
             for index, records in partitions:
                 rows.append((index, None, _NOT_STARTED))
-                batch: _Batch = new_tuple(_Batch, (rows, len(rows) - 1, name, index, records))
+                batch: _Batch = new_tuple(
+                    _Batch, (rows, len(rows) - 1, name, index, records, transaction)
+                )
                 if self._unstarted is not None:
                     self._unstarted.append(batch)
                 elif (obstacle := self._start(batch)) is not None:
@@ -236,7 +243,7 @@ class _Produce:
         if self._work >= STEP_ITEMS:
             return _NEXT_TURN
         self._work += 1
-        rows, at, topic, index, records = batch
+        rows, at, topic, index, records, transaction = batch
         try:
             leader, records = self._find_leader(topic, index, records)
             size = len(records)
@@ -248,7 +255,9 @@ class _Produce:
                 if steps is not None:
                     return steps
                 are_keys_checked = True
-            append = leader.append(records, are_keys_checked=are_keys_checked)
+            append = leader.append(
+                records, are_keys_checked=are_keys_checked, transaction=transaction
+            )
         except QuireError as error:
             if self._keys is not None:
                 self._keys.forget()
@@ -383,7 +392,7 @@ class _Produce:
     def _refuse(self, unstarted: deque[_Batch]) -> None:
         """Refuse what has waited in vain, some in each turn; then answer."""
         for _ in range(min(STEP_ITEMS, len(unstarted))):
-            rows, at, topic, index, records = unstarted.popleft()
+            rows, at, topic, index, records, _ = unstarted.popleft()
             try:
                 leader, batch = self._find_leader(topic, index, records)
                 rows[at] = (index, None, leader.admission.refusal(batch))
@@ -413,7 +422,8 @@ class _Produce:
             self._channel.mute()
 
     def _on_waited(self) -> None:
-        """One of the two waits is over: answer if all is settled, go on if nothing waits."""
+        """One of the two waits is over: answer if all is settled, and go on with the next
+        request if nothing of this one waits any more."""
         self._pending -= 1
         if not self._pending and not self._answered:
             self._answer()
@@ -428,20 +438,8 @@ class _Produce:
     def _find_leader(
         self, topic: str, index: int, records: memoryview | None
     ) -> tuple[Partition, memoryview]:
-        """Return who takes a batch, and the batch. Raises what is wrong on the outside of it."""
-        self._terms.check(topic)
-        leader = self._services.partitions.leader(topic, index)
-        if leader.topic.internal:
-            raise InvalidTopicName(f"topic {topic!r} belongs to the brokers")
-        if not records:
-            raise InvalidRecord("there is no record batch")
-        if (
-            self._call.version < _ZSTD_FROM
-            and len(records) > _ATTRIBUTES_AT
-            and records[_ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
-        ):
-            raise UnsupportedCompression("zstd needs version 7 of Produce")
-        return leader, records
+        partitions, version = self._services.partitions, self._call.version
+        return batch_leader(partitions, version, self._terms, topic, index, records)
 
     def _on_done(self, _append: Append) -> None:
         self._pending -= 1

@@ -230,6 +230,13 @@ class ProducerState:
             raise LogCorrupt(f"producer snapshot of {len(data)} bytes is truncated") from error
         return data[at:]
 
+    def last_batches(self) -> Iterator[tuple[ProducerId, int, int, int]]:
+        """Walk (producer id, epoch, last sequence or -1, last sign of life in ms)."""
+        for producer_id, producer in self._producers.items():
+            window = producer.window
+            last = window[-1].last_sequence if window else -1
+            yield producer_id, producer.epoch, last, producer.last_seen_ms
+
     def windows(self) -> Iterator[tuple[ProducerId, int, tuple[AcceptedBatch, ...]]]:
         """Walk (producer id, epoch, window), for tests and descriptions."""
         for producer_id, producer in self._producers.items():

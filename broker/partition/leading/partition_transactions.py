@@ -36,12 +36,13 @@ from broker.partition.core.transactions.lead_proofs import LeadProofs
 from broker.partition.core.transactions.open_transactions import MarkerVerdict
 from broker.partition.core.transactions.verification import (
     OpenTransactionView,
+    ProducerView,
     VerificationRequest,
 )
 from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.log_services import LogServices
 from client.errors import QuireError
-from client.ids import LeaderEpoch
+from client.ids import LeaderEpoch, Offset
 from client.wire.kafka.batches.control_batch import Marker, build_marker
 
 _LOG = logging.getLogger(__name__)
@@ -200,6 +201,20 @@ class PartitionTransactions:
                 known.started_ms,
             )
             for producer_id, known in transactions
+        ]
+
+    def producers(self) -> Sequence[ProducerView]:
+        """Return the producers that are remembered."""
+        log = self._leader.log
+        transactions = log.fold.transactions
+        first = {producer_id: known.first_offset for producer_id, known in transactions}
+        return [
+            ProducerView(
+                *last,
+                transactions.coordinator_epoch(last[0]),
+                first.get(last[0], Offset(-1)),
+            )
+            for last in log.producers.last_batches()
         ]
 
     # --- the end ------------------------------------------------------------------------

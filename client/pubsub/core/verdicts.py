@@ -12,6 +12,7 @@ the truth about a transaction, and ends just the transaction where it concerns d
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kio.schema.errors import ErrorCode as Code
@@ -27,6 +28,17 @@ class Verdict(enum.Enum):
     FENCED = "another producer with this transactional id took over"
     FATAL = "this producer cannot go on"
 
+
+class Refused(Exception):
+    """An answer that asking again does not change."""
+
+    def __init__(self, verdict: Verdict, code: int, why: str) -> None:
+        super().__init__(why)
+        self.verdict = verdict
+        self.code = code
+
+
+Judge = Callable[[int], Verdict]
 
 _RETRY: Final = (
     Code.corrupt_message,
@@ -83,6 +95,22 @@ _OFFSETS: Final = {
     Code.stale_member_epoch: Verdict.ABORT,
     Code.offset_metadata_too_large: Verdict.ABORT,
 }
+
+
+_GRAVITY: Final = (
+    Verdict.DONE,
+    Verdict.RETRY,
+    Verdict.LOOK_UP,
+    Verdict.ABORT,
+    Verdict.FENCED,
+    Verdict.FATAL,
+)
+
+
+def worst(codes: Iterable[int], judge: Judge) -> tuple[int, Verdict]:
+    """Return the code that matters most, and what is to be done about it."""
+    judged = [(code, judge(code)) for code in codes]
+    return max(judged, key=lambda one: _GRAVITY.index(one[1]), default=(0, Verdict.DONE))
 
 
 def of_coordinator(code: int) -> Verdict:

@@ -35,6 +35,7 @@ _LIST_OFFSETS_AT_MOST: Final = 7
 _DESCRIBE_LOG_DIRS_AT_MOST: Final = 4
 _FIND_COORDINATOR_AT_MOST: Final = 3
 _OFFSET_COMMIT_AT_MOST: Final = 8
+_KINDS: Final = ("group", "transactional id")
 _NO_GENERATION: Final = -1
 _CONNECT_TIMEOUT_S: Final = 5.0
 _BROKERS_ASKED: Final = 3
@@ -146,6 +147,24 @@ class KafkaCluster:
         if address is None:
             raise LinkBroken(f"broker {broker_id} is not known")
         return self._link(address)
+
+    def coordinator(self, key: str, kind: int) -> KafkaLink:
+        """Return a connection to who coordinates a group (kind 0) or a transactional id (1).
+
+        Raises LinkBroken, Transient, RequestRefused.
+        """
+        anyone = self._any_link()
+        version = anyone.version(ApiKey.FIND_COORDINATOR, _FIND_COORDINATOR_AT_MOST)
+        fields: dict[str, Any] = {"key": key, "key_type": kind}
+        found = anyone.ask(ApiKey.FIND_COORDINATOR, fields, self.ask_timeout_s, version=version)
+        check_code(found.error_code, f"finding the coordinator of {_KINDS[kind]} {key}")
+        return self._link((found.host, int(found.port)))
+
+    def every_link(self) -> list[KafkaLink]:
+        """Return a connection to every broker. Raises LinkBroken."""
+        if not self._addresses:
+            self._topics([])
+        return [self._link(address) for address in self._addresses.values()]
 
     def drop(self, link: KafkaLink) -> None:
         """Forget a connection that broke or was left in the middle of an answer."""
@@ -278,12 +297,7 @@ class KafkaCluster:
         }
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        anyone = self._any_link()
-        version = anyone.version(ApiKey.FIND_COORDINATOR, _FIND_COORDINATOR_AT_MOST)
-        fields: dict[str, Any] = {"key": group, "key_type": 0}
-        found = anyone.ask(ApiKey.FIND_COORDINATOR, fields, self.ask_timeout_s, version=version)
-        check_code(found.error_code, f"finding the coordinator of group {group}")
-        link = self._link((found.host, int(found.port)))
+        link = self.coordinator(group, 0)
         rows: dict[str, list[dict[str, Any]]] = {}
         for at, offset in sorted(offsets.items()):
             rows.setdefault(at.topic, []).append(
@@ -294,7 +308,7 @@ class KafkaCluster:
                     "committed_metadata": "",
                 }
             )
-        fields = {
+        fields: dict[str, Any] = {
             "group_id": group,
             "generation_id_or_member_epoch": _NO_GENERATION,
             "member_id": "",

@@ -63,6 +63,10 @@ class KafkaLink:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
+    def offers(self, api: ApiKey) -> bool:
+        """Say whether the broker has an API."""
+        return api in self._versions
+
     def version(self, api: ApiKey, at_most: int) -> int:
         """Return the newest version of an API that the broker, our schemas and we speak."""
         ours_min, ours_max = schema_versions(api)

@@ -37,6 +37,8 @@ TRANSIENT: Final = frozenset(
         Code.unknown_leader_epoch,
         Code.offset_not_available,
         Code.not_enough_replicas,
+        Code.not_enough_replicas_after_append,
+        Code.concurrent_transactions,
         Code.unknown_server_error,
     }
 )

@@ -26,6 +26,7 @@ from client.wire.kafka.batches.records import (
     MAGIC,
     NO_PRODUCER,
     NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
     pack_batch,
@@ -52,9 +53,17 @@ class Unsent(NamedTuple):
         """Records in it."""
         return self.header.record_count
 
-    def sealed(self, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    def sealed(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        *,
+        transactional: bool = False,
+    ) -> bytes:
         """Return the batch's bytes, as that producer sends it. Without producer: -1, -1, -1."""
         header = self.header._replace(
+            attributes=self.header.attributes | (TRANSACTIONAL_BIT if transactional else 0),
             producer_id=ProducerId(producer_id),
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,

@@ -18,7 +18,7 @@ from client.spark.brokers.kafka_cluster import KafkaCluster
 from client.spark.splits import TopicPartition
 from client.spark.write.encode import Unsent, encode
 from client.spark.write.partitioner import choose
-from client.spark.write.task_producer import TaskProducer
+from client.spark.write.task_producer import ProducerTransaction, TaskProducer
 from client.spark.write.writer_options import WriterOptions
 
 _MICROS_PER_MS: Final = 1000
@@ -27,9 +27,16 @@ _MICROS_PER_MS: Final = 1000
 class RowSender:
     """Sends the rows of one task."""
 
-    def __init__(self, cluster: KafkaCluster, options: WriterOptions) -> None:
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        options: WriterOptions,
+        transaction: ProducerTransaction | None = None,
+    ) -> None:
         self._options = options
-        self._producer = TaskProducer(cluster, options.acks, options.delivery_timeout_ms)
+        self._producer = TaskProducer(
+            cluster, options.acks, options.delivery_timeout_ms, transaction
+        )
         self._turn = 0
 
     @property

@@ -1,6 +1,7 @@
 """Spark's interface for writing streams: each micro-batch as `writer.py` writes a batch.
 
-A batch that Spark plans again after a crash is written again; consumers see it twice.
+A batch that Spark plans again after a crash is written again; consumers see it twice. With
+`deliveryGuarantee=exactly-once` they do not: that writer is in `exactly_once/`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,14 @@ class QuireStreamWriter(DataSourceStreamArrowWriter):
         )
 
 
-def make_stream_writer(options: Mapping[str, str], schema: StructType) -> QuireStreamWriter:
+def make_stream_writer(
+    options: Mapping[str, str], schema: StructType
+) -> DataSourceStreamArrowWriter:
     """Return the writer of a stream. Raises ConfigError for options or columns that do not do."""
     parsed = parse_writer_options(options)
     check_columns(schema, parsed)
+    if parsed.sink_id:
+        from client.spark.write.exactly_once.stream_writer import ExactlyOnceStreamWriter
+
+        return ExactlyOnceStreamWriter(parsed)
     return QuireStreamWriter(parsed)

@@ -3,7 +3,8 @@
 A request has one batch of each partition, and a task has one request under way. The task has a
 producer id of its own and numbers its batches, so whatever is sent again after a lost answer or a
 fail-over is stored once, and in order. (A task that Spark runs again is another producer: that is
-where "at least once" comes from.)
+where "at least once" comes from.) In a transaction the producer id is that transaction's, and its
+coordinator hears of each partition before anything is written there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode as Code
 
@@ -34,6 +35,23 @@ _ALL: Final = -1
 _TOO_LARGE: Final = (Code.message_too_large, Code.record_list_too_large)
 
 
+class ProducerTransaction(Protocol):
+    """The transaction that a task writes in."""
+
+    @property
+    def transactional_id(self) -> str:
+        """Its name for the brokers."""
+        ...
+
+    def identity(self) -> tuple[int, int]:
+        """Return (producer id, epoch); begins it if need be. Raises SparkSourceError."""
+        ...
+
+    def enrol(self, partitions: Sequence[TopicPartition]) -> None:
+        """Make partitions part of it, those that are not yet. Raises SparkSourceError."""
+        ...
+
+
 class TaskProducer:
     """Sends the batches of one task. Not for use by several threads."""
 
@@ -42,6 +60,7 @@ class TaskProducer:
         cluster: KafkaCluster,
         acks: int,
         timeout_ms: int,
+        transaction: ProducerTransaction | None = None,
         *,
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -49,6 +68,7 @@ class TaskProducer:
         self._cluster = cluster
         self._acks = acks
         self._timeout_s = timeout_ms / 1000
+        self._transaction = transaction
         self._now_s = now_s
         self._sleep = sleep
         self._producer: tuple[int, int] | None = None
@@ -75,6 +95,8 @@ class TaskProducer:
         RequestRefused, TopicMissing.
         """
         waiting = {at: deque(some) for at, some in batches.items() if some}
+        if self._transaction is not None:
+            self._transaction.enrol(list(waiting))
         deadline_s = self._now_s() + self._timeout_s
         pause_s = FIRST_PAUSE_S
         while waiting:
@@ -133,6 +155,7 @@ class TaskProducer:
         producer_id: int,
         epoch: int,
     ) -> bytes:
+        transaction = self._transaction
         request: dict[str, list[tuple[int, bytes]]] = {}
         size = 0
         for at in partitions:
@@ -141,9 +164,12 @@ class TaskProducer:
                 break
             size += len(unsent.records)
             sequence = self._sequences.get(at, 0) if producer_id >= 0 else -1
-            sealed = unsent.sealed(producer_id, epoch, sequence)
+            sealed = unsent.sealed(
+                producer_id, epoch, sequence, transactional=transaction is not None
+            )
             request.setdefault(at.topic, []).append((at.partition, sealed))
-        return encode_produce(self._acks, int(self._timeout_s * 1000), request)
+        own = None if transaction is None else transaction.transactional_id
+        return encode_produce(self._acks, int(self._timeout_s * 1000), request, own)
 
     def _judge(self, answer: Any, waiting: Mapping[TopicPartition, deque[Unsent]]) -> int:
         """Take acknowledged batches off; raise for the first that is not, once all are seen."""
@@ -181,6 +207,8 @@ class TaskProducer:
 
     def _identity(self, link: KafkaLink) -> tuple[int, int]:
         """Return (producer id, epoch); without acks=all there is none, as in Kafka."""
+        if self._transaction is not None:
+            return self._transaction.identity()
         if self._producer is None and self._acks == _ALL:
             answer = link.ask(
                 ApiKey.INIT_PRODUCER_ID,

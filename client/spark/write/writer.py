@@ -24,6 +24,7 @@ from client.spark.write.writer_options import WriterOptions, check_columns, pars
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from client.spark.write.task_producer import ProducerTransaction
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,11 @@ def make_writer(
     if overwrite:
         raise ConfigError("mode overwrite has no meaning for a topic: use mode append")
     parsed = parse_writer_options(options)
+    if parsed.sink_id:
+        raise ConfigError(
+            "option deliveryGuarantee=exactly-once is for streams: a batch has no number by which a"
+            " second run of it could be told; use writeStream, with trigger(availableNow=True)"
+        )
     check_columns(schema, parsed)
     return QuireWriter(parsed)
 
@@ -70,14 +76,19 @@ def count_of(messages: list[WriterCommitMessage | None]) -> int:
     return sum(one.record_count for one in messages if isinstance(one, Written))
 
 
-def write_rows(batches: Iterator[pa.RecordBatch], options: WriterOptions) -> Written:
+def write_rows(
+    batches: Iterator[pa.RecordBatch],
+    options: WriterOptions,
+    transaction: ProducerTransaction | None = None,
+) -> Written:
     """Send all rows of a task; return once every one of them is acknowledged.
 
     Raises SparkSourceErrors, and ConfigError for rows that name no topic or no such partition.
     """
     from client.spark.write.row_sender import RowSender
 
-    sender = RowSender(shared(options.bootstrap_servers, options.delivery_timeout_ms), options)
+    cluster = shared(options.bootstrap_servers, options.delivery_timeout_ms)
+    sender = RowSender(cluster, options, transaction)
     gathered: list[pa.RecordBatch] = []
     size = 0
     since_s = time.monotonic()

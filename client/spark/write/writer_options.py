@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +26,7 @@ from pyspark.sql.types import (
 from client.errors import ConfigError
 from client.pubsub.addresses import parse as parse_addresses
 from client.pubsub.errors import check_topic_name
-from client.spark.option_values import choice, positive, size_bytes
+from client.spark.option_values import choice, positive, size_bytes, truth
 from client.spark.options import (
     check_kafka_option,
     check_protocol,
@@ -50,6 +51,16 @@ WRITER_OPTIONS: Final[Mapping[str, str]] = {
     ),
     "kafka.delivery.timeout.ms": "how long a batch may stay unacknowledged; default 120000",
     "kafka.security.protocol": "`PLAINTEXT` (default); others are refused",
+    "deliveryGuarantee": "streams: `at-least-once` (default) or `exactly-once`",
+    "sinkId": "exactly once: names this sink for the brokers; one query at a time may use it",
+    "transactionTimeoutMs": (
+        "exactly once: brokers abort what is not ended by then; default 900000, which is Kafka's"
+        " maximum unless configured"
+    ),
+    "failOnDataLoss": (
+        "exactly once: `true` (default) ends the query when a batch counts and somebody else ended"
+        " transactions of it; `false`: a warning"
+    ),
 }
 
 _ALIASES: Final[Mapping[str, str]] = {
@@ -76,6 +87,11 @@ _NO_EFFECT: Final = frozenset(
 _TEXT: Final = (StringType(), BinaryType())
 _HEADERS: Final = StructType().add("key", StringType()).add("value", BinaryType()).simpleString()
 
+EXACTLY_ONCE: Final = "exactly-once"
+GUARANTEES: Final = ("at-least-once", EXACTLY_ONCE)
+
+_SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
 ACKS: Final = {"all": -1, "-1": -1, "1": 1}
 
 
@@ -91,6 +107,10 @@ class WriterOptions:
     batch_bytes: int = 512 << 10
     linger_ms: int | None = None
     delivery_timeout_ms: int = 120_000
+    sink_id: str = ""
+    """Empty: at least once."""
+    transaction_timeout_ms: int = 900_000
+    fail_on_data_loss: bool = True
 
 
 def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
@@ -116,7 +136,37 @@ def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
         batch_bytes=size_bytes(values, "kafka.batch.size") or 512 << 10,
         linger_ms=positive(values, "kafka.linger.ms", at_least=0),
         delivery_timeout_ms=positive(values, "kafka.delivery.timeout.ms") or 120_000,
+        sink_id=_sink_id(values),
+        transaction_timeout_ms=positive(values, "transactionTimeoutMs") or 900_000,
+        fail_on_data_loss=truth(values, "failOnDataLoss", default=True),
     )
+
+
+def _sink_id(values: Mapping[str, str]) -> str:
+    """Return the id of an exactly-once sink, empty for others. Raises ConfigError."""
+    guarantee = choice(values, "deliveryGuarantee", GUARANTEES)
+    if guarantee != EXACTLY_ONCE:
+        for name in ("sinkId", "transactionTimeoutMs", "failOnDataLoss"):
+            if name in values:
+                raise ConfigError(
+                    f"option {name} is for deliveryGuarantee=exactly-once: set that, or leave this"
+                    " out"
+                )
+        return ""
+    found = values.get("sinkId", "")
+    if not _SINK_ID.fullmatch(found):
+        raise ConfigError(
+            f"option sinkId: {found!r}; deliveryGuarantee=exactly-once needs a name of 1 to 200"
+            " letters, digits, dots, underscores and hyphens, the same from start to start"
+        )
+    if not values.get("topic"):
+        raise ConfigError(
+            "option topic is required with deliveryGuarantee=exactly-once: the sink's progress is"
+            " kept as an offset of that topic, and all rows go there"
+        )
+    if ACKS[choice(values, "kafka.acks", tuple(ACKS))] != ACKS["all"]:
+        raise ConfigError("option kafka.acks: deliveryGuarantee=exactly-once needs all")
+    return found
 
 
 def check_columns(schema: StructType, options: WriterOptions) -> None:
@@ -157,11 +207,6 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         check_kafka_option(name)
         check_supported(name)
-        if lower == "sinkid":
-            raise ConfigError(
-                "option sinkId: exactly-once writing needs transactions, which the broker does"
-                " not have yet; leave it out to write at least once"
-            )
         if lower == "path":
             raise ConfigError("save() and start() take no path: name the topic with option topic")
         if lower in _SPARKS_OWN:

@@ -13,7 +13,7 @@ from typing import Final
 
 VERSION: Final = 8
 
-_HEAD: Final = struct.Struct(">hhii")
+_HEAD: Final = struct.Struct(">hii")
 _COUNT: Final = struct.Struct(">i")
 _NAME: Final = struct.Struct(">h")
 _RECORDS: Final = struct.Struct(">ii")
@@ -21,10 +21,15 @@ _NO_TRANSACTION: Final = -1
 
 
 def encode_produce(
-    acks: int, timeout_ms: int, topics: Mapping[str, Sequence[tuple[int, bytes]]]
+    acks: int,
+    timeout_ms: int,
+    topics: Mapping[str, Sequence[tuple[int, bytes]]],
+    transactional_id: str | None = None,
 ) -> bytes:
     """Encode the body of a request. `topics`: (partition, one record batch) of each topic."""
-    parts = [_HEAD.pack(_NO_TRANSACTION, acks, timeout_ms, len(topics))]
+    own = b"" if transactional_id is None else transactional_id.encode()
+    own_size = _NO_TRANSACTION if transactional_id is None else len(own)
+    parts = [_NAME.pack(own_size), own, _HEAD.pack(acks, timeout_ms, len(topics))]
     for topic, batches in topics.items():
         name = topic.encode()
         parts += [_NAME.pack(len(name)), name, _COUNT.pack(len(batches))]

@@ -78,7 +78,6 @@ NOT_SERVED: Mapping[range, str] = {
     range(48, 52): "quotas and credentials",
     range(55, 56): f"DescribeQuorum: {_KRAFT}; the metadata store is ZooKeeper, see `quire doctor`",
     range(57, 58): "features cannot be changed by hand",
-    range(61, 62): "transactions",
     range(65, 67): "transactions",
     range(68, 70): "the new protocol of consumer groups",
     range(71, 73): "metrics of clients",

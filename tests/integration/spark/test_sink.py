@@ -124,7 +124,7 @@ def test_a_stream_from_topic_to_topic(
 @pytest.mark.parametrize(
     ("more", "columns", "part"),
     [
-        ({"sinkId": "a"}, "'t' as topic, 'v' as value", "needs transactions"),
+        ({"sinkId": "a"}, "'t' as topic, 'v' as value", "deliveryGuarantee=exactly-once"),
         ({}, "'v' as value", "topic option required when no 'topic' attribute is present"),
         ({"topic": "sink-refused"}, "'v' as v", "required attribute 'value' not found"),
         ({}, "cast(null as string) as topic, 'v' as value", "null topic present in the data"),

@@ -34,7 +34,9 @@ def samples(metrics: Metrics) -> dict[str, float]:
 def test_names_and_labels_keep_the_conventions(row: object) -> None:
     name, kind, text, labels, parent = row  # type: ignore[misc]
     assert re.fullmatch(
-        r"quire_((broker|topic|group|ledger|metadata|loop|task|callback)_[a-z_]+|info|groups)", name
+        r"quire_((broker|topic|group|transaction|ledger|metadata|loop|task|callback)_[a-z_]+"
+        r"|info|groups|transactions)",
+        name,
     )
     assert not name.endswith("_total"), "is added when it is shown"
     assert (text.endswith((".", "tree.")) and text[0].isupper()) or text[0].isdigit()

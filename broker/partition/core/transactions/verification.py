@@ -36,6 +36,19 @@ class VerificationRequest(NamedTuple):
     """Add the partition if it is not part of the transaction, and begin that if there is none."""
 
 
+class ProducerView(NamedTuple):
+    """A producer of a partition as descriptions show it; -1 where there is nothing to be said."""
+
+    producer_id: ProducerId
+    epoch: int
+    last_sequence: int
+    last_seen_ms: int
+    coordinator_epoch: int
+    """Of its last marker."""
+    open_since: Offset
+    """First offset of its transaction that has no marker."""
+
+
 class OpenTransactionView(NamedTuple):
     """A transaction without a marker, as descriptions and metrics show it."""
 

@@ -146,6 +146,8 @@ ROWS = [
     row("end", ApiKey.END_TXN, 3, (rights.WRITE_TRANSACTIONAL_ID, "x"), **TXN, committed=True),
     row("describe transactions", ApiKey.DESCRIBE_TRANSACTIONS, 0,
         (rights.DESCRIBE_TRANSACTIONAL_ID, "x"), transactional_ids=["x"]),
+    row("describe producers", ApiKey.DESCRIBE_PRODUCERS, 0, (rights.READ_TOPIC, "t"),
+        topics=[{"name": "t", "partition_indexes": [0]}]),
     row("describe acls", ApiKey.DESCRIBE_ACLS, 2, (rights.DESCRIBE_CLUSTER, CLUSTER), **FILTER),
     row("create acls", ApiKey.CREATE_ACLS, 2, (rights.ALTER_CLUSTER, CLUSTER), creations=[ENTRY]),
     row("delete acls", ApiKey.DELETE_ACLS, 2, (rights.ALTER_CLUSTER, CLUSTER), filters=[FILTER]),
@@ -244,7 +246,7 @@ async def broker(cloud: FakeCloud) -> Broker:
 async def start(cloud: FakeCloud, super_user: str) -> Broker:
     """With topic t, group g, which has an offset, and a coordinator of transactions."""
     security = SecurityConfig(authorization=True, super_users=(super_user,))
-    transactions = TransactionSettings(enabled=True)
+    transactions = TransactionSettings(enabled=True, topic_partitions=2)
     broker = await cloud.start_broker(1, security=security, transactions=transactions)
     await create_topic(broker)
     await broker.services.groups.find("g")

@@ -337,7 +337,7 @@ def test_cached_reads_do_no_io() -> None:
         at_end = partition.reader.read_cached(
             Offset(2), 100, at_least_one=True, read_committed=False
         )
-        assert at_end == ([], 2, 0)
+        assert at_end == ([], 2, 0, ())
         forget_cache(partition)
         assert (
             partition.reader.read_cached(Offset(1), 9, at_least_one=True, read_committed=False)

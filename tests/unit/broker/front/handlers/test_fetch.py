@@ -121,9 +121,9 @@ async def test_a_long_poll_gathers_min_bytes(
     looks = []
     real = partition.on_high_watermark
 
-    def counted(above: Offset, call: Callable[[], None]) -> Callable[[], None]:
+    def counted(above: Offset, call: Callable[[], None], **how: bool) -> Callable[[], None]:
         looks.append(above)
-        return real(above, call)
+        return real(above, call, **how)
 
     monkeypatch.setattr(partition, "on_high_watermark", counted)
     client.send(ApiKey.FETCH, 12, **fetch_fields(0, wait_ms=60_000, bytes_min=2 * size))

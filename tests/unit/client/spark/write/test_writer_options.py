@@ -84,7 +84,7 @@ def test_what_spark_and_java_jobs_carry_along_is_taken() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "part"),
     [
-        ("sinkId", "a", "transactions"),
+        ("sinkId", "a", "is for deliveryGuarantee=exactly-once"),
         ("kafka.acks", "0", "lose rows"),
         ("kafka.acks", "2", "none of all"),
         ("kafka.compression.type", "brotli", "none of none, gzip"),
@@ -148,7 +148,40 @@ def test_writers_are_made_of_options_and_columns() -> None:
         make_writer(given, schema("key string"))
 
 
+EXACTLY_ONCE = {"deliveryGuarantee": "exactly-once", "sinkId": "job", "topic": "t"}
+
+
+def test_exactly_once() -> None:
+    options = parsed(**EXACTLY_ONCE)
+    assert (options.sink_id, options.transaction_timeout_ms) == ("job", 900_000)
+    assert options.fail_on_data_loss
+    writer = make_stream_writer({**SERVERS, **EXACTLY_ONCE}, schema("value string"))
+    assert type(writer).__name__ == "ExactlyOnceStreamWriter"
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"sinkId": ""}, "needs a name"),
+        ({"sinkId": "a:b"}, "needs a name"),
+        ({"topic": ""}, "option topic is required"),
+        ({"kafka.acks": "1"}, "needs all"),
+        ({"deliveryGuarantee": "twice"}, "is none of at-least-once, exactly-once"),
+        ({"deliveryGuarantee": "at-least-once"}, "option sinkId is for"),
+        ({"transactionTimeoutMs": "soon"}, "is not a whole number"),
+    ],
+)
+def test_what_does_not_go_with_exactly_once_is_refused(change: dict[str, str], part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        parsed(**{**EXACTLY_ONCE, **change})
+
+
+def test_exactly_once_is_for_streams() -> None:
+    with pytest.raises(ConfigError, match="is for streams"):
+        make_writer({**SERVERS, **EXACTLY_ONCE}, schema("value string"))
+
+
 def test_the_readme_lists_every_option() -> None:
     text = Path(str(client.spark.__file__)).with_name("README.md").read_text()
-    rows = re.findall(r"^\| `([^|]*)` \| (.*) \|$", text.partition("## Writing")[2], re.MULTILINE)
+    rows = re.findall(r"^\| `([^|]*)` \| (.*) \|$", text.partition("## Writing\n")[2], re.MULTILINE)
     assert dict(rows[: len(WRITER_OPTIONS)]) == WRITER_OPTIONS

@@ -1,0 +1,190 @@
+"""What is aborted in a range of a partition's log: the list that goes with the records of a read.
+
+A range that is decided has one list for ever, so it may be looked up after the records were read.
+It is for this range only (`client/log/aborted_transactions.py` says why). Nothing is scanned: the
+ledger that is written has its list in memory, and those of sealed segments are in snapshots, which
+their facts name. A few of those that were read last are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+from broker.partition.core.active_segment import ActiveSegment
+from broker.partition.core.transactions.segment_transactions import SegmentTransactions
+from client.ids import EntryId, LedgerId, Offset
+from client.log.aborted_index import LedgerAborted
+from client.log.aborted_transactions import AbortedBlock, AbortedTransaction, open_block
+from client.log.segment import Segment, SnapshotPlace
+from client.log.segments import SegmentList
+from client.log.snapshot import NO_TRANSACTIONS, open_snapshot
+from client.segments.pages import SegmentPages
+from client.wire.kafka.batches.records import Buffer
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_INDEXES_MAX: Final = 8
+_BLOCKS_MAX: Final = 32
+"""Of sealed segments, for one partition; a block has 24 KB, an index as much or less."""
+
+
+class AbortedReader:
+    """Looks aborted transactions up, for one partition under one leader."""
+
+    def __init__(
+        self,
+        pages: SegmentPages,
+        read_entry: Callable[[LedgerId, EntryId], Awaitable[Buffer]],
+    ) -> None:
+        """`read_entry` raises LogReadFailed."""
+        self._pages = pages
+        self._read_entry = read_entry
+        self._active: ActiveSegment | None = None
+        self._own: dict[LedgerId, SegmentTransactions] = {}
+        """Of ledgers that this leader writes, or has not closed yet."""
+        self._indexes: dict[LedgerId, LedgerAborted] = {}
+        self._blocks: dict[tuple[LedgerId, EntryId], AbortedBlock] = {}
+        """Of sealed segments, least recently used first."""
+
+    # --- what the leader tells ----------------------------------------------------------
+
+    def on_begun(self, active: ActiveSegment) -> None:
+        """A segment begins. What it lists of earlier ledgers need not be read."""
+        self._active = active
+        self._own[active.ledger_id] = active.transactions
+        for ledger_id, index in active.transactions.earlier.items():
+            _keep(self._indexes, ledger_id, index, _INDEXES_MAX)
+
+    def on_sealed(self, ledger_id: LedgerId) -> None:
+        """A ledger of ours is closed, and its facts are listed."""
+        own = self._own.pop(ledger_id, None)
+        if own is not None:
+            _keep(self._indexes, ledger_id, own.aborted, _INDEXES_MAX)
+            for entry_id, block in [*own.blocks.items()][-_BLOCKS_MAX:]:
+                _keep(self._blocks, (ledger_id, entry_id), block, _BLOCKS_MAX)
+
+    def forget(self, ledger_id: LedgerId) -> None:
+        """A ledger left the list."""
+        self._own.pop(ledger_id, None)
+        self._indexes.pop(ledger_id, None)
+
+    # --- lookups ------------------------------------------------------------------------
+
+    def find_now(
+        self, listed: SegmentList, start: Offset, end: Offset
+    ) -> Sequence[AbortedTransaction] | None:
+        """Return what is aborted in [start, end), by marker; None: it takes I/O to know.
+
+        Everything before `end` is decided.
+        """
+        active = self._active
+        if active is not None and start >= active.base_offset:
+            return active.transactions.within(start, end)
+        segments: list[Segment] = []
+        for segment in reversed(listed.segments):
+            segments.append(segment)
+            if segment.base_offset is not None and segment.base_offset <= start:
+                break
+        else:
+            return None  # it begins in a page
+        found: list[AbortedTransaction] = []
+        for segment in reversed(segments):
+            index = self._index(segment)
+            if index is None:
+                return None
+            blocks: dict[EntryId, AbortedBlock] = {}
+            for entry_id in index.wanted(start, end):
+                block = self._block(segment.ledger_id, entry_id)
+                if block is None:
+                    return None
+                blocks[entry_id] = block
+            found += index.within(start, end, blocks)
+            if _is_decided(segment, end):
+                break
+        return found
+
+    async def find(
+        self, listed: SegmentList, start: Offset, end: Offset
+    ) -> Sequence[AbortedTransaction]:
+        """Like `find_now`, and read what that takes. Raises MetadataError, LogReadFailed,
+        LogCorrupt."""
+        known = self.find_now(listed, start, end)
+        if known is not None:
+            return known
+        found: list[AbortedTransaction] = []
+        walk = self._pages.segments(listed, lambda ref: ref.end_offset > start)
+        async with aclosing(walk):
+            async for segment in walk:
+                if segment.end_offset is not None and segment.end_offset <= start:
+                    continue
+                found += await self._find_in(segment, start, end)
+                if _is_decided(segment, end):
+                    break
+        return found
+
+    async def _find_in(
+        self, segment: Segment, start: Offset, end: Offset
+    ) -> Sequence[AbortedTransaction]:
+        index = self._index(segment)
+        if index is None:
+            index = await self._read_index(segment)
+        ledger_id = segment.ledger_id
+        blocks: dict[EntryId, AbortedBlock] = {}
+        for entry_id in index.wanted(start, end):
+            block = self._block(ledger_id, entry_id)
+            if block is None:
+                block = open_block(await self._read_entry(ledger_id, entry_id))
+                _keep(self._blocks, (ledger_id, entry_id), block, _BLOCKS_MAX)
+            blocks[entry_id] = block
+        return index.within(start, end, blocks)
+
+    def _index(self, segment: Segment) -> LedgerAborted | None:
+        """Return a segment's index; None: it has to be read."""
+        own = self._own.get(segment.ledger_id)
+        if own is not None:
+            return own.aborted
+        if _place(segment) is None:
+            return NO_TRANSACTIONS.aborted
+        index = self._indexes.get(segment.ledger_id)
+        if index is not None:
+            _keep(self._indexes, segment.ledger_id, index, _INDEXES_MAX)
+        return index
+
+    def _block(self, ledger_id: LedgerId, entry_id: EntryId) -> AbortedBlock | None:
+        own = self._own.get(ledger_id)
+        if own is not None:
+            return own.blocks[entry_id]
+        block = self._blocks.get((ledger_id, entry_id))
+        if block is not None:
+            _keep(self._blocks, (ledger_id, entry_id), block, _BLOCKS_MAX)
+        return block
+
+    async def _read_index(self, segment: Segment) -> LedgerAborted:
+        place = _place(segment)
+        assert place is not None, "it has to be read"
+        said = open_snapshot(await self._read_entry(*place)).transactions or NO_TRANSACTIONS
+        index = said.index_of(segment.ledger_id, own=place.ledger_id)
+        _keep(self._indexes, segment.ledger_id, index, _INDEXES_MAX)
+        return index
+
+
+def _place(segment: Segment) -> SnapshotPlace | None:
+    """Return where a segment's aborted transactions are listed; None: there are none."""
+    known = segment.facts.transactions if segment.facts is not None else None
+    return None if known is None else known.aborted_at
+
+
+def _is_decided(segment: Segment, end: Offset) -> bool:
+    """Whether no later segment has anything to say about what is before `end`."""
+    return segment.facts is not None and segment.facts.stable_offset >= end
+
+
+def _keep(kept: dict[K, V], key: K, value: V, count_max: int) -> None:
+    """Keep a value as the one that was used last, and no more than so many."""
+    kept.pop(key, None)
+    kept[key] = value
+    while len(kept) > count_max:
+        del kept[next(iter(kept))]

@@ -1,0 +1,1 @@
+"""Writing exactly once: one decision per micro-batch, and the transactions that it ends."""
