@@ -109,6 +109,7 @@ class GroupBench:
             groups=self.groups,
             transactions=None,
             link=None,
+            markers=None,
             producer_ids=None,
             users=None,
             rights=Rights(self.config.security, self.store, Metrics()),

@@ -53,7 +53,9 @@ from broker.front.handlers import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
+    write_txn_markers,
 )
 
 _MODULES: Final[Sequence[ModuleType]] = (
@@ -99,7 +101,9 @@ _MODULES: Final[Sequence[ModuleType]] = (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
+    write_txn_markers,
 )
 
 

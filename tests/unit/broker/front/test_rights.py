@@ -144,6 +144,16 @@ ROWS = [
     row("add offsets", ApiKey.ADD_OFFSETS_TO_TXN, 3, (rights.WRITE_TRANSACTIONAL_ID, "x"),
         (rights.READ_GROUP, "g"), **TXN, group_id="g"),
     row("end", ApiKey.END_TXN, 3, (rights.WRITE_TRANSACTIONAL_ID, "x"), **TXN, committed=True),
+    row("commit in a transaction", ApiKey.TXN_OFFSET_COMMIT, 3, (rights.READ_GROUP, "g"),
+        (rights.READ_TOPIC, "t"), (rights.WRITE_TRANSACTIONAL_ID, "x"), **TXN, group_id="g",
+        member_id="", generation_id=-1, group_instance_id=None,
+        topics=[{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1,
+                                              "committed_leader_epoch": -1,
+                                              "committed_metadata": ""}]}]),
+    row("write markers", ApiKey.WRITE_TXN_MARKERS, 1, (rights.CLUSTER_ACTION, CLUSTER),
+        markers=[{"producer_id": 7, "producer_epoch": 0, "transaction_result": False,
+                  "coordinator_epoch": 0,
+                  "topics": [{"name": "t", "partition_indexes": [0]}]}]),
     row("describe transactions", ApiKey.DESCRIBE_TRANSACTIONS, 0,
         (rights.DESCRIBE_TRANSACTIONAL_ID, "x"), transactional_ids=["x"]),
     row("describe producers", ApiKey.DESCRIBE_PRODUCERS, 0, (rights.READ_TOPIC, "t"),
@@ -209,6 +219,7 @@ ELSEWHERE = {
     (ApiKey.INIT_PRODUCER_ID, rights.WRITE_TOPIC),
     (ApiKey.DESCRIBE_TRANSACTIONS, rights.DESCRIBE_TOPIC),
     (LINK_API_KEY, rights.CLUSTER_ACTION),
+    (ApiKey.WRITE_TXN_MARKERS, rights.ALTER_CLUSTER),
 }
 """Needs that are no condition by themselves, with tests of their own below, or in `broker/link`."""
 
@@ -370,8 +381,8 @@ async def test_no_other_operation_is_enough(broker: Broker, client: WireClient, 
             if operation not in (need.operation, Operation.ALL)
             and operation not in IMPLIED_BY.get(need.operation, ())
         }  # fmt: skip
-        if one.label == "producer id" and operation is Operation.WRITE:
-            left = set()  # whoever may write somewhere may have one
+        if (one.label, operation) in EITHER:
+            left = set()
         if left:
             assert await refusals(client, one) == {CODES[need.kind] for need in left} or (
                 {CODES[need.kind] for need in left} > await refusals(client, one) > set()
@@ -379,6 +390,13 @@ async def test_no_other_operation_is_enough(broker: Broker, client: WireClient, 
         else:
             assert await refusals(client, one) == set(), operation
         await broker.services.rights.acls.remove(ANY)
+
+
+EITHER = {
+    ("producer id", Operation.WRITE),  # whoever may write somewhere may have one
+    ("write markers", Operation.ALTER),
+}
+"""Operations that are enough although they are not what is needed."""
 
 
 # --- rights that are no condition by themselves

@@ -20,8 +20,6 @@ NOT_SERVED = {
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.ADD_OFFSETS_TO_TXN,
     ApiKey.END_TXN,
-    ApiKey.WRITE_TXN_MARKERS,
-    ApiKey.TXN_OFFSET_COMMIT,
     ApiKey.DESCRIBE_TRANSACTIONS,
     ApiKey.LIST_TRANSACTIONS,
 }
@@ -108,7 +106,7 @@ class TestListOffsets:
         await client.close()
         return broker
 
-    @pytest.mark.parametrize("version", range(1, 9))
+    @pytest.mark.parametrize("version", range(1, 12))
     @pytest.mark.parametrize(
         ("asked", "found"),
         [
@@ -134,7 +132,10 @@ class TestListOffsets:
         row = await list_offset(client, -3, 7)
         assert (row.offset, row.timestamp) == (3, NOW_MS + 40)
         assert (await list_offset(client, -4, 8)).offset == 0
-        for asked, version in ((-3, 6), (-4, 7), (-5, 8), (-6, 8), (-99, 8)):
+        for asked, version in ((-5, 9), (-6, 11)):  # nothing is tiered
+            row = await list_offset(client, asked, version)
+            assert (row.error_code, row.offset) == (ErrorCode.none, -1)
+        for asked, version in ((-3, 6), (-4, 7), (-5, 8), (-6, 10), (-99, 11)):
             row = await list_offset(client, asked, version)
             assert row.error_code is ErrorCode.unsupported_version
 
