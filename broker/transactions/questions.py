@@ -84,6 +84,7 @@ class Questions:
             coordinator = self._transactions.coordinator(transaction.transactional_id)
             epoch = coordinator.epoch
             if transaction.is_tv2:
+                await self._transactions.check_seen(partitions)
                 await coordinator.add_partitions(
                     AddPartitions(
                         transaction.transactional_id,

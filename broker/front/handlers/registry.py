@@ -11,6 +11,8 @@ from typing import Final
 
 from broker.front.dispatch import Handler
 from broker.front.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -30,8 +32,10 @@ from broker.front.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -44,6 +48,7 @@ from broker.front.handlers import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -59,6 +64,8 @@ from broker.front.handlers import (
 )
 
 _MODULES: Final[Sequence[ModuleType]] = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -78,8 +85,10 @@ _MODULES: Final[Sequence[ModuleType]] = (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -92,6 +101,7 @@ _MODULES: Final[Sequence[ModuleType]] = (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,

@@ -72,6 +72,9 @@ class Bench:
             raise error
         return self.one
 
+    async def check_seen(self, partitions: object) -> None:
+        """All topics are there."""
+
     async def ask(self, *questions: VerificationRequest) -> list[Verdict]:
         return list(await self.questions.receive(ASKER, questions))
 
