@@ -28,6 +28,7 @@ from broker.cluster.lease import SessionLease
 from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
+from broker.compaction.compactor import Compactor
 from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.core.fetch_sessions import FetchSessions
@@ -129,6 +130,7 @@ class Broker:
             self.log_services.coordinators.verifier = Verifier(self.cluster, links)
         for one in (groups, transactions):
             self._ownership.add_observer(one.on_opened, one.on_closed)
+        self.compactor = Compactor(self.log_services, self.partitions, config.compaction)
         self.services = Services(
             config=config,
             cluster=self.cluster,
@@ -155,11 +157,9 @@ class Broker:
         self.server = _server(self.services, ledgers, tls)
         transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
-            peers,
-            links,
-            tls,
+            peers, links, tls, self.compactor,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
-        )
+        )  # fmt: skip
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         self._provide_gauges()
@@ -168,7 +168,7 @@ class Broker:
         services = self.services
         gauges.provide_all(
             self.log_services, self.partitions, services.groups, services.transactions,
-            services.reading, services.fetch_sessions, unready=self.unready,
+            services.reading, services.fetch_sessions, self.compactor, unready=self.unready,
             missing=self.missing, topics_max=self.config.metric_topics_max,
         )  # fmt: skip
 

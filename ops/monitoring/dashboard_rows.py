@@ -139,6 +139,12 @@ BROKERS: Final = Dashboard(
                   "record bytes being read from bookies"), unit="bytes"),
             lines("Segments", (rate("quire_broker_segments_rolled_total", "", _I), "rolled"),
                   (rate("quire_broker_segments_trimmed_total", "", _I), "trimmed"), unit="cps"),
+            lines("Compaction", (rate("quire_broker_compaction_read_bytes_total", "", _I), "read"),
+                  (rate("quire_broker_compaction_written_bytes_total", "", _I), "written"),
+                  unit="Bps", text="Of compacted topics; limited by compaction.bytes_per_s."),
+            lines("Partitions that should be compacted",
+                  (f"sum by (instance) (quire_broker_compaction_due_partitions{{{_I}}})",
+                  "{{instance}}"), text="They wait for their turn."),
             lines("CPU", (f"sum by (instance) (rate(process_cpu_seconds_total{{{_BROKER},{_I}}}"
                   "[$__rate_interval]))", "{{instance}}"), unit="percentunit"),
             lines("Memory", (f"process_resident_memory_bytes{{{_BROKER},{_I}}}",
