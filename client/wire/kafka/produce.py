@@ -17,7 +17,8 @@ current leader tag from 10):
                       | record errors | error message ] ]
     throttle_time_ms int32 | node endpoints tag
 
-Version 12 has the bytes of 11. Versions 0 to 2 carry message formats that Quire does not store; they have no layout here.
+Version 12 has the bytes of 11. Versions 0 to 2 carry message formats that Quire does not store;
+they have no layout here.
 """
 
 from __future__ import annotations
