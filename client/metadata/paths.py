@@ -17,6 +17,7 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
     /quire/acls/<hash of what they are about>    JSON access control list
     /quire/users/<hash of the name>              JSON credentials of a user
     /quire/producer_ids                          next block of producer ids, by CAS
+    /quire/features                              JSON finalized features, by CAS
     /quire/deleted/<topic id>                    tombstone of a topic whose ledgers still go
 """
 
@@ -37,6 +38,7 @@ PARTITIONS: Final = f"{QUIRE_ROOT}/partitions"
 ACLS: Final = f"{QUIRE_ROOT}/acls"
 USERS: Final = f"{QUIRE_ROOT}/users"
 PRODUCER_IDS: Final = f"{QUIRE_ROOT}/producer_ids"
+FEATURES: Final = f"{QUIRE_ROOT}/features"
 DELETED: Final = f"{QUIRE_ROOT}/deleted"
 
 _SHORT_LEDGER_ID_MAX: Final = 2**31 - 1
