@@ -1,9 +1,9 @@
 """From one topic into another with Spark, each record exactly once.
 
 Spark's checkpoint knows which records a microbatch is made of; the sink sees to it that the
-microbatch becomes visible as a whole, and once, however often Spark runs it. Kill the program, start
-it again, publish more and start it again: who reads the copy as committed data sees neither holes
-nor doubles.
+microbatch becomes visible as a whole, and once, however often Spark runs it. Kill the program,
+start it again, publish more and start it again: who reads the copy as committed data sees neither
+holes nor doubles.
 
     python examples/spark_exactly_once.py
 """
