@@ -21,6 +21,7 @@ def read(cluster: LocalCluster, topic: str, *, committed: bool = True) -> list[b
         {
             "bootstrap.servers": cluster.bootstrap_servers,
             "group.id": "reads-all",
+            "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
             "isolation.level": "read_committed" if committed else "read_uncommitted",

@@ -87,7 +87,6 @@ class Copy:
         return sorted(map(int, read(self._cluster, self.target, committed=committed)))
 
 
-@pytest.mark.smoke
 def test_a_batch_that_spark_runs_again_is_not_written_again(
     cluster: LocalCluster, spark: SparkSession, tmp_path: Path
 ) -> None:
