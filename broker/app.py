@@ -29,6 +29,7 @@ from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
 from broker.config import BrokerConfig
+from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
@@ -57,8 +58,11 @@ from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
 from broker.topics.topics import Topics
-from broker.transactions.marker_link import NoLink
+from broker.transactions.marker_sessions import LinkedMarkers
+from broker.transactions.marker_writer import MarkerWriter
+from broker.transactions.questions import Questions
 from broker.transactions.transactions import Transactions
+from broker.transactions.verifier import Verifier
 from client.autorecovery.tree import ReplicationTree
 from client.histogram import Stopwatch, loop_time
 from client.ids import BookieId, Clock, Rng
@@ -108,21 +112,23 @@ class Broker:
         self.cluster = Cluster(store, config, rng=rng)
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
-        hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
-        self.partitions = Partitions(self.cluster, AwaitedPartitions(hold_s, hold_bytes))
-        owner, close_s = Owner(config.node_id, self.incarnation), config.shutdown_timeout_ms / 1000
-        self._ownership = Ownership(
-            self.log_services, self.cluster, self.partitions, owner, close_timeout_s=close_s
-        )
+        self.partitions = _partitions(self.cluster, config)
+        owner = Owner(config.node_id, self.incarnation)
+        led = self.log_services, self.cluster, self.partitions
+        self._ownership = _ownership(*led, owner, config)
         groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
-        parts = self.cluster, self.topics, self.partitions, producer_ids
-        transactions = Transactions(*parts, config, NoLink(), clock)
-        for one in (groups, transactions):
-            self._ownership.add_observer(one.on_opened, one.on_closed)
+        parts = self.cluster, self.topics, self.partitions, producer_ids, config
         tls = TlsFiles(config.security, clock)
         peers, leader_changes = _peers(self.cluster, store, config, tls)
         links = _links(self.cluster, config, self.incarnation, tls)
+        transactions = Transactions(*parts, LinkedMarkers(links), clock)
+        markers = MarkerWriter(self.cluster, self.partitions, {OFFSETS_TOPIC: groups.write_marker})
+        _serve(links.services, transactions, markers)
+        if config.transactions.enabled:
+            self.log_services.coordinators.verifier = Verifier(self.cluster, links)
+        for one in (groups, transactions):
+            self._ownership.add_observer(one.on_opened, one.on_closed)
         self.services = Services(
             config=config,
             cluster=self.cluster,
@@ -133,6 +139,7 @@ class Broker:
             groups=groups,
             transactions=transactions,
             link=links.services,
+            markers=markers,
             producer_ids=producer_ids,
             users=Users(store),
             inter_broker_listener=inter_broker_listener(config),
@@ -155,10 +162,14 @@ class Broker:
         )
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
+        self._provide_gauges()
+
+    def _provide_gauges(self) -> None:
+        services = self.services
         gauges.provide_all(
-            self.log_services, self.partitions, groups, transactions, self.services.reading,
-            self.services.fetch_sessions,
-            unready=self.unready, missing=self.missing, topics_max=config.metric_topics_max,
+            self.log_services, self.partitions, services.groups, services.transactions,
+            services.reading, services.fetch_sessions, unready=self.unready,
+            missing=self.missing, topics_max=self.config.metric_topics_max,
         )  # fmt: skip
 
     @property
@@ -299,6 +310,30 @@ def _links(cluster: Cluster, config: BrokerConfig, incarnation: str, tls: TlsFil
     """Return the way to other brokers, and what answers them."""
     services = LinkServices(cluster, config.node_id, incarnation)
     return Links(cluster, services, config.link(), tls.peer_context)
+
+
+def _partitions(cluster: Cluster, config: BrokerConfig) -> Partitions:
+    """Return the partitions that are led here, none yet."""
+    hold_s, hold_bytes = config.partition_hold_max_ms / 1000, config.partition_hold_bytes_max
+    return Partitions(cluster, AwaitedPartitions(hold_s, hold_bytes))
+
+
+def _ownership(
+    shared: LogServices,
+    cluster: Cluster,
+    partitions: Partitions,
+    owner: Owner,
+    config: BrokerConfig,
+) -> Ownership:
+    """Return who leads partitions, and takes them over."""
+    close_s = config.shutdown_timeout_ms / 1000
+    return Ownership(shared, cluster, partitions, owner, close_timeout_s=close_s)
+
+
+def _serve(link: LinkServices, transactions: Transactions, markers: MarkerWriter) -> None:
+    """Answer what other brokers ask of transactions."""
+    markers.serve(link)
+    Questions(transactions).serve(link)
 
 
 def _peers(

@@ -11,11 +11,12 @@ from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.read_budget import ReadBudget
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
-from broker.metrics import OTHER_TOPICS
+from broker.metrics import OTHER_TOPICS, Metrics
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
 from broker.transactions.gauges import provide_transactions
 from broker.transactions.transactions import Transactions
+from client.ids import Clock
 from client.ledger.metrics import provide_ledgers
 from client.node.exposition import Samples
 from client.node.process_metrics import provide_process
@@ -62,11 +63,36 @@ def provide_all(
         lambda: sum(partition.usage.in_flight_bytes for partition in partitions),
     )
     one(_B + "held_produce_bytes", lambda: partitions.awaited.held_bytes)
+    _provide_open_transactions(metrics, partitions, shared.clock)
     one("quire_group_rebalances", lambda: groups.rebalance_count)
     metrics.provide("quire_topic_size_bytes", lambda: _topic_sizes(partitions, topics_max))
     metrics.provide(
         "quire_groups",
         lambda: [({"state": state.value}, count) for state, count in groups.state_counts().items()],
+    )
+
+
+def _provide_open_transactions(metrics: Metrics, partitions: Partitions, clock: Clock) -> None:
+    """Transactions as partitions see them, whatever their coordinators say."""
+
+    def oldest_s() -> float:
+        starts_ms = (partition.usage.oldest_open_ms for partition in partitions)
+        oldest_ms = min((at_ms for at_ms in starts_ms if at_ms is not None), default=None)
+        return 0.0 if oldest_ms is None else max(clock.now_ms() - oldest_ms, 0) / 1000
+
+    one = metrics.provide_one
+    one(
+        "quire_transaction_open_in_partitions",
+        lambda: sum(partition.usage.open_transactions for partition in partitions),
+    )
+    one("quire_transaction_open_in_partitions_seconds", oldest_s)
+    one(
+        "quire_transaction_undecided_records",
+        lambda: max((partition.usage.undecided_records for partition in partitions), default=0),
+    )
+    one(
+        "quire_transaction_held_bytes",
+        lambda: sum(partition.usage.held_bytes for partition in partitions),
     )
 
 

@@ -156,6 +156,22 @@ _ROWS: Final = (
         " aborted_by_operator.",
         ("kind",),
     ),
+    Row(
+        "quire_transaction_open_in_partitions", _G,
+        "Transactions that have data and no marker, counted in each partition led here.",
+    ),
+    Row(
+        "quire_transaction_open_in_partitions_seconds", _G,
+        "Age of the oldest transaction that is open in a partition led here; 0: none is.",
+    ),
+    Row(
+        "quire_transaction_undecided_records", _G,
+        "Records between the last stable offset and the high watermark: the most of one partition.",
+    ),
+    Row(
+        "quire_transaction_held_bytes", _G,
+        "Bytes of batches that wait until coordinators vouch for their transactions.",
+    ),
     # ledgers
     Row(APPEND_SECONDS, _H, "Time from sending an entry until it is confirmed.", (), STAGE_SECONDS),
 )  # fmt: skip

@@ -16,7 +16,7 @@ class TransactionSettings:
     """How a broker coordinates transactions."""
 
     enabled: bool = setting(
-        False,
+        True,
         "Serve transactional producers. Without it they end with an error; transactions that are"
         " open are still decided.",
     )

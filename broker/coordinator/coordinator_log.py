@@ -4,6 +4,10 @@ Records are appended as uncompressed batches, as one unless that would be too la
 each append is called once, in log order, after its last batch is durable. The first batch that does
 not become durable ends the log (`on_failed`): whatever follows it is unknown, and the owner has to
 read the partition again.
+
+Records of a transaction are batches of its producer. Such a batch may be held in the partition
+until the transaction's coordinator has vouched for it, and be refused then; so it waits for nobody,
+and nobody for it. Markers stand between the batches, and are read with them.
 """
 
 from __future__ import annotations
@@ -12,15 +16,24 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
-from broker.coordinator.core.coordinator_types import LogRecord
+from broker.coordinator.core.coordinator_types import (
+    CopiedRecord,
+    LogItem,
+    LogRecord,
+    TransactionalRecord,
+)
 from broker.errors import BrokerError, LeadershipLost, OffsetOutOfRange
+from broker.partition.core.transactions.verification import ProducerTransaction
 from broker.partition.partition import Append, Partition
-from client.ids import Offset
+from client.errors import Outcome
+from client.ids import Offset, ProducerId
+from client.wire.kafka.batches.control_batch import read_marker
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.batches.record_builder import records as decode_records
-from client.wire.kafka.batches.records import headers
+from client.wire.kafka.batches.records import NO_PRODUCER, headers
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,7 +44,82 @@ READ_BYTES: Final = 256 * 1024
 """How much of the log is read at once while loading. Higher: the loop stands still for longer,
 about 0.1 s per MiB."""
 
+COPY_HEADER: Final = "quire.copy"
+"""Record header of what a copy of the log wrote while a transaction might still change it."""
+
+_COPIED: Final = ((COPY_HEADER, None),)
+
 _RECORD_OVERHEAD_BYTES: Final = 32
+
+
+class ProducerEpoch(Protocol):
+    """A producer's transaction."""
+
+    @property
+    def producer_id(self) -> ProducerId:
+        """Whose it is."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The producer's epoch."""
+        ...
+
+    @property
+    def transaction(self) -> ProducerTransaction:
+        """What the client said of it."""
+        ...
+
+
+class _InTransaction:
+    """Batches of one request in a transaction, on their way."""
+
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        producer: ProducerEpoch,
+        count: int,
+        on_batch: Callable[[Sequence[TransactionalRecord]], None],
+        on_done: Callable[[BrokerError | None], None],
+    ) -> None:
+        self._log = log
+        self._producer = producer
+        self._missing = count
+        self._on_batch = on_batch
+        self._on_done = on_done
+        self._error: BrokerError | None = None
+
+    def settle(self, part: Sequence[Record], append: Append) -> None:
+        """A batch is durable, or will not be."""
+        if append.error is not None:
+            if append.error.outcome is Outcome.UNKNOWN:
+                self._log._fail(append.error)
+            self.refuse(append.error)
+            return
+        producer = self._producer
+        self._on_batch(
+            [
+                TransactionalRecord(
+                    LogRecord(record.key or b"", record.value),
+                    producer.producer_id,
+                    producer.epoch,
+                    Offset(append.base_offset + position),
+                )
+                for position, record in enumerate(part)
+            ]
+        )
+        self._log._on_transaction_stored(append.end_offset)
+        self._count()
+
+    def refuse(self, error: BrokerError) -> None:
+        """A batch is not in the log."""
+        self._error = self._error or error
+        self._count()
+
+    def _count(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._on_done(self._error)
 
 
 class _Batch:
@@ -66,7 +154,10 @@ class CoordinatorLog:
         self._error: BrokerError | None = None
 
     def append(
-        self, records: Sequence[LogRecord], now_ms: int, on_durable: Callable[[], None]
+        self,
+        records: Sequence[LogRecord | CopiedRecord],
+        now_ms: int,
+        on_durable: Callable[[], None],
     ) -> None:
         """Append records in order; `on_durable` is called later, unless `on_failed` is.
 
@@ -92,8 +183,51 @@ class CoordinatorLog:
             self.bytes_since_copy += sent.size
             append.on_done(self._on_done)
 
-    async def read(self) -> AsyncIterator[list[LogRecord]]:
-        """Read all records, up to where the log ends now. Raises BrokerError, WireError."""
+    def append_in_transaction(
+        self,
+        records: Sequence[LogRecord],
+        now_ms: int,
+        producer: ProducerEpoch,
+        on_batch: Callable[[Sequence[TransactionalRecord]], None],
+        on_done: Callable[[BrokerError | None], None],
+    ) -> None:
+        """Append records of a producer's transaction.
+
+        `on_batch` is called with the records of each batch that is durable, as they lie in the log;
+        `on_done` once at the end, unless `on_failed` is called. Both perhaps from in here. With an
+        error, what `on_batch` was not called for is not in the log.
+        """
+        parts = list(_split(records, now_ms))
+        sent = _InTransaction(self, producer, len(parts), on_batch, on_done)
+        for part in parts:
+            if self._error is not None:
+                sent.refuse(self._error)
+                continue
+            batch = build_batch(
+                part,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                transactional=True,
+            )
+            try:
+                append = self.partition.append(
+                    batch, from_client=False, transaction=producer.transaction
+                )
+            except BrokerError as error:
+                sent.refuse(error)
+            else:
+                append.on_done(partial(sent.settle, part))
+
+    def _on_transaction_stored(self, end_offset: Offset) -> None:
+        """Everything up to a batch of a transaction is durable, and replayed."""
+        self.applied_offset = max(self.applied_offset, end_offset)
+        self.sent_offset = max(self.sent_offset, end_offset)
+
+    async def read(self) -> AsyncIterator[list[LogItem]]:
+        """Read all records and markers, up to where the log ends now.
+
+        Raises BrokerError, WireError.
+        """
         partition = self.partition
         end = partition.log_end_offset
         position = partition.log_start_offset
@@ -110,7 +244,7 @@ class CoordinatorLog:
             if fetched.next_offset <= position:
                 await self._high_watermark_above(position)
                 continue
-            found: list[LogRecord] = []
+            found: list[LogItem] = []
             for buffer in fetched.buffers:
                 self.bytes_since_copy += len(buffer)
                 found += self._decode(memoryview(buffer), position)
@@ -137,15 +271,27 @@ class CoordinatorLog:
                 future.set_exception(error)
         self._waits.clear()
 
-    def _decode(self, buffer: memoryview, first: Offset) -> Iterator[LogRecord]:
+    def _decode(self, buffer: memoryview, first: Offset) -> Iterator[LogItem]:
         """Walk the records at or above `first`; the batch that holds it may begin earlier."""
         for at, header in headers(buffer):
             self.oldest_epoch = min(self.oldest_epoch, header.leader_epoch)
+            batch = buffer[at : at + header.size]
             if header.is_control:
+                if header.producer_id != NO_PRODUCER and header.base_offset >= first:
+                    yield read_marker(batch)
                 continue
-            for record in decode_records(buffer[at : at + header.size]):
-                if record.offset >= first:
-                    yield LogRecord(record.key or b"", record.value)
+            for one in decode_records(batch):
+                if one.offset < first:
+                    continue
+                record = LogRecord(one.key or b"", one.value)
+                if header.is_transactional:
+                    yield TransactionalRecord(
+                        record, header.producer_id, header.producer_epoch, one.offset
+                    )
+                elif one.headers and one.headers[0][0] == COPY_HEADER:
+                    yield CopiedRecord(record)
+                else:
+                    yield record
 
     def _on_done(self, _append: Append) -> None:
         while self._in_flight and self._in_flight[0].append.completed:
@@ -182,15 +328,17 @@ class CoordinatorLog:
             cancel()
 
 
-def _split(records: Sequence[LogRecord], now_ms: int) -> Iterator[list[Record]]:
+def _split(records: Sequence[LogRecord | CopiedRecord], now_ms: int) -> Iterator[list[Record]]:
     part: list[Record] = []
     size = 0
-    for record in records:
+    for one in records:
+        is_copied = isinstance(one, CopiedRecord)
+        record = one.record if isinstance(one, CopiedRecord) else one
         more = len(record.key) + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
         if part and size + more > BATCH_BYTES_MAX:
             yield part
             part, size = [], 0
-        part.append(Record(record.key, record.value, now_ms))
+        part.append(Record(record.key, record.value, now_ms, _COPIED if is_copied else ()))
         size += more
     if part:
         yield part

@@ -1,6 +1,7 @@
 """Keeps a coordinator's log short: appends a copy of all live state, then trims what precedes it.
 
-The copy consists of ordinary records, written id by id while requests go on; what may be left out
+What transactions that are not over have written is not copied: the log is kept from there on. The
+copy consists of ordinary records, written id by id while requests go on; what may be left out
 of it is explained in `broker/groups/core/group_shard.py`. The trim waits until the whole copy
 is durable: a crash in between leaves a longer log and nothing else.
 """
@@ -75,7 +76,7 @@ class LogCopy:
         # In a segment of its own, the copy lets everything before it go as whole ledgers.
         await log.partition.changes.roll()
         await log.applied(log.sent_offset)
-        start = log.applied_offset
+        start = view.kept_from(log.applied_offset)
         before = log.bytes_since_copy
         for key in view.ids():
             # From the view's answer to the append nothing may happen in between.

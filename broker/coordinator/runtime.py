@@ -29,7 +29,15 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from broker.coordinator.coordinator_log import CoordinatorLog
-from broker.coordinator.core.coordinator_types import Append, Now, Reply, Token
+from broker.coordinator.core.coordinator_types import (
+    Append,
+    CorruptCoordinatorRecord,
+    LogItem,
+    LogRecord,
+    Now,
+    Reply,
+    Token,
+)
 from broker.coordinator.core.shard import Effects, Shard
 from broker.coordinator.log_copy import LogCopy
 from broker.errors import (
@@ -116,6 +124,13 @@ class CoordinatorRuntime(ABC, Generic[S]):
     def _on_effect(self, effect: object) -> None:
         """Carry out an effect of this kind of coordinator."""
 
+    def _replay_item(self, shard: S, item: LogItem) -> None:
+        """Replay what is no plain record, for those whose records may be in transactions.
+
+        Raises CorruptCoordinatorRecord.
+        """
+        raise CorruptCoordinatorRecord(f"{type(item).__name__} in the log of {self._name}")
+
     def _on_unloaded(self) -> None:
         """The shard is about to be given up; for those who do more than the log tells."""
 
@@ -184,7 +199,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
             self._log.append(effect.records, now.ms, lambda: self._on_durable(effect))
         except BrokerError as error:
             if shard is self._shard:
-                refusal = _as_coordinator_error(error)
+                refusal = as_coordinator_error(error)
                 self._perform(shard.on_store_failed(effect.ticket, refusal, now))
             return
         self._copy.start_if_due(self._log, self._shard.view)
@@ -263,8 +278,11 @@ class CoordinatorRuntime(ABC, Generic[S]):
         started_s = asyncio.get_running_loop().time()
         count = 0
         async for found in log.read():
-            for record in found:
-                shard.replay(record)
+            for one in found:
+                if isinstance(one, LogRecord):
+                    shard.replay(one)
+                else:
+                    self._replay_item(shard, one)
             count += len(found)
             await asyncio.sleep(0)  # other partitions of this broker want to be served meanwhile
         self._shard, self._log = shard, log
@@ -278,7 +296,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._copy.start_if_due(self._log, self._shard.view)
 
 
-def _as_coordinator_error(error: BrokerError) -> BrokerError:
+def as_coordinator_error(error: BrokerError) -> BrokerError:
     """Say what a refused append means to a client."""
     if isinstance(error, LeadershipError):
         return NotCoordinator(str(error))

@@ -26,6 +26,7 @@ from broker.security.core.listeners import DEFAULT_NAME
 from broker.security.core.principal_rules import ANONYMOUS
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
+from broker.transactions.marker_writer import MarkerWriter
 from broker.transactions.transactions import Transactions
 from client.ids import Clock, ConnectionId, Rng
 from client.node.turns import Turns
@@ -87,6 +88,7 @@ class Services:
     groups: Groups
     transactions: Transactions
     link: LinkReceiver
+    markers: MarkerWriter
     producer_ids: ProducerIds
     users: Users
     inter_broker_listener: str

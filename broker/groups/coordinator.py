@@ -8,12 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from broker.coordinator.core.coordinator_types import Now, Token
-from broker.coordinator.runtime import CoordinatorRuntime, Phase
+from broker.coordinator.core.coordinator_types import LogItem, Now, Token, TransactionalRecord
+from broker.coordinator.runtime import CoordinatorRuntime, Phase, as_coordinator_error
+from broker.errors import BrokerError
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_shard import GroupShard, Outcomes
 from broker.groups.core.group_types import (
     REBALANCING,
+    AppendPending,
     Commit,
     Event,
     GroupConfig,
@@ -22,13 +24,16 @@ from broker.groups.core.group_types import (
     JoinReply,
     Leaving,
     OffsetToCommit,
+    ProducerEpoch,
     ShardEffects,
     Sync,
     SyncReply,
 )
 from broker.groups.core.group_view import GroupView
+from broker.groups.core.pending_offsets import HeardMarker
 from broker.partition.partition import Partition
-from client.ids import Clock
+from client.ids import Clock, LeaderEpoch
+from client.wire.kafka.batches.control_batch import Marker
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,6 +102,37 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
             )
         )
 
+    async def commit_in_transaction(
+        self, commit: Commit, offsets: Sequence[OffsetToCommit], producer: ProducerEpoch
+    ) -> Outcomes:
+        """Commit offsets that count when the transaction commits; durable on return.
+
+        Returns an outcome for each. Raises BrokerError.
+        """
+        return await self._ask_outcomes(
+            lambda token, now: self._shard.offsets.commit_in_transaction(
+                commit, offsets, producer, token, now
+            )
+        )
+
+    async def write_marker(
+        self, marker: Marker, *, is_tv2: bool, leader_epoch: LeaderEpoch | None
+    ) -> None:
+        """End a producer's transaction in the groups' log: what it committed is published or gone.
+
+        Raises as `TransactionalPartition.write_marker`, and CoordinatorLoading: whoever reads the
+        log has to see every marker, and does not look behind where it ended when he began.
+        """
+        self._check()
+        shard = self._shard
+        await self.partition.transactions.write_marker(
+            marker, is_tv2=is_tv2, leader_epoch=leader_epoch
+        )
+        # A shard that was loaded meanwhile has read the marker.
+        if self._shard is shard and self.phase is Phase.ACTIVE:
+            shard.replay(HeardMarker(marker, marker.producer_epoch - is_tv2))
+            self._arm()
+
     async def delete_offsets(self, group_id: str, keys: Sequence[TopicPartition]) -> Outcomes:
         """Remove offsets. Returns an outcome for each. Raises BrokerError."""
         return await self._ask_outcomes(
@@ -137,7 +173,36 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         assert isinstance(reply, tuple)
         return reply
 
+    def _replay_item(self, shard: GroupShard, item: LogItem) -> None:
+        shard.replay(item)
+
+    def _append_pending(self, effect: AppendPending) -> None:
+        """Append records of a transaction: replay each batch that is durable, then go on."""
+        shard = self._shard
+
+        def on_batch(records: Sequence[TransactionalRecord]) -> None:
+            if self._shard is shard:  # or the log has failed, and everybody was answered
+                for record in records:
+                    shard.replay(record)
+
+        def on_done(error: BrokerError | None) -> None:
+            if self._shard is not shard:
+                return
+            now = self._now()
+            if error is None:
+                self._perform(shard.on_stored(effect.ticket, now))
+            else:
+                refusal = as_coordinator_error(error)
+                self._perform(shard.on_store_failed(effect.ticket, refusal, now))
+
+        self._log.append_in_transaction(
+            effect.records, self._now().ms, effect.producer, on_batch, on_done
+        )
+
     def _on_effect(self, effect: object) -> None:
+        if isinstance(effect, AppendPending):
+            self._append_pending(effect)
+            return
         assert isinstance(effect, Event)
         if effect.name == REBALANCING:
             self._on_rebalance()

@@ -24,13 +24,15 @@ from broker.coordinator.coordinators import Coordinators
 from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.coordinator.internal_topic import InternalTopic
 from broker.coordinator.runtime import Phase
+from broker.errors import NotCoordinator
 from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_types import GroupState
 from broker.partition.partition import Partition
 from broker.topics.topics import Topics
 from client.errors import MetadataError
-from client.ids import Clock, Rng
+from client.ids import Clock, LeaderEpoch, Rng
 from client.node import background
+from client.wire.kafka.batches.control_batch import Marker
 
 _LOG = logging.getLogger(__name__)
 
@@ -124,6 +126,24 @@ class Groups:
     def coordinators(self) -> list[Coordinator]:
         """Return all coordinators of this broker, by partition."""
         return self._coordinators.all()
+
+    async def write_marker(
+        self,
+        partition: Partition,
+        marker: Marker,
+        *,
+        is_tv2: bool,
+        leader_epoch: LeaderEpoch | None,
+    ) -> None:
+        """Write a marker into a partition that is a coordinator's log.
+
+        Raises as `TransactionalPartition.write_marker`, and GroupError.
+        """
+        for coordinator in self.coordinators():
+            if coordinator.partition is partition:
+                await coordinator.write_marker(marker, is_tv2=is_tv2, leader_epoch=leader_epoch)
+                return
+        raise NotCoordinator(f"{partition.name} is nobody's log")
 
     # --- for metrics --------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Visits every led partition once per interval, for retention, rolls by age and expiry.
+"""Visits every led partition once per interval: retention, rolls by age, expiry, open transactions.
 
 What is due is decided by the partition's cores.
 """
@@ -36,6 +36,7 @@ class Maintenance:
     async def visit_all(self) -> None:
         """Make one round."""
         for partition in self._partitions:
+            partition.transactions.look(self._clock.now_ms())
             try:
                 await partition.changes.maintain(self._clock.now_ms())
             except BrokerError as error:

@@ -1,4 +1,4 @@
-"""How much a led partition holds, for metrics and administrators."""
+"""How much a led partition holds, and holds back, for metrics and administrators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from broker.partition.core.leader import PartitionLeader
 
 
 class LogUsage:
-    """Bytes of one led partition."""
+    """Bytes and transactions of one led partition."""
 
     def __init__(self, leader: PartitionLeader) -> None:
         self._leader = leader
@@ -20,3 +20,26 @@ class LogUsage:
     def in_flight_bytes(self) -> int:
         """Bytes accepted and not confirmed."""
         return self._leader.log.in_flight_bytes
+
+    @property
+    def open_transactions(self) -> int:
+        """Transactions that have data and no marker."""
+        return len(self._leader.log.fold.transactions)
+
+    @property
+    def oldest_open_ms(self) -> int | None:
+        """When the first batch of the oldest of them was accepted."""
+        for _, known in self._leader.log.fold.transactions:
+            return known.started_ms
+        return None
+
+    @property
+    def undecided_records(self) -> int:
+        """Records that readers of committed data wait for, from the last stable offset on."""
+        offsets = self._leader.log.offsets
+        return offsets.high_watermark - offsets.last_stable
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of batches that wait until coordinators vouch for their transactions."""
+        return self._leader.log.held.size_bytes

@@ -6,7 +6,7 @@ its partitions coordinates the transactional ids in it (`broker/transactions/coo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.cluster.cluster import Cluster
@@ -148,6 +148,17 @@ class Transactions:
         if found is None or not 0 <= index < found.partition_count:
             raise UnknownTopicOrPartition(f"no partition {index} of a topic {topic!r}")
         return TransactionPartition(topic, found.topic_id, index)
+
+    async def check_seen(self, partitions: Sequence[TransactionPartition]) -> None:
+        """Make sure of the same for partitions that another broker names.
+
+        Raises UnknownTopicOrPartition, MetadataError.
+        """
+        for topic, topic_id in dict.fromkeys((one.topic, one.topic_id) for one in partitions):
+            if topic_id is None or topic_id not in self._cluster.topic_by_id:
+                found = await self._cluster.look_for_topic(topic)
+                if found is None or found.topic_id != topic_id:
+                    raise UnknownTopicOrPartition(f"this broker sees no {topic!r} with that id")
 
     # --- the rest -----------------------------------------------------------------------------
 

@@ -107,6 +107,7 @@ class GroupBench:
             groups=self.groups,
             transactions=None,
             link=None,
+            markers=None,
             producer_ids=None,
             users=None,
             inter_broker_listener="PLAINTEXT",

@@ -322,6 +322,7 @@ TESTED_TOGETHER = {
     "group_view": "test_group_shard",
     "offset_requests": "test_group_shard",
     "offset_changes": "test_group_shard",
+    "offset_fold": "test_pending_offsets",
     "pending_add": "test_adds",
     "paging": "test_segment_pages",
     "requests": "test_fetch_client",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple, NewType
 
 from client.errors import RemoteProtocolError
+from client.ids import Offset, ProducerId
+from client.wire.kafka.batches.control_batch import Marker
 
 Token = NewType("Token", int)
 """Names one unanswered request; the shell maps it back to whoever waits."""
@@ -33,6 +35,27 @@ class LogRecord(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class CopiedRecord(NamedTuple):
+    """A record that a copy of the log wrote again while a transaction could still change what it
+    says."""
+
+    record: LogRecord
+
+
+class TransactionalRecord(NamedTuple):
+    """A record of a transaction, which counts when the transaction commits."""
+
+    record: LogRecord
+    producer_id: ProducerId
+    producer_epoch: int
+    offset: Offset
+    """Where it lies in the log."""
+
+
+LogItem = LogRecord | CopiedRecord | TransactionalRecord | Marker
+"""What a coordinator's log consists of."""
 
 
 class Reply(NamedTuple):

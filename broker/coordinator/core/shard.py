@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.coordinator.core.coordinator_types import LogRecord, Now, Ticket
+from broker.coordinator.core.coordinator_types import CopiedRecord, LogRecord, Now, Ticket
 from broker.errors import BrokerError
+from client.ids import Offset
 
 Effects = Sequence[object]
 """`Append` and `Reply`, which the runtime carries out, and effects of the shard's own kind."""
@@ -22,8 +23,12 @@ class LiveState(Protocol):
         """Return the ids of everything that the shard keeps."""
         ...
 
-    def snapshot(self, key: str, /) -> list[LogRecord]:
+    def snapshot(self, key: str, /) -> Sequence[LogRecord | CopiedRecord]:
         """Return the durable state of one of them as records, without what is in flight."""
+        ...
+
+    def kept_from(self, start: Offset, /) -> Offset:
+        """Return the offset at or before `start` from which on the log is needed beside copies."""
         ...
 
 

@@ -1,8 +1,9 @@
-"""ListOffsets (2), versions 1-8: offsets by meaning or by timestamp.
+"""ListOffsets (2), versions 1-11: offsets by meaning or by timestamp.
 
 Behaviour, by the timestamp asked for: -1 the high watermark (the last stable offset for
 read_committed), -2 the log start, -3 the first record with the largest timestamp, -4 the
-earliest local offset, which is the log start, as nothing is tiered; from 0 on the first record
+earliest local offset, which is the log start, as nothing is tiered; so there is none for -5, the
+latest tiered offset, and for -6, the earliest that waits to be tiered. From 0 on: the first record
 that is not older. Where no record fits: offset and timestamp -1 and no error; for read_committed
 none at or above the last stable offset does. A search finds the record, not only its batch; where a
 request would have more than `opened_records_max` records looked at, only its batch. A partition
@@ -31,14 +32,23 @@ from client.wire.kafka.codec import field
 from client.wire.kafka.fetch import READ_COMMITTED
 
 KEY: Final = ApiKey.LIST_OFFSETS
-VERSIONS: Final = (1, 8)
+VERSIONS: Final = (1, 11)
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _MAX_TIMESTAMP: Final = -3
 _EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_PENDING: Final = -6
 # Version from which each special value has its meaning.
-_KNOWN_FROM: Final = {_LATEST: 0, _EARLIEST: 0, _MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8}
+_KNOWN_FROM: Final = {
+    _LATEST: 0,
+    _EARLIEST: 0,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING: 11,
+}
 _NONE: Final = (-1, -1)
 
 
@@ -106,6 +116,8 @@ async def _find(asking: _Asking, leader: Partition, asked: int) -> tuple[int, in
         return (leader.last_stable_offset if committed else leader.high_watermark), -1
     if asked in (_EARLIEST, _EARLIEST_LOCAL):
         return leader.log_start_offset, -1
+    if asked in (_LATEST_TIERED, _EARLIEST_PENDING):
+        return _NONE
     if asked == _MAX_TIMESTAMP:
         found = await leader.reader.offset_of_max_timestamp(opened, read_committed=committed)
     else:

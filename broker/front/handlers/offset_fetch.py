@@ -1,18 +1,19 @@
 """OffsetFetch (9), versions 1-10: how far groups have read.
 
 Behaviour: a partition or group without committed offsets is answered with offset -1 and no
-error; consumers depend on that. Only durable commits are shown. Commits of transactions
-do not exist here, so `require_stable` is always fulfilled.
+error; consumers depend on that. Only durable commits are shown. With `require_stable` a
+partition whose offset an open transaction may change gets UNSTABLE_OFFSET_COMMIT: ask again.
 
 Versions: 1 cannot express an error of the group but per partition, 2+ a null list means all
-partitions, 5+ leader epoch, 8+ several groups: of one that is named twice the last list counts, 10+
-topics by id: what this broker does not know gets UNKNOWN_TOPIC_ID, and is not among all partitions.
+partitions, 5+ leader epoch, 7+ `require_stable`, 8+ several groups: of one that is named twice the
+last list counts, 10+ topics by id: what this broker does not know gets UNKNOWN_TOPIC_ID, and is not
+among all partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.errors import BrokerError
 from broker.faults import Code, code_of
@@ -21,6 +22,7 @@ from broker.groups.core.group_offsets import GroupOffsets, TopicPartition
 from broker.groups.core.group_types import CommittedOffset
 from client.node.turns import Pace
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = (1, 10)
@@ -32,26 +34,40 @@ _TOPIC_IDS_FROM: Final = 10
 _NOTHING: Final = CommittedOffset(-1, -1, "", -1, -1)
 
 
+class _Asked(NamedTuple):
+    """What is asked of one group."""
+
+    group_id: str
+    topics: Any
+    """None: all."""
+    require_stable: bool
+
+
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Return the committed offsets."""
     pace = services.turns.pace()
+    stable = bool(field(request, "require_stable", False))
     if call.version < _SEVERAL_FROM:
-        return await _fetch(services, pace, call, request.group_id, request.topics)
-    asked = {one.group_id: one.topics for one in request.groups}
+        asked = {request.group_id: request.topics}
+    else:
+        asked = {one.group_id: one.topics for one in request.groups}
     groups = []
     for group_id, topics in asked.items():
         await pace.item()
-        groups.append(await _fetch(services, pace, call, group_id, topics))
-    return {"groups": groups}
+        groups.append(await _fetch(services, pace, call, _Asked(group_id, topics, stable)))
+    return groups[0] if call.version < _SEVERAL_FROM else {"groups": groups}
 
 
-async def _fetch(
-    services: Services, pace: Pace, call: Call, group_id: str, asked: Any
-) -> dict[str, Any]:
+async def _fetch(services: Services, pace: Pace, call: Call, request: _Asked) -> dict[str, Any]:
+    group_id, asked = request.group_id, request.topics
     code = int(Code.none)
     offsets = GroupOffsets()
+    unstable: frozenset[TopicPartition] = frozenset()
     try:
-        offsets = services.groups.coordinator(group_id).view().committed(group_id)
+        view = services.groups.coordinator(group_id).view()
+        offsets = view.committed(group_id)
+        if request.require_stable:
+            unstable = view.unstable(group_id)
     except BrokerError as error:
         code = code_of(error)
         if call.version >= _GROUP_ERROR_FROM:
@@ -60,7 +76,7 @@ async def _fetch(
             }  # fmt: skip
     by_id = call.version >= _TOPIC_IDS_FROM
     if asked is None:
-        topics = await _all(services, pace, list(offsets), by_id=by_id)
+        topics = await _all(services, pace, list(offsets), unstable, by_id=by_id)
     else:
         topics = []
         for topic in asked:
@@ -70,6 +86,8 @@ async def _fetch(
                 await pace.item()
                 if name is None:
                     rows.append(_partition(index, None, Code.unknown_topic_id))
+                elif TopicPartition(name, index) in unstable:
+                    rows.append(_partition(index, None, Code.unstable_offset_commit))
                 else:
                     rows.append(_partition(index, offsets.get(name, index), code))
             topics.append({**label, "partitions": rows})
@@ -90,6 +108,7 @@ async def _all(
     services: Services,
     pace: Pace,
     offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
+    unstable: frozenset[TopicPartition],
     *,
     by_id: bool,
 ) -> list[dict[str, Any]]:
@@ -97,7 +116,10 @@ async def _all(
     for key, committed in offsets:
         await pace.item()
         rows = topics.setdefault(key.topic, [])
-        rows.append(_partition(key.partition, committed, Code.none))
+        if key in unstable:
+            rows.append(_partition(key.partition, None, Code.unstable_offset_commit))
+        else:
+            rows.append(_partition(key.partition, committed, Code.none))
     if not by_id:
         return [{"name": name, "partitions": rows} for name, rows in topics.items()]
     known = services.cluster.topics

@@ -138,17 +138,23 @@ class Group(GroupMachine):
             self._complete_if_joined(now)
         return outcomes, self._take()
 
-    def check_commit(self, commit: Commit, now: Now) -> None:
-        """Decide whether offsets may be committed, and renew the session. Raises GroupError."""
+    def check_commit(self, commit: Commit, now: Now, *, is_transactional: bool = False) -> None:
+        """Decide whether offsets may be committed, and renew the session. Raises GroupError.
+
+        A transactional producer may be no member, and may commit while members have no assignment
+        yet: it belongs to the generation that it names.
+        """
         self._check_alive()
         outsider = commit.generation <= NO_GENERATION
         if outsider and self.state is EMPTY:
             return
         if outsider and commit.member_id == NO_MEMBER and commit.instance_id is None:
+            if is_transactional:
+                return
             raise UnknownMember("only members may commit while the group has members")
         member = self._valid_member(commit.member_id, commit.instance_id)
         self._check_generation(commit.generation)
-        if self.state is COMPLETING:
+        if self.state is COMPLETING and not is_transactional:
             raise RebalanceInProgress(self.group_id)
         self._touch(member, now)
 

@@ -22,7 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.coordinator.core.coordinator_types import LogRecord, Now, Ticket, Token
+from broker.coordinator.core.coordinator_types import (
+    CopiedRecord,
+    CorruptCoordinatorRecord,
+    LogItem,
+    LogRecord,
+    Now,
+    Ticket,
+    Token,
+    TransactionalRecord,
+)
 from broker.errors import (
     BrokerError,
     GroupError,
@@ -48,6 +57,8 @@ from broker.groups.core.group_view import GroupView
 from broker.groups.core.offset_changes import Outcomes
 from broker.groups.core.offset_records import GroupEntry, OffsetEntry, decode, fits
 from broker.groups.core.offset_requests import OffsetRequests
+from broker.groups.core.pending_offsets import EPOCH_MAX, HeardMarker
+from client.wire.kafka.batches.control_batch import Marker
 
 __all__ = ["GroupShard", "Outcomes"]
 
@@ -65,17 +76,44 @@ class GroupShard:
 
     # --- the log ------------------------------------------------------------------------------
 
-    def replay(self, record: LogRecord) -> None:
-        """Apply a durable record. Raises CorruptCoordinatorRecord."""
-        entry = decode(record.key, record.value)
-        if isinstance(entry, OffsetEntry):
-            self._table.offsets.replay(entry)
-        elif isinstance(entry, GroupEntry):
-            self._table.get_or_create(entry.group_id).replay(entry.metadata)
+    def replay(self, item: LogItem | HeardMarker) -> None:
+        """Apply something durable: a record, also of a transaction, or a marker.
+
+        Raises CorruptCoordinatorRecord.
+        """
+        fold = self._table.offsets.fold
+        match item:
+            case LogRecord(key, value):
+                entry = decode(key, value)
+                if isinstance(entry, OffsetEntry):
+                    fold.replay(entry)
+                elif isinstance(entry, GroupEntry):
+                    self._table.get_or_create(entry.group_id).replay(entry.metadata)
+            case CopiedRecord(record):
+                entry = decode(*record)
+                if isinstance(entry, OffsetEntry):
+                    fold.replay(entry, is_copy=True)
+            case TransactionalRecord(record):
+                entry = decode(*record)
+                if not isinstance(entry, OffsetEntry):
+                    raise CorruptCoordinatorRecord("a transaction holds other than offsets")
+                fold.replay_pending(entry, item)
+            case Marker():
+                self._end_transaction(item, EPOCH_MAX)  # one in the log ends whatever is open
+            case HeardMarker(marker, epoch_max):
+                self._end_transaction(marker, epoch_max)
+
+    def _end_transaction(self, marker: Marker, epoch_max: int) -> None:
+        """What a producer had pending is committed, or gone."""
+        groups = self._table.offsets.fold.end_transaction(
+            marker.producer_id, is_commit=marker.is_commit, epoch_max=epoch_max
+        )
+        self._table.note(groups)
 
     def loaded(self, now: Now) -> ShardEffects:
         """Go live after the log was replayed to its end."""
         table = self._table
+        table.offsets.fold.loaded()
         effects: list[ShardEffect] = []
         for group_id in table.offsets:
             table.get_or_create(group_id)
@@ -172,7 +210,7 @@ class GroupShard:
                 group.mark_dead(now)
                 outcomes.append(None)
                 dead.append(group_id)
-        gone = {group_id: self._table.offsets.of(group_id).keys() for group_id in dead}
+        gone = {group_id: self._table.offsets.keys(group_id) for group_id in dead}
         return self._table.offsets.remove(gone, token, tuple(outcomes), dead=tuple(dead))
 
     # --- time ---------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ class GroupTable:
             if group is None:
                 continue
             is_bare = group.is_unused() and group.stored is None
-            if is_bare and not self.offsets.of(group_id):
+            if is_bare and not (self.offsets.of(group_id) or self.offsets.unstable(group_id)):
                 self.forget(group_id)
             else:
                 self.wakes.note(group_id, group.next_deadline())
@@ -105,6 +105,7 @@ class GroupTable:
         """Assert the invariants of all groups and of the deadline order."""
         for group in self._groups.values():
             group.check()
+        self.offsets.check()
         self.wakes.check({name: group.next_deadline() for name, group in self._groups.items()})
 
     def _new_ticket(self) -> Ticket:

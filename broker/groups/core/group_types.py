@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from broker.coordinator.core.coordinator_types import Append, Reply, Ticket
+from broker.coordinator.core.coordinator_types import Append, LogRecord, Reply, Ticket
+from broker.partition.core.transactions.verification import ProducerTransaction
 from client.errors import ConfigError
+from client.ids import ProducerId
 
 NO_MEMBER: Final = ""
 """The member id of a client that has none yet."""
@@ -169,6 +171,14 @@ class Commit(NamedTuple):
     generation: int
 
 
+class ProducerEpoch(NamedTuple):
+    """The transaction that a TxnOffsetCommit belongs to."""
+
+    producer_id: ProducerId
+    epoch: int
+    transaction: ProducerTransaction
+
+
 class OffsetToCommit(NamedTuple):
     """One partition of an OffsetCommit request."""
 
@@ -242,6 +252,15 @@ class Store(NamedTuple):
     metadata: GroupMetadata
 
 
+class AppendPending(NamedTuple):
+    """Append these records as batches of a producer's transaction, replay them once durable, then
+    `on_stored(ticket)`."""
+
+    ticket: Ticket
+    records: tuple[LogRecord, ...]
+    producer: ProducerEpoch
+
+
 REBALANCING: Final = "group.rebalancing"
 """The event that members have to join again."""
 
@@ -259,5 +278,5 @@ class Event(NamedTuple):
 GroupEffect = Reply | Store | Event
 GroupEffects = Sequence[GroupEffect]
 
-ShardEffect = Reply | Append | Event
+ShardEffect = Reply | Append | AppendPending | Event
 ShardEffects = Sequence[ShardEffect]

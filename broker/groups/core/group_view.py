@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from broker.coordinator.core.coordinator_types import LogRecord
-from broker.groups.core.group_offsets import GroupOffsets
+from broker.coordinator.core.coordinator_types import CopiedRecord, LogRecord
+from broker.groups.core.group_offsets import GroupOffsets, TopicPartition
 from broker.groups.core.group_table import GroupTable
 from broker.groups.core.group_types import GroupDescription, GroupState
 from broker.groups.core.offset_records import group_record, offset_record
+from broker.groups.core.pending_offsets import PendingOffset
+from client.ids import Offset, ProducerId
 
 
 class GroupView:
@@ -40,6 +42,15 @@ class GroupView:
         """Return the durable offsets of a group; empty for one that does not exist."""
         return self._table.offsets.of(group_id)
 
+    def unstable(self, group_id: str) -> frozenset[TopicPartition]:
+        """Return the partitions of a group whose offset a transaction that is not over may
+        change."""
+        return self._table.offsets.unstable(group_id)
+
+    def pending(self, group_id: str) -> list[tuple[TopicPartition, ProducerId, PendingOffset]]:
+        """Return what transactions that are not over have committed in a group."""
+        return list(self._table.offsets.fold.pending.of(group_id))
+
     def all_committed(self) -> list[tuple[str, GroupOffsets]]:
         """Return (group id, durable offsets) of every group."""
         return [(group_id, self.committed(group_id)) for group_id in self.ids()]
@@ -53,21 +64,26 @@ class GroupView:
                 oldest[key.topic] = min(commit_ms, committed.commit_ms)
         return oldest
 
-    def snapshot(self, group_id: str) -> list[LogRecord]:
+    def snapshot(self, group_id: str) -> list[LogRecord | CopiedRecord]:
         """Return the durable state of a group as records, without what is in flight."""
         group = self._table.get(group_id)
         if group is not None and group.state is GroupState.DEAD:
             return []
-        records = []
+        records: list[LogRecord | CopiedRecord] = []
         if group is not None and group.stored is not None and not group.stores:
             records.append(group_record(group_id, group.stored))
-        offsets = self.committed(group_id)
-        records += (
-            offset_record(group_id, key.topic, key.partition, committed)
-            for key, committed in offsets
-            if not offsets.is_in_flight(key)
-        )
+        offsets, unstable = self.committed(group_id), self.unstable(group_id)
+        for key, committed in offsets:
+            if not offsets.is_in_flight(key):
+                record = offset_record(group_id, key.topic, key.partition, committed)
+                records.append(CopiedRecord(record) if key in unstable else record)
         return records
+
+    def kept_from(self, start: Offset) -> Offset:
+        """Return the offset at or before `start` from which on the log is needed: a transaction's
+        offsets stay where they are until its marker."""
+        first = self._table.offsets.fold.pending.first_position()
+        return start if first is None else min(start, first)
 
     def check(self) -> None:
         """Assert the invariants of all groups and of the deadline order."""

@@ -9,6 +9,7 @@ from broker.errors import (
     BrokerError,
     GroupIdNotFound,
     GroupSubscribedToTopic,
+    IllegalGeneration,
     InvalidGroupId,
     NonEmptyGroup,
     OffsetMetadataTooLarge,
@@ -23,8 +24,10 @@ from broker.groups.core.group_types import (
     GroupConfig,
     GroupState,
     OffsetToCommit,
+    ProducerEpoch,
     ShardEffects,
 )
+from broker.groups.core.offset_changes import Outcomes
 from broker.groups.core.offset_records import fits, offset_record
 
 
@@ -57,6 +60,45 @@ class OffsetRequests:
         elif not fits(commit.group_id):
             raise InvalidGroupId("the group id is too long")
         expire_ms = now.ms + retention_ms if retention_ms >= 0 else -1
+        keys, records, outcomes = self._records(commit.group_id, offsets, now, expire_ms)
+        if not records:
+            return (Reply(token, outcomes),)
+        self._table.get_or_create(commit.group_id)
+        return self._table.offsets.write({commit.group_id: keys}, records, token, outcomes)
+
+    def commit_in_transaction(
+        self,
+        commit: Commit,
+        offsets: Sequence[OffsetToCommit],
+        producer: ProducerEpoch,
+        token: Token,
+        now: Now,
+    ) -> ShardEffects:
+        """Commit offsets that count when the transaction commits; the reply is `Outcomes`.
+
+        Raises GroupError. A group that is not known yet is no error for a producer that is no
+        member of it; the generation of members is checked, and so is a member id that is given.
+        """
+        group = self._table.get(commit.group_id)
+        if group is not None:
+            group.check_commit(commit, now, is_transactional=True)
+            self._table.note((commit.group_id,))
+        elif commit.generation > NO_GENERATION:
+            raise IllegalGeneration(commit.group_id)
+        elif not fits(commit.group_id):
+            raise InvalidGroupId("the group id is too long")
+        keys, records, outcomes = self._records(commit.group_id, offsets, now, -1)
+        if not records:
+            return (Reply(token, outcomes),)
+        self._table.get_or_create(commit.group_id)
+        return self._table.offsets.announce(
+            commit.group_id, keys, records, producer, token, outcomes
+        )
+
+    def _records(
+        self, group_id: str, offsets: Sequence[OffsetToCommit], now: Now, expire_ms: int
+    ) -> tuple[list[TopicPartition], list[LogRecord], Outcomes]:
+        """Return what is to be stored, and an outcome for each offset."""
         limit = self._config.offset_metadata_bytes_max
         outcomes: list[BrokerError | None] = []
         keys: list[TopicPartition] = []
@@ -70,11 +112,8 @@ class OffsetRequests:
             committed = CommittedOffset(
                 one.offset, one.leader_epoch, one.metadata, now.ms, expire_ms
             )
-            records.append(offset_record(commit.group_id, one.topic, one.partition, committed))
-        if not records:
-            return (Reply(token, tuple(outcomes)),)
-        self._table.get_or_create(commit.group_id)
-        return self._table.offsets.write({commit.group_id: keys}, records, token, tuple(outcomes))
+            records.append(offset_record(group_id, one.topic, one.partition, committed))
+        return keys, records, tuple(outcomes)
 
     def delete(self, group_id: str, keys: Sequence[TopicPartition], token: Token) -> ShardEffects:
         """Remove offsets; the reply is `Outcomes`. Raises GroupError."""
@@ -90,7 +129,7 @@ class OffsetRequests:
             GroupSubscribedToTopic(key.topic) if busy is None or key.topic in busy else None
             for key in keys
         )
-        known = frozenset(self._table.offsets.of(group_id).keys())
+        known = frozenset(self._table.offsets.keys(group_id))
         gone = [
             key for key, error in zip(keys, outcomes, strict=True) if error is None and key in known
         ]
@@ -101,9 +140,12 @@ class OffsetRequests:
         gone: dict[str, list[TopicPartition]] = {}
         for group_id in self._table.offsets:
             offsets = self._table.offsets.of(group_id)
-            keys = offsets.keys(topic)
+            keys = self._table.offsets.keys(group_id, topic)
             if before_ms is not None:
-                keys = [key for key in keys if offsets.is_older(key, before_ms)]
+                unstable = self._table.offsets.unstable(group_id)
+                keys = [
+                    key for key in keys if offsets.is_older(key, before_ms) and key not in unstable
+                ]
             if keys:
                 gone[group_id] = keys
         return self._table.offsets.remove(gone, None, ())
@@ -120,11 +162,17 @@ class OffsetRequests:
             usage = Usage(
                 group.state, group.state_since_ms, group.protocol_type, group.subscribed_topics()
             )
-            gone = offsets.expired(usage, now.ms, self._config.offsets_retention_ms)
+            # What a transaction may still change has not ended.
+            unstable = self._table.offsets.unstable(group_id)
+            gone = [
+                key
+                for key in offsets.expired(usage, now.ms, self._config.offsets_retention_ms)
+                if key not in unstable
+            ]
             if gone:
                 keys[group_id] = gone
             unused = group.is_unused()
-            if unused and len(gone) == len(offsets.keys()):
+            if unused and len(gone) == len(self._table.offsets.keys(group_id)):
                 group.mark_dead(now)
                 dead.append(group_id)
         return self._table.offsets.remove(keys, None, (), dead=tuple(dead))

@@ -31,6 +31,8 @@ HELLO_KIND: Final = 0
 HELLO_ID: Final = 0
 """Correlation id of the hello; those of requests are greater."""
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+ITEMS_MAX: Final = 10_000
+"""Of one list: what brokers send each other is cut into requests below that."""
 TEXT_BYTES_MAX: Final = 1_000
 """Of a refusal; more is cut."""
 
@@ -147,7 +149,7 @@ def read_text(reader: Reader) -> str:
 def read_count(reader: Reader, item_bytes_min: int) -> int:
     """Read how many items follow, each of so many bytes at least. Raises RemoteProtocolError."""
     count = reader.int32()
-    if not 0 <= count * item_bytes_min <= reader.remaining:
+    if not 0 <= count * item_bytes_min <= reader.remaining or count > ITEMS_MAX:
         raise RemoteProtocolError(f"{count} items in {reader.remaining} bytes")
     return count
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.errors import (
     BrokerError,
@@ -47,6 +48,9 @@ from client.wire.kafka.batches.control_batch import Marker, build_marker
 
 _LOG = logging.getLogger(__name__)
 
+_LONG_MS: Final = 60_000
+"""Readers of committed data have waited for so long when it is reported."""
+
 
 class PartitionTransactions:
     """Held batches, markers and open transactions of one led partition."""
@@ -68,6 +72,8 @@ class PartitionTransactions:
         self._proofs = LeadProofs()
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Questions to coordinators."""
+        self._told: dict[Offset, None] = {}
+        """First offsets of transactions that were reported."""
 
     @property
     def are_served(self) -> bool:
@@ -216,6 +222,23 @@ class PartitionTransactions:
             )
             for last in log.producers.last_batches()
         ]
+
+    def look(self, now_ms: int) -> None:
+        """Report each transaction that has been open for long, once."""
+        transactions = self._leader.log.fold.transactions
+        told: dict[Offset, None] = {}
+        for producer_id, known in transactions:
+            if now_ms - known.started_ms < _LONG_MS:
+                continue
+            told[known.first_offset] = None
+            if known.first_offset not in self._told:
+                _LOG.warning(
+                    "partition.transaction_open topic=%s partition=%d producer=%d producer_epoch=%d"
+                    " offset=%d seconds=%d",
+                    self._steps.topic.name, self._steps.index, producer_id, known.producer_epoch,
+                    known.first_offset, (now_ms - known.started_ms) // 1000,
+                )  # fmt: skip
+        self._told = told
 
     # --- the end ------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ use:
                     cannot shut out its successor.
     FRESH-LEADER    What was accepted before this broker took the coordinator's partition over is
                     refused: another coordinator may have served a newer connection meanwhile.
-    CHANNEL         Markers of one coordinator partition reach a broker over one connection. Its
-                    first message names the partition's leader epoch and the number of the session;
-                    from then on everything of a lower (epoch, session) is dropped.
+    CHANNEL             Each message with markers names the coordinator's partition, its leader
+                        epoch and the number of the session. From the first message of a session on,
+                        everything of a lower (epoch, session) is dropped.
 
 Source: https://jepsen.io/analyses/bufstream-0.1.0 on late EndTxn requests.
 """
@@ -57,12 +57,15 @@ class ConnectionOrder:
 
 
 class Session(NamedTuple):
-    """A connection that carries markers; later ones of a partition are greater."""
+    """Markers that are sent one request after the other; later sessions of a partition are greater.
+
+    It ends when an answer does not come.
+    """
 
     leader_epoch: LeaderEpoch
     """Of the coordinator's partition: who sends."""
     number: int
-    """Grows with each connection that this sender makes."""
+    """Grows with each session that this sender begins."""
 
 
 class ChannelOrder:
@@ -71,13 +74,9 @@ class ChannelOrder:
     def __init__(self) -> None:
         self._newest: dict[int, Session] = {}
 
-    def open(self, partition: int, session: Session) -> bool:
-        """A session says hello. False: a newer one has already, close it."""
-        if session <= self._newest.get(partition, Session(LeaderEpoch(-1), -1)):
+    def hear(self, partition: int, session: Session) -> bool:
+        """Take notice of a message. False: a newer session has spoken, so drop it."""
+        if session < self._newest.get(partition, session):
             return False
         self._newest[partition] = session
         return True
-
-    def admits(self, partition: int, session: Session) -> bool:
-        """Say whether markers of a session are to be written, or dropped unanswered."""
-        return self._newest.get(partition) == session

@@ -36,6 +36,7 @@ EXPLAINED: Sequence[Explained] = (
         r"'(a gap in the sequence|a new epoch in the middle)': .*not_leader_or_follower",
         "Just after a takeover a gap may be of the brokers' own making (sequence_gaps.py): the"
         " client is told to send again, which tells it the truth a moment later.",
+        depends_on_time=True,
     ),
     Explained(
         r"configs\[quire\.ensemble\.size\]",
@@ -91,7 +92,6 @@ NOT_SERVED: Mapping[range, str] = {
 
 OLDER: Mapping[int, str] = {
     0: "12 and 13 come with transactions of the second generation",
-    2: "9 to 11 are about tiered storage, which Quire does not have",
     22: "5 comes with transactions",
 }
 """APIs of which Kafka serves newer versions."""

@@ -29,6 +29,8 @@ from broker.partition.core.append_queue import Append
 from broker.partition.core.transactions.held_appends import HeldAppend
 from broker.partition.partition import Partition
 from client.ids import LeaderEpoch, Offset
+from client.log.aborted_transactions import ABORTED_TYPE, open_block
+from client.log.entry_format import is_internal, open_internal
 from client.wire.kafka.batches.control_batch import read_marker
 from client.wire.kafka.batches.records import headers
 from tests.fakes.brokers import Broker, World, batch, done, settle
@@ -578,3 +580,50 @@ def test_a_producer_with_an_open_transaction_is_never_forgotten() -> None:
         assert partition._leader.log.fold.transactions.coordinator_epoch(1) == -1  # type: ignore[arg-type]
 
     run(scenario, producer_count_max=20)
+
+
+def test_a_transaction_that_is_open_for_long_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World, verifier: FakeVerifier, partition: Partition) -> None:
+        await done(send(partition, pid=1))
+        transactions, now_ms = partition.transactions, world.clock.now_ms()
+        for later_ms in (1_000, 59_000):
+            transactions.look(now_ms + later_ms)
+        assert "transaction_open" not in caplog.text
+        for later_ms in (61_000, 130_000):
+            transactions.look(now_ms + later_ms)
+        told = [record for record in caplog.records if "transaction_open" in record.message]
+        assert [record.getMessage().split(" ", 1)[1] for record in told] == [
+            "topic=t partition=0 producer=1 producer_epoch=0 offset=1 seconds=61"
+        ]
+        usage = partition.usage
+        assert (usage.open_transactions, usage.oldest_open_ms) == (1, now_ms)
+        assert usage.undecided_records == 1
+        await end(partition)
+        transactions.look(now_ms + 200_000)
+        assert (usage.open_transactions, usage.oldest_open_ms) == (0, None)
+        assert usage.undecided_records == 0
+
+    run(scenario)
+
+
+def test_blocks_of_aborted_transactions_are_entries_of_the_ledger() -> None:
+    async def scenario(world: World, verifier: FakeVerifier, partition: Partition) -> None:
+        for number in range(7):
+            await done(send(partition, sequence=number))
+            await end(partition, commit=False)
+        ledger = world.backend.service.ledgers[partition._leader.log.active.ledger_id]
+        found = [
+            open_block(entry)
+            for entry in ledger.entries
+            if is_internal(entry) and open_internal(entry).type == ABORTED_TYPE
+        ]
+        assert [len(block) for block in found] == [2, 2, 2]
+        assert len(partition._leader.log.active.transactions.aborted.rest) == 1
+        read = await partition.reader.read(
+            Offset(0), 1 << 20, at_least_one=True, read_committed=True
+        )
+        assert [one.first_offset for one in read.aborted] == [1, 3, 5, 7, 9, 11, 13]
+
+    run(scenario, aborted_block_entries=2)

@@ -70,3 +70,5 @@ def test_what_makes_no_sense() -> None:
     for count in (-1, 3, 1 << 30):
         with pytest.raises(RemoteProtocolError):
             read_count(Reader(memoryview(struct.pack(">i", count) + bytes(8))), 4)
+    with pytest.raises(RemoteProtocolError):
+        read_count(Reader(memoryview(struct.pack(">i", 10_001) + bytes(20_000))), 1)
