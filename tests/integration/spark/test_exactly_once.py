@@ -102,7 +102,6 @@ def test_a_batch_that_spark_runs_again_is_not_written_again(
     assert copy.values() == list(range(COUNT + 10))
 
 
-@F.udf("binary")
 def fail_once(value: bytes) -> bytes:
     """Fail the first attempt of every task after it has passed on some rows."""
     context = TaskContext.get()
@@ -121,7 +120,11 @@ def test_what_a_failed_task_wrote_is_never_seen(
     before = spark.conf.get(rows_max)
     spark.conf.set(rows_max, "20")
     try:
-        copy.run(fail_once("value"), per_batch=COUNT, **{"kafka.linger.ms": "0"})
+        copy.run(
+            F.udf(fail_once, "binary", useArrow=False)("value"),
+            per_batch=COUNT,
+            **{"kafka.linger.ms": "0"},
+        )
     finally:
         spark.conf.set(rows_max, before or "10000")
     assert copy.values() == list(range(COUNT))
