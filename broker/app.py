@@ -21,13 +21,16 @@ from broker.access.doors import Doors
 from broker.access.login import Logins
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
+from broker.cluster.core.features import KNOWN
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.features import Features
 from broker.cluster.hand_over import HandOver
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.cluster.lease import SessionLease
 from broker.cluster.owner_node import Owner
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
+from broker.compaction.compactor import Compactor
 from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.core.fetch_sessions import FetchSessions
@@ -129,10 +132,12 @@ class Broker:
             self.log_services.coordinators.verifier = Verifier(self.cluster, links)
         for one in (groups, transactions):
             self._ownership.add_observer(one.on_opened, one.on_closed)
+        self.compactor = Compactor(self.log_services, self.partitions, config.compaction)
         self.services = Services(
             config=config,
             cluster=self.cluster,
             topics=self.topics,
+            features=Features(store, self.cluster, config.node_id),
             leader_changes=leader_changes,
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
@@ -155,11 +160,9 @@ class Broker:
         self.server = _server(self.services, ledgers, tls)
         transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
-            peers,
-            links,
-            tls,
+            peers, links, tls, self.compactor, self.services.features,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
-        )
+        )  # fmt: skip
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
         self._provide_gauges()
@@ -168,7 +171,7 @@ class Broker:
         services = self.services
         gauges.provide_all(
             self.log_services, self.partitions, services.groups, services.transactions,
-            services.reading, services.fetch_sessions, unready=self.unready,
+            services.reading, services.fetch_sessions, self.compactor, unready=self.unready,
             missing=self.missing, topics_max=self.config.metric_topics_max,
         )  # fmt: skip
 
@@ -210,10 +213,12 @@ class Broker:
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
 
-        Raises OSError (port taken), ConfigError (node id taken, files of TLS), MetadataError.
+        Raises OSError (port taken), ConfigError (node id taken, files of TLS, a feature that is not
+        known), MetadataError, LogCorrupt.
         """
         config = self.config
         await self.cluster.start()
+        await self.services.features.load()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
         self.ports = await self.server.start()
         name = inter_broker_listener(config)
@@ -228,6 +233,7 @@ class Broker:
             endpoints=endpoints,
             admin_url=admin_url,
             rack=config.rack,
+            features=KNOWN if config.transactions.enabled else {},
         )
         self.cluster.introduce(myself)
         self._registration = Registration(self.store, myself, config.session_timeout_ms / 1000)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from broker.compaction.config import CompactionConfig
 from broker.groups.core.group_types import GroupConfig
 from broker.link.core.peer_state import LinkConfig
 from broker.partition.core.log_limits import LogLimits
@@ -114,6 +115,7 @@ class BrokerConfig:
 
     ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
     # --- new topics

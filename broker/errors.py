@@ -306,6 +306,14 @@ class NotEnoughReplicas(LogError):
     retriable = True
 
 
+class SegmentsChanged(LogError):
+    """Segments that were compacted are not listed as they were any more; nothing was applied."""
+
+
+class CompactionFailed(LogError):
+    """A partition cannot be compacted as it is; nothing of it was changed."""
+
+
 class LogReadFailed(LogError):
     """No bookie could serve the read now."""
 

@@ -71,6 +71,8 @@ CODES: Final[Mapping[type, Code]] = {
     e.RequestTimedOut: Code.request_timed_out,
     e.Overloaded: Code.not_enough_replicas,
     e.NotEnoughReplicas: Code.not_enough_replicas,
+    e.CompactionFailed: Code.kafka_storage_error,
+    e.SegmentsChanged: Code.kafka_storage_error,
     e.LogReadFailed: Code.kafka_storage_error,
     # fetch sessions
     e.FetchSessionError: Code.fetch_session_id_not_found,

@@ -128,6 +128,28 @@ _ROWS: Final = (
     Row(_B + "leaderships_lost", _C, "Leaderships that ended unexpectedly."),
     Row(_B + "segments_rolled", _C, "Segments that were sealed and followed by a new one."),
     Row(_B + "segments_trimmed", _C, "Segments deleted by retention or on request."),
+    # compaction
+    Row(_B + "compaction_rounds", _C, "Rounds of compaction that were complete."),
+    Row(_B + "compaction_failures", _C, "Rounds of compaction that failed; they are tried again."),
+    Row(_B + "compaction_read_bytes", _C, "Bytes that compaction has read from bookies."),
+    Row(_B + "compaction_written_bytes", _C, "Bytes of ledgers that compaction has written."),
+    Row(_B + "compaction_removed_records", _C, "Records that compaction has removed."),
+    Row(
+        _B + "compaction_dirty_ratio", _G,
+        "Largest share of bytes never compacted, of what may be, in a partition led here.",
+    ),
+    Row(
+        _B + "compaction_due_partitions", _G,
+        "Partitions led here that should be compacted and wait for it, or are.",
+    ),
+    Row(
+        _B + "compaction_stuck_partitions", _G,
+        "Partitions led here whose last round failed; their descriptions say why.",
+    ),
+    Row(
+        _B + "compaction_overdue_seconds", _G,
+        "How far beyond max.compaction.lag.ms the partition led here is that is latest.",
+    ),
     # groups
     Row("quire_groups", _G, "Consumer groups coordinated here.", ("state",)),
     Row("quire_group_rebalances", _C, "Rebalances of groups coordinated here."),

@@ -47,6 +47,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.topics: dict[str, UUID] = {}
+        self.members: dict[str, str] = {}
         self.values: dict[str, Any] = {}
         """What steps note for later steps."""
 
@@ -147,6 +148,8 @@ class Party:
             return value.name
         if isinstance(value, UUID):
             return self.seen.name_of(value)
+        if isinstance(value, str):
+            return self.seen.members.get(value, value)
         return value
 
     def _field(self, name: str, value: Any) -> object:

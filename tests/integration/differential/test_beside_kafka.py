@@ -9,8 +9,9 @@ import pytest
 from tests.integration.cluster import LocalCluster
 from tests.integration.differential.conversation import Party, converse, unexplained
 from tests.integration.differential.explained import EXPLAINED, NEWER, NOT_SERVED, OLDER
+from tests.integration.differential.group_steps import GROUPS_WITH_MEMBERS
 from tests.integration.differential.kafka_node import KafkaNode
-from tests.integration.differential.steps import STEPS
+from tests.integration.differential.steps import DELETING, STEPS
 
 _AS_KAFKA = {
     "QUIRE_BROKER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
@@ -51,9 +52,10 @@ def _is_within(low: int, high: int, theirs: tuple[int, int] | None) -> bool:
 
 async def test_the_same_requests_have_the_same_answers(ports: tuple[int, int]) -> None:
     kafka, quire = Party(ports[0]), Party(ports[1])
-    found, asked = await converse(STEPS, kafka, quire)
+    steps = (*STEPS, *GROUPS_WITH_MEMBERS, *DELETING)
+    found, asked = await converse(steps, kafka, quire)
     await kafka.close()
     await quire.close()
-    assert asked > 900
+    assert asked > 1_350
     left = unexplained(found, EXPLAINED)
     assert not left, "\n".join(map(str, left))
