@@ -17,7 +17,9 @@ from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import breathe, create_topic
 
-INVALID_TOPIC, UNKNOWN_TOPIC, INVALID_REQUEST, UNSUPPORTED_VERSION = 17, 3, 42, 35
+INVALID_TOPIC, UNKNOWN_TOPIC, INVALID_REQUEST = 17, 3, 42
+NOT_YET = (14, 15, 16, 51)
+"""The coordinator is not there, or loads, or has not stored the last answer."""
 
 _NO_MORE: dict[str, Any] = {"assignments": [], "configs": []}
 
@@ -98,12 +100,31 @@ async def test_group_names_are_no_paths(cloud: FakeCloud, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STRANGE)
-async def test_transactional_ids_are_refused(cloud: FakeCloud, name: str) -> None:
+async def test_a_transactional_id_may_have_any_name(cloud: FakeCloud, name: str) -> None:
+    """It is a key in a log, and no part of a path."""
     broker = await cloud.start_broker(1)
-    client = await WireClient.connect(broker.port)
-    answer = await client.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=name)
-    assert answer.error_code == UNSUPPORTED_VERSION
-    await client.close()
+    before = [path for path in cloud.tree.tree.paths() if name in path]
+    first, second = await initialized(broker.port, name), await initialized(broker.port, name)
+    assert (second.producer_id, second.producer_epoch) == (first.producer_id, 1)
+    assert [path for path in cloud.tree.tree.paths() if name in path] == before
+
+
+async def initialized(port: int, name: str) -> Any:
+    """Return the answer to InitProducerId, once the id has a coordinator.
+
+    Each time over a new connection: a coordinator closes those that are older than it (FRESH-LEADER).
+    """
+    while True:
+        client = await WireClient.connect(port)
+        await client.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=[name], key_type=1)
+        answer = await client.call(
+            ApiKey.INIT_PRODUCER_ID, 4, transactional_id=name, transaction_timeout=1_000,
+            producer_id=-1, producer_epoch=-1,
+        )  # fmt: skip
+        await client.close()
+        if answer.error_code not in NOT_YET:
+            return answer
+        await breathe()
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
