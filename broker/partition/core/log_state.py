@@ -206,10 +206,13 @@ class LogState:
         producer_id, held = header.producer_id, self.held
         if header.is_control:
             return None  # a marker: its writer has judged it
-        self.producers.check_epoch(header)
         if header.is_transactional:
             if transaction is None and from_client:
                 raise InvalidTransactionState(producer_id, "no transaction is open")
+            if self.fold.transactions.has_open(header):
+                return None
+        self.producers.check_epoch(header)
+        if header.is_transactional:
             if transaction is not None and transaction.is_verified:
                 self._check_beginning(header, now_s, transaction)
                 return None
