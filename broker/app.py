@@ -21,7 +21,9 @@ from broker.access.doors import Doors
 from broker.access.login import Logins
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
+from broker.cluster.core.features import KNOWN
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.features import Features
 from broker.cluster.hand_over import HandOver
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.cluster.lease import SessionLease
@@ -135,6 +137,7 @@ class Broker:
             config=config,
             cluster=self.cluster,
             topics=self.topics,
+            features=Features(store, self.cluster, config.node_id),
             leader_changes=leader_changes,
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
@@ -157,7 +160,7 @@ class Broker:
         self.server = _server(self.services, ledgers, tls)
         transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
-            peers, links, tls, self.compactor,
+            peers, links, tls, self.compactor, self.services.features,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
         )  # fmt: skip
         self._registration: Registration | None = None
@@ -210,10 +213,12 @@ class Broker:
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
 
-        Raises OSError (port taken), ConfigError (node id taken, files of TLS), MetadataError.
+        Raises OSError (port taken), ConfigError (node id taken, files of TLS, a feature that is not
+        known), MetadataError, LogCorrupt.
         """
         config = self.config
         await self.cluster.start()
+        await self.services.features.load()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
         self.ports = await self.server.start()
         name = inter_broker_listener(config)
@@ -228,6 +233,7 @@ class Broker:
             endpoints=endpoints,
             admin_url=admin_url,
             rack=config.rack,
+            features=KNOWN if config.transactions.enabled else {},
         )
         self.cluster.introduce(myself)
         self._registration = Registration(self.store, myself, config.session_timeout_ms / 1000)

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from broker.access.login import Login
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
+from broker.cluster.features import Features
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
 from broker.front.core.fetch_sessions import FetchSessions
@@ -82,6 +83,7 @@ class Services:
     config: BrokerConfig
     cluster: Cluster
     topics: Topics
+    features: Features
     leader_changes: LeaderChangeTracker
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions

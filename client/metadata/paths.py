@@ -16,6 +16,7 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
                                                  folder f for every thousand numbers
     /quire/users/<hash of the name>              JSON credentials of a user
     /quire/producer_ids                          next block of producer ids, by CAS
+    /quire/features                              JSON finalized features, by CAS
     /quire/deleted/<topic id>                    tombstone of a topic whose ledgers still go
 """
 
@@ -35,6 +36,7 @@ TOPICS: Final = f"{QUIRE_ROOT}/topics"
 PARTITIONS: Final = f"{QUIRE_ROOT}/partitions"
 USERS: Final = f"{QUIRE_ROOT}/users"
 PRODUCER_IDS: Final = f"{QUIRE_ROOT}/producer_ids"
+FEATURES: Final = f"{QUIRE_ROOT}/features"
 DELETED: Final = f"{QUIRE_ROOT}/deleted"
 
 _SHORT_LEDGER_ID_MAX: Final = 2**31 - 1

@@ -101,6 +101,7 @@ class GroupBench:
             config=self.config,
             cluster=self.cluster,
             topics=self.topics,
+            features=None,
             leader_changes=None,
             topic_metadata_cache=None,
             partitions=None,

@@ -1,4 +1,4 @@
-"""EndTxn (26), versions 0-4: commit or abort a transaction.
+"""EndTxn (26), versions 0-5: commit or abort a transaction.
 
 Behaviour: `broker/transactions/core/transaction.py`. The decision is durable before the answer;
 markers reach the partitions after it. CONCURRENT_TRANSACTIONS while they do, or while another
@@ -26,7 +26,7 @@ from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.END_TXN
-VERSIONS: Final = (0, 4)
+VERSIONS: Final = (0, 5)
 
 _TV2_FROM: Final = 5
 

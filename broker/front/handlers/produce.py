@@ -1,4 +1,4 @@
-"""Produce (0), versions 3-11; 0-2 are advertised and refused.
+"""Produce (0), versions 3-12; 0-2 are advertised and refused.
 
 Behaviour: each partition's batch is checked and given offsets in arrival order before the next
 request of the connection is looked at; the answer leaves when every partition is confirmed or

@@ -20,6 +20,7 @@ the next one, whose first entry is a snapshot of the moment of `hold`.
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 from broker.errors import (
     InvalidTransactionState,
@@ -151,7 +152,8 @@ class LogState:
             prefix = stamp(base, header.batch_length, self._leader_epoch)
             rest = view[STAMP_BYTES:]
         end = Offset(base + header.record_count)
-        is_small = size < self.limits.copy_below_bytes
+        whole: Any = view.obj
+        is_small = size < self.limits.copy_below_bytes or 2 * size < len(whole)
         append = Append(
             base,
             end,
