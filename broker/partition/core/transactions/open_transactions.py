@@ -90,11 +90,6 @@ class OpenTransactions:
         """Whether there is anything to be told in a snapshot."""
         return bool(self._open or self._coordinators)
 
-    def has_open(self, header: BatchHeader) -> bool:
-        """Whether a transaction of the batch's producer and epoch is open."""
-        known = self._open.get(header.producer_id)
-        return known is not None and known.producer_epoch == header.producer_epoch
-
     def needs_verification(self, header: BatchHeader) -> bool:
         """Whether a coordinator must vouch for a batch before it is accepted (VERIFY).
 
