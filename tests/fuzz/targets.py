@@ -273,7 +273,7 @@ _TOPIC: Final = TopicInfo(
     config=TopicConfig.parse({}),
 ).encode()
 _SERVED: Final = {handler.key: handler.versions for handler in handlers()}
-_GENERIC: Final = [key for key in _SERVED if key not in (0, 1)]
+_GENERIC: Final = [key for key in _SERVED if key not in (0, 1, apis.LINK_API_KEY)]
 
 TARGETS: Final = [
     Target("kafka-frames", _split, [b"\0\0\0\5hello\0\0\0\0", b"\x7f\xff\xff\xff"]),
