@@ -49,7 +49,7 @@ from client.pubsub.errors import (
 )
 from client.pubsub.kafka_requests import Answer, Versions
 from client.pubsub.publisher import BATCH_SIZE_MAX, Headers, check_size
-from client.pubsub.record_queue import RecordQueue
+from client.pubsub.record_queue import UNSENT_BYTES_MAX, RecordQueue
 from client.pubsub.subscriber import Positions
 from client.pubsub.transaction_sender import TransactionSender
 from client.wire.kafka.apis import ApiKey
@@ -81,6 +81,8 @@ class TransactionSettings(NamedTuple):
     compression: str | None = None
     """None, "gzip", "snappy", "lz4" or "zstd"."""
     batch_size_max: int = BATCH_SIZE_MAX
+    unsent_bytes_max: int = UNSENT_BYTES_MAX
+    """Records in memory before `enqueue` waits."""
     client_id: str = "quire-transactions"
 
 
@@ -133,7 +135,9 @@ class TransactionalPublisher:
             raise BrokerUnreachable(await self._brokers.why_unreachable()) from error
         settings = self._settings
         coordinators = Coordinators(client, settings.retry_timeout_ms / 1000)
-        queue = RecordQueue(settings.compression, settings.batch_size_max)
+        queue = RecordQueue(
+            settings.compression, settings.batch_size_max, settings.unsent_bytes_max
+        )
         sender = TransactionSender(
             client, coordinators, self._id, self._state, queue, settings.retry_timeout_ms / 1000
         )
