@@ -15,7 +15,7 @@ from broker.config import BrokerConfig
 from broker.coordinator.coordinators import Coordinators
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
 from broker.coordinator.internal_topic import InternalTopic
-from broker.errors import TransactionsDisabled, UnknownTopicOrPartition
+from broker.errors import InvalidRequest, TransactionsDisabled, UnknownTopicOrPartition
 from broker.leadership.partitions import Partitions
 from broker.partition.partition import Partition
 from broker.topics.producer_ids import ProducerIds
@@ -124,9 +124,12 @@ class Transactions:
     def coordinator(self, transactional_id: str) -> TransactionCoordinator:
         """Return the coordinator of an id, if it is this broker.
 
-        Raises NotCoordinator, CoordinatorLoading (it is about to be), TransactionsDisabled.
+        Raises NotCoordinator, CoordinatorLoading (it is about to be), TransactionsDisabled,
+        InvalidRequest.
         """
         self._check_enabled()
+        if not transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
         return self._coordinators.of(transactional_id)
 
     def leader(self, transactional_id: str) -> BrokerInfo | None:
