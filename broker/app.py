@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from broker import gauges
 from broker.access.doors import Doors
 from broker.access.login import Logins
+from broker.access.rights import Rights
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.features import KNOWN
@@ -36,7 +37,7 @@ from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
-from broker.front.endpoints import endpoints_of, inter_broker_listener
+from broker.front.endpoints import endpoints_of
 from broker.front.handlers.registry import advertised, handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
@@ -147,7 +148,7 @@ class Broker:
             markers=markers,
             producer_ids=producer_ids,
             users=Users(store),
-            inter_broker_listener=inter_broker_listener(config),
+            rights=Rights(config.security, store, self.metrics),
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
@@ -183,7 +184,7 @@ class Broker:
     @property
     def port(self) -> int:
         """Where other brokers connect, and clients by default; known after `start`."""
-        return self.ports.get(inter_broker_listener(self.config), 0)
+        return self.ports.get(self.config.security.inter_broker_name, 0)
 
     @property
     def groups(self) -> Groups:
@@ -220,8 +221,9 @@ class Broker:
         await self.cluster.start()
         await self.services.features.load()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
+        await self.services.rights.start()
         self.ports = await self.server.start()
-        name = inter_broker_listener(config)
+        name = config.security.inter_broker_name
         endpoints = endpoints_of(config, self.ports)
         myself = BrokerInfo(
             id=config.node_id,
@@ -290,6 +292,7 @@ class Broker:
         await self.server.close()
         self.services.deadlines.close()
         await self.services.users.close()
+        await self.services.rights.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
 

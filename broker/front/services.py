@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from broker.access.login import Login
+from broker.access.rights import Rights
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.features import Features
@@ -93,8 +94,7 @@ class Services:
     markers: MarkerWriter
     producer_ids: ProducerIds
     users: Users
-    inter_broker_listener: str
-    """Name of the listener that other brokers use."""
+    rights: Rights
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget

@@ -346,10 +346,16 @@ class TransactionalPublisher:
         self._allowed(self._state.must_be_open)
 
     def _allowed(self, step: Callable[[], T]) -> T:
-        """Take a step of the state. Raises PubSubError for one at the wrong time."""
+        """Take a step of the state.
+
+        Raises PubSubError for one at the wrong time, and again what ended the publisher.
+        """
         try:
             return step()
         except WrongState as error:
+            failure = self._running().sender.failure
+            if self._state.state is State.DEAD and failure is not None:
+                raise failure from error
             raise PubSubError(str(error)) from error
 
     def _running(self) -> _Running:

@@ -23,6 +23,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)
+NEEDS: Final = ()
 
 _SOFTWARE_FROM: Final = 3
 _FEATURES_FROM: Final = 3

@@ -205,20 +205,23 @@ class LogState:
         Its epoch comes first: a fenced producer is told so, and nobody is asked. A batch that is in
         the log already opens no transaction again.
         """
-        producer_id, held = header.producer_id, self.held
+        producer_id, held, transactions = header.producer_id, self.held, self.fold.transactions
         if header.is_control:
             return None  # a marker: its writer has judged it
-        self.producers.check_epoch(header)
         if header.is_transactional:
             if transaction is None and from_client:
                 raise InvalidTransactionState(producer_id, "no transaction is open")
+            if producer_id in transactions and not transactions.needs_verification(header):
+                return None  # its transaction is open
+        self.producers.check_epoch(header)
+        if header.is_transactional:
             if transaction is not None and transaction.is_verified:
                 self._check_beginning(header, now_s, transaction)
                 return None
             repeated = self.producers.find_repeated(header)
             if repeated is not None:
                 return self._repeat(repeated)
-        must_ask = self.fold.transactions.needs_verification(header)
+        must_ask = transactions.needs_verification(header)
         if not must_ask and producer_id not in held:
             return None
         if transaction is None or not header.is_transactional:
