@@ -31,7 +31,7 @@ from broker.transactions.core.transaction_types import (
 )
 from broker.transactions.leaders import ClusterLeaders
 from broker.transactions.marker_link import MarkerLink
-from client.ids import Clock, ConnectionId
+from client.ids import Clock, ConnectionId, LeaderEpoch
 
 TOPIC_SETTINGS: Final = {
     "cleanup.policy": "compact",
@@ -41,6 +41,7 @@ TOPIC_SETTINGS: Final = {
 }
 
 
+_FIRST_EPOCH: Final = LeaderEpoch(0)
 _PREFIX: Final = "transaction."
 EVENTS: Final = tuple(name.removeprefix(_PREFIX) for name in (TIMED_OUT, FENCED, EXPIRED, ABORTED))
 
@@ -170,7 +171,10 @@ class Transactions:
             raise TransactionsDisabled("transactions.enabled is off")
 
     def _make(self, partition: Partition) -> TransactionCoordinator:
-        return TransactionCoordinator(partition, self._shared, self._last_connection())
+        # Before the first leader nobody can have served a newer connection: all are fresh.
+        is_first = partition.leader_epoch == _FIRST_EPOCH
+        accepted_before = ConnectionId(-1) if is_first else self._last_connection()
+        return TransactionCoordinator(partition, self._shared, accepted_before)
 
     def _on_leaders_changed(self) -> None:
         for coordinator in self.coordinators():

@@ -64,6 +64,10 @@ EXPLAINED: Sequence[Explained] = (
         "Kafka fails on an operation that does not exist; here it is a bad request.",
     ),
     Explained(
+        r"^produce .*by the older incarnation.*log_start_offset",
+        "A batch that was held for its coordinator has a leader, which says where its log begins.",
+    ),
+    Explained(
         r"^describe_topic_partitions .*topic_authorized_operations",
         "Authorized operations are not computed yet.",
     ),
