@@ -6,11 +6,14 @@ and never takes memory that the input does not pay for.
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import functools
 import io
 import json
 import random
 import uuid
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -71,7 +74,11 @@ from client.log.segment_pages import decode_page
 from client.log.segments import SegmentList, decode_segments
 from client.log.snapshot import NO_TRANSACTIONS, open_snapshot, seal_snapshot, snapshot_points
 from client.spark.decode.decode import Wanted, decode
+from client.spark.errors import SparkSourceError
 from client.spark.schema import COLUMNS
+from client.spark.write.exactly_once.decision import Decision, TaskTransaction
+from client.spark.write.exactly_once.decision import decode as decode_decision
+from client.spark.write.exactly_once.decision import encode as encode_decision
 from client.wire.bookkeeper import protobuf, v2, v3
 from client.wire.bookkeeper.availability import Holdings
 from client.wire.bookkeeper.connection import decode_call
@@ -236,6 +243,15 @@ def _transaction_record(data: bytes) -> object:
     return decode_transaction_record(data[1 : 1 + cut], data[1 + cut :] or None)
 
 
+def _decision(data: bytes) -> object:
+    """The same bytes as metadata, and as what is inside of it."""
+    for text in (data, b"1|q|" + base64.b64encode(zlib.compress(data))):
+        with contextlib.suppress(SparkSourceError):
+            decode_decision(7, text.decode("latin-1"))
+    return decode_decision(7, data.decode("latin-1"))
+
+
+_DECISION: Final = Decision("query", 7, tuple(TaskTransaction(n, n, 40 + n, 2) for n in range(9)))
 _TRANSACTION: Final = bytes.fromhex(
     "06 0000 0002 7478"  # the key's size, version, "tx"
     "0001 0000000000000007 0003 0000ea60 01"
@@ -340,6 +356,12 @@ TARGETS: Final = [
         "record-batch",
         lambda data: check_batch(memoryview(data), BatchLimits(), 1_700_000_000_000),
         _batches(),
+    ),
+    Target(
+        "sink-decision",
+        _decision,
+        [encode_decision(_DECISION).encode(), b"[[1,1],[0,3],[7,5],[2,2]]"],
+        bytes_max=16 << 20,
     ),
     Target("entry-headers", lambda data: (batch_headers(data), first_offset(data)), _batches()),
     Target(

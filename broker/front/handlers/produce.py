@@ -10,8 +10,8 @@ holds a fast sender back.
 A batch for which its partition has no room waits, and with it everything that the connection sends
 after it, in order: nothing further of it is started, and soon nothing further is read. Refusing
 it would let the next one overtake it, and a producer without idempotence would then store
-them in another order. What has waited in vain when the request's timeout ends was not applied
-and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
+them in another order. What has waited in vain when the request's timeout ends, which runs from its
+arrival, was not applied and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
 
 Two more things let the rest of a connection wait in order: a request of very many batches is begun
 a few hundred in each turn of the loop, and so are the records of a compacted topic's batch looked
@@ -74,6 +74,7 @@ NEEDS: Final = PRODUCE_NEEDS
 
 _TV2_FROM: Final = 12
 """From this version on the batch itself makes its partition part of the transaction."""
+_TIMEOUT_S_MIN: Final = 0.001
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
@@ -211,14 +212,17 @@ class _Produce:
                 elif rows[-1][1] is None:
                     self._hold_back(batch)
         services = self._services
-        timeout_s = max(min(request.timeout_ms, services.config.produce_timeout_max_ms), 1) / 1000
+        now_s = services.metrics.now_s()
+        timeout_s = min(request.timeout_ms, services.config.produce_timeout_max_ms) / 1000
+        # What came with it, or before it, may have kept it from beginning.
+        timeout_s = max(timeout_s - (now_s - self._slot.arrived_s), _TIMEOUT_S_MIN)
         if self._held:
             self._hold(timeout_s)
         self._pending -= 1
         if not self._pending:
             self._answer()
             return
-        self._slot.split_s = services.metrics.now_s()
+        self._slot.split_s = now_s
         if self._terms.acks:
             self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
