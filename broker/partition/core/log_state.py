@@ -226,6 +226,8 @@ class LogState:
             return None
         if transaction is None or not header.is_transactional:
             raise InvalidTransactionState(producer_id, "it is about to begin a transaction")
+        if header.size < self.limits.copy_below_bytes:
+            batch = bytes(batch)
         append = HeldAppend(batch, header, transaction, from_client=from_client)
         append.guard = held.hold(header, append)
         self.fold.is_used = True
