@@ -23,7 +23,7 @@ from bookie.membership.garbage import GarbageCollection
 from bookie.membership.read_only_state import ReadOnlyState
 from bookie.membership.registration import Registration, service_info
 from bookie.metrics import BookieMetrics
-from bookie.server.handlers import Handlers
+from bookie.server.handlers import BatchLimits, Handlers
 from bookie.server.server import BookieServer
 from bookie.storage.core.backlog import Backlog
 from bookie.storage.ledger_directories import LedgerDirectories, open_ledger_directories
@@ -213,8 +213,11 @@ class Bookie:
         config = self._config
         handlers = Handlers(
             ledger_directories,
-            batch_bytes_max=config.frame_bytes_max,
-            batches_bytes_max=config.batch_reads_bytes_max,
+            batch_limits=BatchLimits(
+                config.frame_bytes_max,
+                config.batch_read_entries_max,
+                config.batch_reads_bytes_max,
+            ),
             loop=self._environment.loop,
             clock=self._environment.clock,
             metrics=self.metrics,

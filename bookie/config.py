@@ -138,6 +138,12 @@ class BookieConfig:
         " what they have. Low: their readers ask more often.",
         at_least=0,
     )
+    batch_read_entries_max: int = setting(
+        5_000,
+        "Entries in the answer to one batch read, so that one of the smallest entries keeps nobody"
+        " waiting; who asked for more reads on. High: the event loop stands still for longer.",
+        at_least=1,
+    )
     long_polls_max: int = setting(
         20_000,
         "Unanswered long polls of all connections; further ones are refused. Each takes 2 KiB.",

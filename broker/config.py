@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from broker.compaction.config import CompactionConfig
 from broker.groups.core.group_types import GroupConfig
 from broker.link.core.peer_state import LinkConfig
 from broker.partition.core.log_limits import LogLimits
@@ -114,6 +115,7 @@ class BrokerConfig:
 
     ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
 
     # --- new topics
@@ -221,6 +223,12 @@ class BrokerConfig:
     )
     fetch_session_partitions_max: int = setting(
         100_000, "Partitions of all those consumers together.", at_least=0
+    )
+    group_requests_bytes_max: int = setting(
+        256 * _MIB,
+        "Bytes of JoinGroup and SyncGroup requests, decoded, that wait for their groups. Further"
+        " ones are answered with COORDINATOR_NOT_AVAILABLE, which clients retry.",
+        at_least=1024,
     )
     produce_timeout_max_ms: int = setting(
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1

@@ -9,8 +9,7 @@
     │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
     │   │   InvalidTopicConfig, PolicyViolation
     │   ├── UnknownTopicId, InconsistentTopicId
-    │   ├── ResourceNotFound, DuplicateResource, UnacceptableCredential
-    │   └── UnsupportedSaslMechanism, IllegalSaslState, SaslAuthenticationFailed
+    │   └── those of `broker/security_errors.py`
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
     │   └── TransactionCoordinatorFenced
@@ -155,30 +154,6 @@ class InconsistentTopicId(RequestError):
     retriable = True
 
 
-class ResourceNotFound(RequestError):
-    """What should be changed or described does not exist."""
-
-
-class DuplicateResource(RequestError):
-    """A request names the same thing twice."""
-
-
-class UnacceptableCredential(RequestError):
-    """A credential is weaker, or larger, than this broker takes."""
-
-
-class UnsupportedSaslMechanism(RequestError):
-    """This broker does not have that SASL mechanism."""
-
-
-class IllegalSaslState(RequestError):
-    """It is not the time for that SASL request, or there is no SASL on this listener."""
-
-
-class SaslAuthenticationFailed(RequestError):
-    """The client is not who it says."""
-
-
 # --- idempotent producers -----------------------------------------------------------------
 
 
@@ -304,6 +279,14 @@ class NotEnoughReplicas(LogError):
     """Too few bookies can accept the write."""
 
     retriable = True
+
+
+class SegmentsChanged(LogError):
+    """Segments that were compacted are not listed as they were any more; nothing was applied."""
+
+
+class CompactionFailed(LogError):
+    """A partition cannot be compacted as it is; nothing of it was changed."""
 
 
 class LogReadFailed(LogError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker.compaction.compactor import Compactor
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.read_budget import ReadBudget
 from broker.groups.groups import Groups
@@ -31,6 +32,7 @@ def provide_all(
     transactions: Transactions,
     reading: ReadBudget,
     sessions: FetchSessions,
+    compactor: Compactor,
     *,
     unready: Callable[[], list[str]],
     missing: Callable[[], list[str]],
@@ -63,6 +65,7 @@ def provide_all(
         lambda: sum(partition.usage.in_flight_bytes for partition in partitions),
     )
     one(_B + "held_produce_bytes", lambda: partitions.awaited.held_bytes)
+    _provide_compaction(shared, compactor)
     _provide_open_transactions(metrics, partitions, shared.clock)
     one("quire_group_rebalances", lambda: groups.rebalance_count)
     metrics.provide("quire_topic_size_bytes", lambda: _topic_sizes(partitions, topics_max))
@@ -94,6 +97,28 @@ def _provide_open_transactions(metrics: Metrics, partitions: Partitions, clock: 
         "quire_transaction_held_bytes",
         lambda: sum(partition.usage.held_bytes for partition in partitions),
     )
+
+
+def _provide_compaction(shared: LogServices, compactor: Compactor) -> None:
+    one, statuses = shared.metrics.provide_one, compactor.statuses
+    one(
+        _B + "compaction_dirty_ratio",
+        lambda: max((status.found.dirty_ratio for status in statuses()), default=0.0),
+    )
+    one(
+        _B + "compaction_due_partitions",
+        lambda: sum(status.why is not None for status in statuses()),
+    )
+    one(
+        _B + "compaction_stuck_partitions",
+        lambda: sum(bool(status.reason) for status in statuses()),
+    )
+
+    def overdue_s() -> float:
+        now_ms = shared.clock.now_ms()
+        return max((now_ms - status.found.overdue_ms for status in statuses()), default=0.0) / 1000
+
+    one(_B + "compaction_overdue_seconds", lambda: max(0.0, overdue_s()))
 
 
 def _topic_sizes(partitions: Iterable[Partition], topics_max: int) -> Samples:

@@ -49,6 +49,10 @@ _ROWS: Final = (
     ),
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
     Row(_B + "logins", _C, "Logins by SASL that succeeded, logging in again included."),
+    Row(
+        _B + "requests_denied", _C,
+        "What clients asked for and may not do, by access control lists.",
+    ),
     Row(_B + "logins_refused", _C, "Logins by SASL that failed."),
     Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
     Row(
@@ -113,6 +117,10 @@ _ROWS: Final = (
         _B + "fetch_reading_bytes", _G,
         "Record bytes that fetches read from bookies, or have read and not answered with.",
     ),
+    Row(
+        _B + "group_requests_bytes", _G,
+        "Bytes of JoinGroup and SyncGroup requests that wait for their groups.",
+    ),
     Row(_B + "fetch_sessions", _G, "Consumers that fetch incrementally."),
     Row(_B + "fetch_session_partitions", _G, "Partitions of all those consumers together."),
     Row(
@@ -128,6 +136,28 @@ _ROWS: Final = (
     Row(_B + "leaderships_lost", _C, "Leaderships that ended unexpectedly."),
     Row(_B + "segments_rolled", _C, "Segments that were sealed and followed by a new one."),
     Row(_B + "segments_trimmed", _C, "Segments deleted by retention or on request."),
+    # compaction
+    Row(_B + "compaction_rounds", _C, "Rounds of compaction that were complete."),
+    Row(_B + "compaction_failures", _C, "Rounds of compaction that failed; they are tried again."),
+    Row(_B + "compaction_read_bytes", _C, "Bytes that compaction has read from bookies."),
+    Row(_B + "compaction_written_bytes", _C, "Bytes of ledgers that compaction has written."),
+    Row(_B + "compaction_removed_records", _C, "Records that compaction has removed."),
+    Row(
+        _B + "compaction_dirty_ratio", _G,
+        "Largest share of bytes never compacted, of what may be, in a partition led here.",
+    ),
+    Row(
+        _B + "compaction_due_partitions", _G,
+        "Partitions led here that should be compacted and wait for it, or are.",
+    ),
+    Row(
+        _B + "compaction_stuck_partitions", _G,
+        "Partitions led here whose last round failed; their descriptions say why.",
+    ),
+    Row(
+        _B + "compaction_overdue_seconds", _G,
+        "How far beyond max.compaction.lag.ms the partition led here is that is latest.",
+    ),
     # groups
     Row("quire_groups", _G, "Consumer groups coordinated here.", ("state",)),
     Row("quire_group_rebalances", _C, "Rebalances of groups coordinated here."),

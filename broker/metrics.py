@@ -44,6 +44,8 @@ _COUNTERS: Final = (
     "received_bytes",
     "sent_bytes", "produced_records", "produced_batches", "produced_bytes", "fetched_bytes",
     "takeovers_lost", "leaderships_lost", "segments_rolled", "segments_trimmed",
+    "compaction_rounds", "compaction_failures", "compaction_read_bytes", "compaction_written_bytes",
+    "compaction_removed_records",
 )  # fmt: skip
 """Fields of `Metrics` without labels; in the table they begin with quire_broker_."""
 
@@ -96,6 +98,11 @@ class Metrics(Exposition):
         self.leaderships_lost = 0
         self.segments_rolled = 0
         self.segments_trimmed = 0
+        self.compaction_rounds = 0
+        self.compaction_failures = 0
+        self.compaction_read_bytes = 0
+        self.compaction_written_bytes = 0
+        self.compaction_removed_records = 0
         self.request_failures: dict[int, int] = {}
         """By API key: requests that failed in a way that no handler expected."""
         self.produce_errors: dict[int, int] = {}

@@ -20,16 +20,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bookie.metrics import BookieMetrics
 from bookie.server.long_poll import LongPoll, LongPolls
-from bookie.storage.core.availability import encode_availability
 from bookie.storage.core.ledger_guard import Ledger
 from bookie.storage.disk import Usage
 from bookie.storage.ledger_directories import LedgerDirectories
 from bookie.storage.reads import Reads
 from client.ids import NO_ENTRY, Clock, EntryId, LedgerId
+from client.node.turns import Turns
 from client.wire.bookkeeper import v3
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
@@ -65,10 +65,19 @@ Reply = Callable[[Response], None]
 _AUTH_DISABLED: Final = "AuthDisabledPlugin"
 _BATCH_HEADER_BYTES: Final = 24 + 8 + 4
 _LENGTH_BYTES: Final = 4
-_ENTRIES_MAX: Final = 1 << 62
-"""What a batch read that names no number of entries may have: all that fit."""
 
 _LONG_POLL_MS_MAX: Final = 60_000
+
+
+class BatchLimits(NamedTuple):
+    """What batch reads are answered at most; who asks for more gets the beginning of it."""
+
+    bytes_max: int
+    """Of one answer."""
+    entries_max: int
+    """In one answer, so that a batch of the smallest ones keeps nobody waiting."""
+    bytes_of_all_max: int
+    """Of the entries that all batch reads have while they wait for more."""
 
 
 class Handlers:
@@ -78,22 +87,21 @@ class Handlers:
         self,
         ledger_directories: LedgerDirectories,
         *,
-        batch_bytes_max: int,
-        batches_bytes_max: int,
+        batch_limits: BatchLimits,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         metrics: BookieMetrics,
     ) -> None:
-        """`batch_bytes_max`: of one batch read's entries. `batches_bytes_max`: of those that all
-        batch reads have while they wait for more; beyond, each is answered with what it has."""
         self._directories = ledger_directories
         self.add = ledger_directories.add
         """Serve an add: its status comes by the callback, for whoever makes the answer himself
         (`add_answer` makes any of them)."""
         self.add_run = ledger_directories.add_run
         """Serve adds that came together, up to one that `add` must judge."""
-        self._batch_bytes_max = batch_bytes_max
-        self._gathered = _Gathered(batches_bytes_max)
+        self._batch_limits = batch_limits
+        self._gathered = _Gathered(batch_limits.bytes_of_all_max)
+        self.turns = Turns()
+        """Where work waits that is more than one turn of the loop is for."""
         metrics.gauges["batch_read_bytes"] = lambda: self._gathered.bytes
         self._loop = loop
         self._clock = clock
@@ -239,7 +247,7 @@ class Handlers:
     def _batch_read_fenced(self, request: BatchReadRequest, reply: Reply, status: Status) -> None:
         if status is Status.OK:
             reads = self._reads_of(request.ledger_id)
-            _BatchRead(request, reply, reads, self._batch_bytes_max, self._gathered).next()
+            _BatchRead(request, reply, reads, self._batch_limits, self._gathered, self.turns).next()
         else:
             reply(_batch(request, status, []))
 
@@ -292,11 +300,10 @@ class Handlers:
         looking.add_done_callback(on_done)
 
     def _list_entries(self, request: ListEntriesRequest, reply: Reply) -> None:
-        def on_ids(status: Status, entry_ids: list[EntryId]) -> None:
-            availability = encode_availability(entry_ids) if status is Status.OK else None
+        def on_read(status: Status, availability: bytes | None) -> None:
             reply(ListEntriesResponse(status, request.ledger_id, availability))
 
-        self._reads_of(request.ledger_id).entry_ids(request.ledger_id, on_ids)
+        self._reads_of(request.ledger_id).availability(request.ledger_id, on_read)
 
     def _auth(self, _request: AuthRequest, reply: Reply) -> None:
         reply(AuthResponse(_AUTH_DISABLED, b""))
@@ -336,40 +343,36 @@ class _Gathered:
 
 
 class _BatchRead:
-    """One batch read on its way, a run of entries after the other: a cold one is a reader job."""
+    """One batch read on its way, a run of entries after the other, each in a turn of the loop: a
+    cold one is a reader job."""
 
     def __init__(
         self,
         request: BatchReadRequest,
         reply: Reply,
         reads: Reads,
-        bytes_max: int,
+        limits: BatchLimits,
         gathered: _Gathered,
+        turns: Turns,
     ) -> None:
         self._request = request
         self._reply = reply
         self._reads = reads
-        self._room = min(request.size_max, bytes_max) - _BATCH_HEADER_BYTES
-        self._count_max = request.count_max if request.count_max > 0 else _ENTRIES_MAX
+        self._room = min(request.size_max, limits.bytes_max) - _BATCH_HEADER_BYTES
+        self._count_max = limits.entries_max
+        if request.count_max > 0:
+            self._count_max = min(request.count_max, limits.entries_max)
         self._entries: list[Buffer] = []
         self._gathered = gathered
-        self._is_stepping = False
-        self._next_is_due = False
+        self._turns = turns
 
     def next(self) -> None:
-        """Read on; hot runs in a loop, so that a long batch needs no deep stack."""
-        self._next_is_due = True
-        if self._is_stepping:
-            return
-        self._is_stepping = True
-        while self._next_is_due:
-            self._next_is_due = False
-            count = len(self._entries)
-            first = EntryId(self._request.first_entry_id + count)
-            self._reads.read_run(
-                self._request.ledger_id, first, self._count_max - count, self._room, self._on_run
-            )
-        self._is_stepping = False
+        """Read the next run."""
+        count = len(self._entries)
+        first = EntryId(self._request.first_entry_id + count)
+        self._reads.read_run(
+            self._request.ledger_id, first, self._count_max - count, self._room, self._on_run
+        )
 
     def _on_run(self, status: Status, entries: Sequence[Buffer]) -> None:
         if not entries:
@@ -387,7 +390,7 @@ class _BatchRead:
         if is_full or gathered.bytes > gathered.bytes_max:
             self._finish(Status.OK)
         else:
-            self.next()
+            self._turns.on_turn(self.next)
 
     def _finish(self, status: Status) -> None:
         self._gathered.bytes -= sum(map(len, self._entries))

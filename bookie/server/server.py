@@ -9,6 +9,8 @@ say) leave with one write per connection. Bounds, each of which ends at the peer
 - a connection with too many unanswered requests, or that does not read its answers, is not read;
   beyond twice as many, if a few bytes bring so many, adds and reads are refused;
 - while too much is accepted and not yet durable, no connection is read;
+- of very many small requests that one read brought some are begun in each turn of the loop, in
+  their order; nothing further is read meanwhile;
 - beyond so many adds or reads of all connections, further ones are refused; so are long polls, of
   all or of one connection, and they end with their connection (`core/request_limiter.py`).
 """
@@ -19,7 +21,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from bookie.metrics import BookieMetrics
 from bookie.server.core.request_limiter import (
@@ -32,13 +34,29 @@ from bookie.server.core.request_limiter import (
 from bookie.server.handlers import Handlers, too_many
 from bookie.server.long_poll import LongPolls
 from bookie.storage.core.backlog import Backlog
+from client.errors import RemoteProtocolError
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import OPEN, FramedConnection, FramedServer
 from client.wire.bookkeeper.connection import Call, decode_call, encode_answer
-from client.wire.bookkeeper.messages import AddRequest, Buffer, ReadRequest, Response, Status
+from client.wire.bookkeeper.messages import (
+    AddRequest,
+    BatchReadRequest,
+    Buffer,
+    ListEntriesRequest,
+    ReadRequest,
+    Response,
+    Status,
+)
 from client.wire.intake import FrameIntake
 
 logger = logging.getLogger(__name__)
+
+_REQUESTS_PER_TURN: Final = 500
+"""Of one connection: a single read can bring some nine thousand of the smallest ones."""
+
+
+_LARGE: Final = (BatchReadRequest, ListEntriesRequest)
+"""Requests of which one is enough for a turn."""
 
 
 class ServerLimits(NamedTuple):
@@ -144,6 +162,11 @@ class _Connection(FramedConnection):
         self.peer: object = None
         self._out: list[Buffer] = []
         self._in_flight = 0
+        self._waiting: list[memoryview] = []
+        """Requests that came together with very many others and are not begun yet."""
+        self._arrived_s = 0.0
+        """When requests came last, by the stopwatch. While some wait none are read."""
+        self._is_turn_planned = False
         self._polls = LongPolls()
         self._poll_count = 0
 
@@ -156,7 +179,7 @@ class _Connection(FramedConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._out = []
+        self._out, self._waiting = [], []
         ended = self._polls.close()
         self._in_flight -= ended
         self._polls_left(ended)
@@ -181,11 +204,48 @@ class _Connection(FramedConnection):
         self.abort()
 
     def _serve(self, frames: list[memoryview], _size: int) -> int:
-        if not frames:
-            return 0
-        calls = [decode_call(frame) for frame in frames]
+        if frames:
+            self._arrived_s = self._server.metrics.stopwatch()
+            self._waiting += frames
+            self._begin_some()
+        return sum(map(len, self._waiting)) if self._waiting else 0
+
+    def _drop_waiting(self) -> None:
+        super()._drop_waiting()
+        self._waiting = []
+
+    def _begin_some(self) -> None:
+        """Begin requests that wait, in their order, as many as a turn of the loop is for.
+
+        Raises RemoteProtocolError.
+        """
         server = self._server
-        began_s = server.metrics.stopwatch()
+        if server.is_stopping:
+            self._waiting = []
+        calls: list[Call] = []
+        for frame in self._waiting:
+            call = decode_call(frame)
+            calls.append(call)
+            if len(calls) == _REQUESTS_PER_TURN or type(call.request) in _LARGE:
+                break
+        del self._waiting[: len(calls)]
+        self._begin_all(calls)
+        server.served(self)
+        if self._waiting and not self._is_turn_planned:
+            self._is_turn_planned = True
+            server.handlers.turns.on_turn(self._on_turn)
+        self.adjust_reading()
+
+    def _on_turn(self) -> None:
+        self._is_turn_planned = False
+        if self._waiting and self._closed_s == OPEN:
+            try:
+                self._begin_some()
+            except RemoteProtocolError as error:
+                self.fail(str(error))
+
+    def _begin_all(self, calls: Sequence[Call]) -> None:
+        began_s = self._arrived_s
         run: list[Call] = []
         adds: list[AddRequest] = []
         room = self._room_for_adds()
@@ -202,9 +262,6 @@ class _Connection(FramedConnection):
             room = self._room_for_adds()
         if run:
             self._add_run(run, adds, began_s)
-        server.served(self)
-        self.adjust_reading()
-        return 0
 
     def _room_for_adds(self) -> int:
         """How many adds may be accepted without looking at each."""
@@ -267,6 +324,7 @@ class _Connection(FramedConnection):
             or self._in_flight > server.limits.requests_in_flight_max
             or server.backlog.is_over
             or server.is_stopping
+            or self._waiting
         )
         if may_read != self.is_reading:
             self._set_reading(may_read)

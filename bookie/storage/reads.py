@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from heapq import merge
 from typing import Any, Final, TypeVar
 
 from bookie.errors import StorageError
 from bookie.metrics import BookieMetrics
+from bookie.storage.core.availability import encode_availability
 from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.ledger_guard import Ledger, LedgerTable
 from bookie.storage.disk import Disk
 from bookie.storage.entry_reader import EntryReader, Found, Tail
+from bookie.storage.few_jobs import FewJobs
 from client.ids import NO_ENTRY, EntryId, LedgerId
 from client.wire.bookkeeper.entry import peek_lac_packet
 from client.wire.bookkeeper.messages import LAST_ENTRY, Buffer, Status
@@ -34,12 +37,15 @@ T = TypeVar("T")
 OnRead = Callable[[Status, Buffer | None], None]
 OnRun = Callable[[Status, Sequence[Buffer]], None]
 OnLedger = Callable[[Status, Ledger | None], None]
-OnEntryIds = Callable[[Status, list[EntryId]], None]
+OnAvailability = Callable[[Status, bytes | None], None]
 
 _READS_PER_JOB: Final = 32
 
 _RUN_ENTRIES_MAX: Final = 256
-"""Entries of a run that one reader job brings."""
+"""Entries of a run: what one reader job brings, or one turn of the loop."""
+
+_RUN_JOBS_MAX: Final = 4
+"""Jobs that read runs, at a time."""
 
 
 class Reads:
@@ -66,6 +72,8 @@ class Reads:
         self._metrics = metrics
         self._cold: list[tuple[LedgerId, EntryId, OnRead]] = []
         self._loading: dict[LedgerId, list[OnLedger]] = {}
+        self._runs = FewJobs(self._submit, at_once=_RUN_JOBS_MAX)
+        self._lists = FewJobs(self._submit, at_once=1)
         self._jobs: dict[asyncio.Future[Any], None] = {}
 
     def read(self, ledger_id: LedgerId, entry_id: EntryId, on_read: OnRead) -> None:
@@ -93,6 +101,7 @@ class Reads:
         if ledger is None or first == LAST_ENTRY:
             self.read(ledger_id, first, partial(_run_of_one, on_run))
             return
+        count_max = min(count_max, _RUN_ENTRIES_MAX)
         hot = self._hot_run(ledger_id, first, count_max, bytes_max)
         if hot:
             self._metrics.cache_hits += len(hot)
@@ -100,11 +109,8 @@ class Reads:
         elif ledger.is_loaded and first > ledger.last_entry:
             on_run(self._absent(Status.NO_ENTRY), [])
         else:
-            count_max = min(count_max, _RUN_ENTRIES_MAX)
             read = partial(self._reader.read_run, ledger_id, first, count_max, bytes_max)
-            self._submit(read).add_done_callback(
-                partial(self._cold_run_read, ledger_id, first, on_run)
-            )
+            self._runs.add(read, partial(self._cold_run_read, ledger_id, first, on_run))
 
     def with_ledger(self, ledger_id: LedgerId, on_ledger: OnLedger) -> None:
         """Call `on_ledger` with OK and the ledger, its `last_entry` and `lac` being known."""
@@ -120,23 +126,31 @@ class Reads:
             job = self._submit(partial(self._reader.tail, ledger_id))
             job.add_done_callback(partial(self._loaded, ledger))
 
-    def entry_ids(self, ledger_id: LedgerId, on_ids: OnEntryIds) -> None:
-        """Collect the ids of all entries of a ledger, ascending."""
-        if self._ledger(ledger_id) is None:
-            on_ids(self._absent(Status.NO_LEDGER), [])
-            return
-        recent = self._cache.entry_ids(ledger_id)
-        job = self._submit(partial(self._reader.entry_ids, ledger_id))
+    def availability(self, ledger_id: LedgerId, on_read: OnAvailability) -> None:
+        """Say which entries of a ledger are here, as `availability.py` encodes it.
 
-        def on_done(done: asyncio.Future[list[EntryId]]) -> None:
+        A ledger may have millions: all that is done for each of them is a reader's job.
+        """
+        if self._ledger(ledger_id) is None:
+            on_read(self._absent(Status.NO_LEDGER), None)
+            return
+
+        def look() -> bytes:
+            # The cache before the index, as always. A copy of all keys is made in one step.
+            keys = self._cache.all_keys()
+            recent = sorted(entry for ledger, entry in keys if ledger == ledger_id)
+            listed = self._reader.entry_ids(ledger_id)
+            return encode_availability(_without_repeats(merge(listed, recent)))
+
+        def on_done(done: asyncio.Future[bytes]) -> None:
             error = done.exception()
             if error is not None or self._has_damage:
                 logger.error("ledger.unreadable ledger=%d error=%s", ledger_id, error)
-                on_ids(Status.IO_ERROR, [])
+                on_read(Status.IO_ERROR, None)
             else:
-                on_ids(Status.OK, sorted({*done.result(), *recent}))
+                on_read(Status.OK, done.result())
 
-        job.add_done_callback(on_done)
+        self._lists.add(look, on_done)
 
     async def drain(self) -> None:
         """Wait until no reader job is on its way."""
@@ -283,6 +297,14 @@ class Reads:
         ledger.is_loaded = True
         for on_ledger in waiting:
             on_ledger(Status.OK, ledger)
+
+
+def _without_repeats(ascending: Iterable[EntryId]) -> Iterator[EntryId]:
+    last = NO_ENTRY
+    for entry_id in ascending:
+        if entry_id != last:
+            last = entry_id
+            yield entry_id
 
 
 def _run_of_one(on_run: OnRun, status: Status, entry: Buffer | None) -> None:

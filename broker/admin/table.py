@@ -14,6 +14,7 @@ from broker.admin.resources import (
     bookies,
     brokers,
     cluster,
+    compaction,
     groups,
     led,
     partitions,
@@ -26,7 +27,8 @@ from broker.admin.resources import (
 from broker.admin.schema import INT_MAX, NAME_CHARS_MAX, Schema, text, whole
 
 _MODULES: Final = (
-    cluster, brokers, led, topics, partitions, segments, records, groups, transactions, bookies,
+    cluster, brokers, led, topics, partitions, segments, compaction, records, groups,
+    transactions, bookies,
     rates,
 )  # fmt: skip
 

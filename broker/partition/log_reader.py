@@ -95,12 +95,22 @@ class LogReader:
         """
         if offset >= limit:
             return Fetched([], offset, 0)
-        try:
-            segment = await self._pages.find(listed, offset)
-        except MetadataError as error:
-            raise _no_page(error) from error
-        view = await self._view(segment.ledger_id, segment.base_offset)
-        return await self._read_ledger(view, offset, limit, size_max, at_least_one=at_least_one)
+        place = offset
+        while True:
+            try:
+                segment = await self._pages.find(listed, place)
+            except MetadataError as error:
+                raise _no_page(error) from error
+            view = await self._view(segment.ledger_id, segment.base_offset)
+            found = await self._read_ledger(view, place, limit, size_max, at_least_one=at_least_one)
+            if found is not None:
+                return found
+            end = segment.end_offset
+            if not segment.cleaned or end is None:
+                raise LogCorrupt(f"ledger {segment.ledger_id} has no batch at offset {offset}")
+            if end >= limit:
+                return Fetched([], offset, 0)
+            place = end  # NEXT-SEGMENT: compaction has left nothing from the offset on
 
     def with_aborted(self, listed: SegmentList, offset: Offset, fetched: Fetched) -> Fetched | None:
         """Add what is aborted in what was read from `offset` on; None: it takes I/O to know."""
@@ -191,8 +201,11 @@ class LogReader:
 
     async def _read_ledger(
         self, view: LedgerView, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
-    ) -> Fetched:
+    ) -> Fetched | None:
+        """Return batches from the first one that ends after `offset` on; None: there is none."""
         last = view.reader.last_entry
+        if last < 0:
+            return None
         entry_id, span = await view.find(offset)
         began = entry_id
         count = span - 1 + view.run_length(size_max)
@@ -220,7 +233,7 @@ class LogReader:
                     reached = header.next_offset
             entry_id = EntryId(until + 1)
         if not buffers:
-            raise LogCorrupt(f"ledger {view.reader.ledger_id} has no batch at offset {offset}")
+            return None
         view.learn_next(reached, entry_id)
         view.stopped(began, entry_id, count)
         return Fetched(buffers, reached, size)

@@ -24,7 +24,7 @@ from broker.errors import (
 )
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append, LogEntry
-from broker.partition.core.leader import PartitionLeader, State
+from broker.partition.core.leader import PartitionLeader
 from broker.partition.core.leader_effects import (
     Close,
     Effect,
@@ -32,6 +32,7 @@ from broker.partition.core.leader_effects import (
     Now,
     PlanSend,
     SendEntries,
+    State,
     StepOutcome,
 )
 from broker.partition.core.log_state import LogState

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.partition.core.leader import PartitionLeader
+from client.log.segments import SegmentList
 
 
 class LogUsage:
@@ -15,6 +16,11 @@ class LogUsage:
     def size_bytes(self) -> int:
         """Bytes of the whole log, each counted once."""
         return self._leader.size_bytes
+
+    @property
+    def listed(self) -> SegmentList:
+        """The segment list as this leader has changed it last."""
+        return self._leader.segments
 
     @property
     def in_flight_bytes(self) -> int:

@@ -168,6 +168,9 @@ class TopicCleaner:
 
     async def _delete_ledgers(self, path: str, listed: SegmentList) -> None:
         """Pages go after the ledgers of all of them: if one is missing, that has been done."""
+        for retired in listed.compaction.retired:
+            with contextlib.suppress(NoSuchLedger):
+                await self._ledgers.delete(retired.ledger_id)
         pages = SegmentPages(self._store, path)
         with contextlib.suppress(NoNode):
             async for segment in pages.segments(listed):

@@ -65,6 +65,8 @@ class Segment(NamedTuple):
     created_ms: int
     facts: SegmentFacts | None = None
     """None until sealed."""
+    cleaned: bool = False
+    """Whether it was compacted: then offsets may be missing anywhere in it, its end included."""
 
     @property
     def end_offset(self) -> Offset | None:
@@ -101,6 +103,8 @@ def segment_to_json(segment: Segment) -> dict[str, object]:
             value["aborted"] = transactions.aborted_count
             if transactions.aborted_at is not None:
                 value["aborted_at"] = [*transactions.aborted_at]
+    if segment.cleaned:
+        value["cleaned"] = True
     return value
 
 
@@ -125,6 +129,7 @@ def segment_from_json(value: Mapping[str, Any]) -> Segment:
         LeaderEpoch(whole(value, "leader_epoch")),
         whole(value, "created_ms"),
         facts,
+        value.get("cleaned") is True,
     )
 
 

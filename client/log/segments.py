@@ -8,6 +8,8 @@ the list becomes; the leader makes it true.
     rolled    the leader adds the next ledger; the previous one is still being written
     sealed    the leader has closed the previous ledger; its facts and the next base are known
     trimmed   the oldest segments leave, the log start moves
+    compacted a run of sealed segments is replaced by others for the same offsets (`compacted.py`)
+    released  ledgers that were replaced are let go, once their grace is over
     condemned the topic was deleted: no leader may open the partition any more
 
 A list that is longer than a page of segments moves its oldest ones into pages, nodes of their own
@@ -22,7 +24,8 @@ segments as the one below: with 256, a head of at most some hundred KB for ten m
 
 Node, version 1: a list that never had a page, so that brokers that know no pages can still open it;
 version 2: with `oldest`, `pages` and `page_count`; version 3: like 2, once the facts of a segment
-in it speak of transactions. An unknown version is refused, never guessed.
+in it speak of transactions; version 4: like 3, with `compaction`, once it was compacted. An unknown
+version is refused, never guessed.
 
 Invariants (`check`): every segment but the last two is sealed; only the last one may have an
 unknown base offset, and then exactly the one before it is unsealed too; offsets are gapless.
@@ -36,6 +39,12 @@ from typing import Final, NamedTuple
 
 from client.errors import LogCorrupt
 from client.ids import LeaderEpoch, LedgerId, Offset
+from client.log.compaction_state import (
+    NEVER_COMPACTED,
+    CompactionState,
+    state_from_json,
+    state_to_json,
+)
 from client.log.segment import (
     Segment,
     SegmentFacts,
@@ -54,6 +63,7 @@ from client.log.segment_pages import (
 from client.metadata.json_node import read_object, whole
 
 __all__ = [
+    "COMPACTED_VERSION",
     "FORMAT_VERSION",
     "NO_EPOCH",
     "PAGED_VERSION",
@@ -70,6 +80,8 @@ __all__ = [
 FORMAT_VERSION: Final = 1
 PAGED_VERSION: Final = 2
 TRANSACTIONS_VERSION: Final = 3
+COMPACTED_VERSION: Final = 4
+_VERSIONS: Final = range(FORMAT_VERSION, COMPACTED_VERSION + 1)
 NO_EPOCH: Final = LeaderEpoch(-1)
 PAGE_ENTRIES: Final = 256
 """Segments of a page, or pages of a page. Written once per so many segments, so small enough to be
@@ -91,6 +103,7 @@ class SegmentList(NamedTuple):
     """Older ones still. Empty without pages."""
     page_count: int = 0
     """Pages that were ever listed: the number of the next one."""
+    compaction: CompactionState = NEVER_COMPACTED
 
     @property
     def items(self) -> Sequence[Item]:
@@ -199,6 +212,7 @@ class SegmentList(NamedTuple):
                 assert before.last_epoch <= segment.leader_epoch, self
             before = segment
         inline = [segment.ledger_id for segment in (*self.oldest, *self.segments)]
+        inline += [retired.ledger_id for retired in self.compaction.retired]
         assert len(inline) == len({*inline}), self
         return self
 
@@ -207,6 +221,8 @@ class SegmentList(NamedTuple):
         version = PAGED_VERSION if self.page_count else FORMAT_VERSION
         if knows_transactions((*self.oldest, *self.segments)):
             version = TRANSACTIONS_VERSION
+        if self.compaction != NEVER_COMPACTED:
+            version = COMPACTED_VERSION
         value: dict[str, object] = {
             "version": version,
             "leader_epoch": self.leader_epoch,
@@ -217,14 +233,18 @@ class SegmentList(NamedTuple):
             value["oldest"] = [segment_to_json(segment) for segment in self.oldest]
             value["pages"] = [ref_to_json(ref) for ref in self.pages]
         value["segments"] = [segment_to_json(segment) for segment in self.segments]
+        if self.compaction != NEVER_COMPACTED:
+            value["compaction"] = state_to_json(self.compaction)
         if self.deleted:
             value["deleted"] = True
         return json.dumps(value, separators=(",", ":")).encode()
 
 
 def is_inline(listed: SegmentList, ledger_id: LedgerId) -> bool:
-    """Whether the head itself lists the ledger."""
-    return any(item.ledger_id == ledger_id for item in (*listed.oldest, *listed.segments))
+    """Whether the head itself lists the ledger, be it as retired."""
+    return any(item.ledger_id == ledger_id for item in (*listed.oldest, *listed.segments)) or any(
+        item.ledger_id == ledger_id for item in listed.compaction.retired
+    )
 
 
 def epoch_end(
@@ -253,10 +273,10 @@ def decode_segments(data: bytes) -> SegmentList:
     try:
         value = read_object(data)
         version = value["version"]
-        if version not in (FORMAT_VERSION, PAGED_VERSION, TRANSACTIONS_VERSION):
+        if version not in _VERSIONS:
             raise LogCorrupt(
                 f"segment list of version {version}, only {FORMAT_VERSION} to"
-                f" {TRANSACTIONS_VERSION} are known: it was written by a newer broker"
+                f" {COMPACTED_VERSION} are known: it was written by a newer broker"
             )
         is_paged = version != FORMAT_VERSION
         found = SegmentList(
@@ -267,6 +287,9 @@ def decode_segments(data: bytes) -> SegmentList:
             tuple(ref_from_json(item) for item in value["pages"]) if is_paged else (),
             tuple(segment_from_json(item) for item in value["oldest"]) if is_paged else (),
             whole(value, "page_count", version == PAGED_VERSION) if is_paged else 0,
+            state_from_json(value["compaction"])
+            if version == COMPACTED_VERSION
+            else NEVER_COMPACTED,
         )
         return found.check()
     except (ValueError, KeyError, TypeError, AssertionError) as error:

@@ -95,6 +95,16 @@ class SegmentPages:
             item = find_offset((await self.page(item)).items, offset)
         return item
 
+    async def trail(self, listed: SegmentList, offset: Offset) -> tuple[Page, ...]:
+        """Return the pages below which an offset stands, the one that the head names first; none if
+        its segment is in the head. Raises as `page`."""
+        found: list[Page] = []
+        item = find_offset(listed.items, offset)
+        while isinstance(item, PageRef):
+            found.append(await self.page(item))
+            item = find_offset(found[-1].items, offset)
+        return tuple(found)
+
     async def epoch_end(
         self, listed: SegmentList, epoch: LeaderEpoch, end_offset: Offset
     ) -> tuple[LeaderEpoch, Offset]:
@@ -136,6 +146,18 @@ class SegmentPages:
                 yield item
             elif wanted(item):
                 left += (await self.page(item)).items[::-step]
+
+    async def runs(self, listed: SegmentList) -> AsyncGenerator[tuple[Segment, ...], None]:
+        """Walk the list, all segments of one node at a time. Raises as `page`."""
+        if listed.oldest:
+            yield listed.oldest
+        left = [*reversed(listed.pages)]
+        while left:
+            page = await self.page(left.pop())
+            if page.segments:
+                yield page.segments
+            left += reversed(page.pages)
+        yield listed.segments
 
     async def names(self, listed: SegmentList) -> dict[PageName, None]:
         """Return the names of all pages of a list. Reads only those of pages. Raises as `page`."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -269,4 +270,82 @@ def trim(name: str, partition: int, offset: int, access: Access) -> None:
     with_api(access, work)
 
 
-COMMANDS = (alter, config, partitions, segments, move_leader, roll, trim)
+@click.command()
+@_name_argument
+@json_option
+@admin_options
+def compaction(name: str, as_json: bool, access: Access) -> None:
+    """Show how clean the partitions of the compacted topic NAME are, and what they wait for.
+
+    DIRTY is the share of bytes never compacted, of those that may be. A partition that cannot be
+    compacted says why.
+
+    \b
+    Example:
+      quire topic compaction settings
+    """
+
+    async def work(api: AdminApi) -> None:
+        about = await api.get(f"/topics/{name}")
+        found = [
+            await api.get(f"/topics/{name}/partitions/{index}/compaction")
+            for index in range(about["partition_count"])
+        ]
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            ["PARTITION", "STATE", "WHY", "DIRTY", "CLEAN BELOW", "LAST CLEAN", "SAVED BYTES"],
+            [
+                [
+                    row["partition"], row["state"], row["why"] or "-",
+                    "-" if row["dirty_percent"] is None else f"{row['dirty_percent']} %",
+                    row["cleaned_until"], _when(row["cleaned_ms"]), row["saved_bytes"],
+                ]
+                for row in found
+            ],
+        )  # fmt: skip
+        for row in found:
+            if row["reason"]:
+                say(f"{name}-{row['partition']} failed {row['failures']} times: {row['reason']}")
+
+    with_api(access, work)
+
+
+def _when(at_ms: int | None) -> str:
+    if at_ms is None:
+        return "never"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+@click.command()
+@_name_argument
+@click.argument("partition", type=click.IntRange(min=0), required=False)
+@click.option("--roll", "rolls", is_flag=True, help="Seal the newest segment before.")
+@admin_options
+def compact(name: str, partition: int | None, rolls: bool, access: Access) -> None:
+    """Compact the topic NAME, or one PARTITION of it, as soon as possible.
+
+    The last two segments are never compacted. Answers at once: see `quire topic compaction NAME`.
+
+    \b
+    Example:
+      quire topic compact settings 0
+    """
+
+    async def work(api: AdminApi) -> None:
+        about = await api.get(f"/topics/{name}")
+        chosen = range(about["partition_count"]) if partition is None else [partition]
+        for index in chosen:
+            path = f"/topics/{name}/partitions/{index}"
+            if rolls:
+                await api.send("POST", f"{path}/roll")
+            await api.send("POST", f"{path}/compact")
+        say(f"Topic {name} is compacted: {count(len(chosen), 'partition')}.")
+
+    with_api(access, work)
+
+
+COMMANDS = (
+    alter, config, partitions, segments, move_leader, roll, trim, compaction, compact,
+)  # fmt: skip

@@ -12,7 +12,7 @@ import random
 from typing import Any
 
 from bookie.metrics import BookieMetrics
-from bookie.server.handlers import Handlers
+from bookie.server.handlers import BatchLimits, Handlers
 from bookie.storage.compactor import Compactor, CompactorLimits
 from bookie.storage.core.backlog import Backlog
 from bookie.storage.core.checkpoint import FILE_NAME as CHECKPOINT
@@ -147,8 +147,7 @@ class BookieBox:
         )
         self.handlers = Handlers(
             self.ledger_directories,
-            batch_bytes_max=1 << 20,
-            batches_bytes_max=1 << 24,
+            batch_limits=BatchLimits(1 << 20, 5000, 1 << 24),
             loop=loop,
             clock=FixedClock(),
             metrics=self.metrics,

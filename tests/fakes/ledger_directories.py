@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from bookie.metrics import BookieMetrics
-from bookie.server.handlers import Handlers
+from bookie.server.handlers import BatchLimits, Handlers
 from bookie.storage.compactor import CompactorLimits
 from bookie.storage.core.backlog import Backlog
 from bookie.storage.index.index import Index
@@ -68,8 +68,7 @@ class ShelfRack:
         )
         self.handlers = Handlers(
             self.ledger_directories,
-            batch_bytes_max=1 << 20,
-            batches_bytes_max=1 << 24,
+            batch_limits=BatchLimits(1 << 20, 5000, 1 << 24),
             loop=loop,
             clock=FixedClock(),
             metrics=self.metrics,

@@ -29,7 +29,7 @@ from bookie.errors import StorageError
 from bookie.limits import ledger_directory_limits
 from bookie.membership import cookie
 from bookie.metrics import BookieMetrics
-from bookie.server.handlers import Handlers
+from bookie.server.handlers import BatchLimits, Handlers
 from bookie.storage.core.backlog import Backlog
 from bookie.storage.ledger_directories import open_ledger_directories
 from client.errors import ConfigError, QuireError
@@ -106,8 +106,7 @@ async def machine(folder: Path, cluster: MemoryCluster) -> AsyncIterator[Machine
         ledger_directories.publish(metrics)
         handlers = Handlers(
             ledger_directories,
-            batch_bytes_max=1 << 16,
-            batches_bytes_max=1 << 24,
+            batch_limits=BatchLimits(1 << 16, 5000, 1 << 24),
             loop=loop,
             clock=FixedClock(),
             metrics=metrics,

@@ -2,12 +2,13 @@
 
     python -m tests.simulation --world ledger --seeds 0..20000 --jobs 2
     python -m tests.simulation --world cluster --count 1500     as many seeds, from the clock
-    python -m tests.simulation --minutes 60 --jobs 2            as long, both worlds in turn
+    python -m tests.simulation --minutes 60 --jobs 2            as long, all worlds in turn
     python -m tests.simulation --world ledger --seeds 4711 --log       every event of a schedule
     python -m tests.simulation --world ledger --seeds 0..200 --digests one digest per seed
     python -m tests.simulation --world ledger --seeds 0..9999 --mutant NAME  a planted defect
 
-Worlds: `ledger` is bookies and ledger clients, `cluster` all of it up to Kafka clients. Each
+Worlds: `ledger` is bookies and ledger clients, `cluster` all of it up to Kafka clients,
+`compaction` a compacted partition over scripted ledgers. Each
 failing schedule is run twice; one that does not fail the same way again is reported as a defect
 of the simulator.
 """
@@ -26,7 +27,7 @@ from tests.simulation.result import Result, add_counts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_CHUNKS = {"ledger": 25, "cluster": 5}
+_CHUNKS = {"ledger": 25, "cluster": 5, "compaction": 20}
 """Seeds of one job, by world: about as much work in each."""
 _TASKS_PER_CHILD = 4
 
@@ -37,7 +38,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--world", choices=sorted(batch.WORLDS), help="default: both in turn")
+    parser.add_argument("--world", choices=sorted(batch.WORLDS), help="default: all in turn")
     parser.add_argument("--seeds", default="", help="A..B (B excluded) or one seed")
     parser.add_argument("--count", type=int, default=0, help="how many seeds")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this long")

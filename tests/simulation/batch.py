@@ -16,7 +16,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation import cluster_world, ledger_world, mutants
+from tests.simulation import cluster_world, compaction_world, ledger_world, mutants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 WORLDS: dict[str, Callable[..., Result]] = {
     "ledger": ledger_world.run_schedule,
     "cluster": cluster_world.run_schedule,
+    "compaction": compaction_world.run_schedule,
 }
 _COLLECT_EVERY = 20
 

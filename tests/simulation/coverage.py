@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation import cluster_load, cluster_swarm, swarm
+from tests.simulation import cluster_load, cluster_swarm, compaction_world, swarm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ SCHEDULES_MIN = 1000
 _FAULTS = {
     "ledger": (*swarm.FAULTS, *swarm.LEAVING_FAULTS),
     "cluster": (*cluster_swarm.FAULTS, *cluster_load.FAULTS),
+    "compaction": compaction_world.FAULTS,
 }
 _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
     "ledger": {
@@ -46,6 +47,7 @@ _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
         "looks at full links": 5.0,
         "looks at full partitions": 2.0,
     },
+    "compaction": {"readers": 80.0, "swaps": 15.0, "trims": 1.0, "compaction rounds": 4.0},
 }
 """About half of what is usual."""
 

@@ -15,6 +15,7 @@ from tests.simulation import (
     mutants_bookie,
     mutants_broker,
     mutants_client,
+    mutants_compaction,
     mutants_load,
     mutants_recovery,
 )
@@ -97,6 +98,7 @@ PLANTS: dict[str, Mutant] = {
         mutants_broker,
         mutants_load,
         mutants_recovery,
+        mutants_compaction,
     )
     for name, plant in module.PLANTS.items()
 }

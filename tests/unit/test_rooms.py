@@ -327,7 +327,12 @@ def test_the_brokers_map_shows_its_rooms() -> None:
 def test_the_brokers_walks_are_short_and_name_files_that_exist() -> None:
     text = (ROOT / "broker/README.md").read_text(encoding="utf-8")
     walks = text.split("## Walks")[1].split("\n## ")[0].split("\n### ")[1:]
-    assert [walk.partition("\n")[0] for walk in walks] == ["Produce", "Fetch", "Takeover"]
+    assert [walk.partition("\n")[0] for walk in walks] == [
+        "Produce",
+        "Fetch",
+        "Takeover",
+        "Compaction",
+    ]
     for walk in walks:
         assert len(named_files(walk)) <= WALK_FILES_MAX
     assert {name for name in named_files(text.split("## Walks")[1]) if not exists(name)} == set()

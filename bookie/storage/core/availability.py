@@ -12,7 +12,7 @@ Source: Apache BookKeeper `AvailabilityOfEntriesOfLedger`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from client.ids import EntryId
@@ -21,7 +21,7 @@ _HEADER: Final = struct.Struct(">ii56x")
 _GROUP: Final = struct.Struct(">qqii")
 
 
-def encode_availability(entry_ids: Sequence[EntryId]) -> bytes:
+def encode_availability(entry_ids: Iterable[EntryId]) -> bytes:
     """Return the encoding of ascending, distinct entry ids."""
     groups: list[list[int]] = []
     for start, size in _runs(entry_ids):
@@ -36,7 +36,7 @@ def encode_availability(entry_ids: Sequence[EntryId]) -> bytes:
     return _HEADER.pack(0, len(groups)) + b"".join(_GROUP.pack(*group) for group in groups)
 
 
-def _runs(entry_ids: Sequence[EntryId]) -> list[tuple[int, int]]:
+def _runs(entry_ids: Iterable[EntryId]) -> list[tuple[int, int]]:
     """Return (start, size) of each maximal run of consecutive ids."""
     runs: list[tuple[int, int]] = []
     for entry_id in entry_ids:

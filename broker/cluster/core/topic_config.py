@@ -85,7 +85,10 @@ _KEYS: Final = (
     _int("compression.gzip.level", -1, _KEPT, -1),
     _int("compression.lz4.level", 9, _KEPT, 1),
     _int("compression.zstd.level", 3, _KEPT, -131072),
-    _long("delete.retention.ms", _DAY_MS, "How long a compacted topic keeps tombstones."),
+    _long(
+        "delete.retention.ms", _DAY_MS,
+        "How long a compacted topic keeps tombstones once it was compacted.", effect=True,
+    ),
     _long("file.delete.delay.ms", 60_000, _KEPT),
     _long("flush.messages", _LONG_MAX, "No effect: every record is synced before its ack."),
     _long("flush.ms", _LONG_MAX, "No effect: every record is synced before its ack."),
@@ -94,7 +97,10 @@ _KEYS: Final = (
     TopicKey("leader.replication.throttled.replicas", Kind.LIST, "", _KEPT),
     _long("local.retention.bytes", -2, _KEPT, -2),
     _long("local.retention.ms", -2, _KEPT, -2),
-    _long("max.compaction.lag.ms", _LONG_MAX, "Longest time before a record is compacted.", 1),
+    _long(
+        "max.compaction.lag.ms", _LONG_MAX, "Longest time before a record is compacted.", 1,
+        effect=True,
+    ),
     _int(
         "max.message.bytes", 1_048_588, "Largest record batch, compressed, with its header.",
         effect=True,
@@ -115,8 +121,13 @@ _KEYS: Final = (
         "Whose clock stamps records: the producer's or the broker's.",
         choices=("CreateTime", "LogAppendTime"), effect=True,
     ),
-    TopicKey("min.cleanable.dirty.ratio", Kind.DOUBLE, "0.5", "When to compact.", 0, 1),
-    _long("min.compaction.lag.ms", 0, "Shortest time before a record is compacted."),
+    TopicKey(
+        "min.cleanable.dirty.ratio", Kind.DOUBLE, "0.5",
+        "Share of bytes never compacted above which a partition is compacted.", 0, 1, effect=True,
+    ),
+    _long(
+        "min.compaction.lag.ms", 0, "Shortest time before a record is compacted.", effect=True
+    ),
     _int(
         "min.insync.replicas", 2,
         "Ack quorum: bookies that must have synced a record before its ack. At most the"
@@ -209,6 +220,10 @@ class TopicConfig:
     retention_ms: int = 7 * _DAY_MS
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * _DAY_MS
+    dirty_ratio_min: float = 0.5
+    compaction_lag_ms_min: int = 0
+    compaction_lag_ms_max: int = _LONG_MAX
+    delete_retention_ms: int = _DAY_MS
 
     @classmethod
     def parse(cls, overrides: Mapping[str, str]) -> TopicConfig:
@@ -236,6 +251,10 @@ class TopicConfig:
             retention_ms=int(value("retention.ms")),
             segment_bytes=int(value("segment.bytes")),
             segment_ms=int(value("segment.ms")),
+            dirty_ratio_min=float(value("min.cleanable.dirty.ratio")),
+            compaction_lag_ms_min=int(value("min.compaction.lag.ms")),
+            compaction_lag_ms_max=int(value("max.compaction.lag.ms")),
+            delete_retention_ms=int(value("delete.retention.ms")),
         )
 
     @property
@@ -247,6 +266,13 @@ class TopicConfig:
     def compacts(self) -> bool:
         """Whether records are compacted by key, so that every record needs one."""
         return COMPACT in self.cleanup_policy
+
+    @property
+    def segment_ms_max(self) -> int:
+        """Age at which a segment is rolled: in time to be compacted, if it has to be."""
+        return (
+            min(self.segment_ms, self.compaction_lag_ms_max) if self.compacts else self.segment_ms
+        )
 
     def value(self, name: str) -> str:
         """Return a setting's value as text, its default if it was not set."""

@@ -23,6 +23,9 @@ One change at a time; each begins from the version that the last one left:
                                   TRIMMING   ChangeList
     UNFOLDING  ListUnfolded       TRIMMING   ChangeList
     TRIMMING   ListChanged        DELETING   DeleteLedgers
+    -          Compact, Release   LOCATING   ReadTrail, if segments of a page are replaced
+                                  TRIMMING   ChangeList
+    LOCATING   TrailRead          TRIMMING   ChangeList, or ChangeDone if it has changed meanwhile
     DELETING   LedgersDeleted     -          ChangeDone
     DISCARDING LedgersDeleted     -          ChangeDone
     -          Close              FINISHING  the segment's last entry
@@ -37,19 +40,26 @@ Rules, by the names that TAKEOVER.md and the tests use:
     ONE-ROLL         the next roll begins after the last step of the one before: two are open.
     LIST-THEN-DELETE ledgers are deleted after the list let them go.
     PAGE-BY-PAGE     a trim drops one page at most; the rest comes after changes that others await.
+    COMPACT-CAS      a compacted segment is listed only where its originals still are.
+    GRACE            a ledger that was replaced is listed as retired until nobody reads it any more.
     OWN-SNAPSHOT     no segment goes before the active ledger can replace what it knows.
     RESIGN, UNKNOWN  whatever fails ends the leadership, with an unknown outcome.
 """
 
 from __future__ import annotations
 
-import enum
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, assert_never
 
 from broker.cluster.core.topic_config import TopicConfig
-from broker.errors import LeadershipLost, NotEnoughReplicas, NotLeader, Overloaded
+from broker.errors import (
+    LeadershipLost,
+    NotEnoughReplicas,
+    NotLeader,
+    Overloaded,
+    SegmentsChanged,
+)
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append
 from broker.partition.core.batch_checks import BatchLimits
@@ -62,8 +72,8 @@ from broker.partition.core.leader_effects import (
     ChangeList,
     Close,
     CloseLedger,
+    Compact,
     CreateLedger,
-    DeleteLedgers,
     DiscardLedger,
     Effect,
     Effects,
@@ -78,27 +88,27 @@ from broker.partition.core.leader_effects import (
     ListUnfolded,
     Maintain,
     Now,
+    ReadTrail,
+    Release,
     Roll,
     RollListed,
     RollSealed,
     RollUnanswered,
+    Stage,
+    State,
     StepOutcome,
     SwitchLedger,
+    TrailRead,
     Trim,
-    Trimmed,
     UnfoldList,
 )
 from broker.partition.core.log_limits import UNLIMITED, SegmentLimits
 from broker.partition.core.log_state import LogState
-from broker.partition.core.retention import (
-    dropped_below,
-    expired_count,
-    looks_into_pages,
-    trimmed_start,
-)
+from broker.partition.core.segments.list_changes import LetGo, compacted, released, trimmed
+from broker.partition.core.segments.retention import looks_into_pages
 from broker.partition.core.transactions.verification import ProducerTransaction
 from client.errors import QuireError
-from client.ids import Offset
+from client.log.compacted import page_of
 from client.log.paging import paged
 from client.log.segment_pages import NewPage
 from client.log.segments import SegmentList
@@ -106,31 +116,6 @@ from client.wire.kafka.batches.records import Buffer
 
 RETRY_S: Final = 1.0
 """How long a failed roll, or the closing of a rolled ledger, waits before it is tried again."""
-
-
-class State(enum.Enum):
-    """Where the leadership stands."""
-
-    OPEN = "open"
-    CLOSING = "closing"
-    ENDED = "ended"
-
-
-class Stage(enum.Enum):
-    """Where the change under way stands; see the table above."""
-
-    NONE = "none"
-    CREATING = "creating"
-    LISTING = "listing"
-    DISCARDING = "discarding"
-    DRAINING = "draining"
-    SEALING = "sealing"
-    FACTS = "facts"
-    UNFOLDING = "unfolding"
-    TRIMMING = "trimming"
-    DELETING = "deleting"
-    FINISHING = "finishing"
-    CLOSING = "closing"
 
 
 class PartitionLeader:
@@ -161,8 +146,8 @@ class PartitionLeader:
         """The one under way."""
         self._wanted = segments
         """The list that the running compare-and-set would make."""
-        self._dropped = DeleteLedgers(())
-        """What the running trim lets go."""
+        self._letting_go: LetGo | None = None
+        """What the running trim or swap does."""
         self._previous: ActiveSegment | None = None
         """The segment before the active one, while a roll completes it."""
         self._roll_not_before_s = float("-inf")
@@ -182,7 +167,7 @@ class PartitionLeader:
         )
         self._limits = SegmentLimits(
             segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
+            segment_ms=config.segment_ms_max,
             retention_ms=config.retention_ms if config.deletes else UNLIMITED,
             retention_bytes=config.retention_bytes if config.deletes else UNLIMITED,
         )
@@ -287,6 +272,8 @@ class PartitionLeader:
                 return self._on_list_lost(change, error)
             case ListUnfolded():
                 return self._trim(change, outcome, now)
+            case TrailRead():
+                return self._swap(change, outcome, now)
             case LedgerClosed():
                 return self._on_ledger_closed(change)
             case LedgerNotClosed():
@@ -331,6 +318,10 @@ class PartitionLeader:
                 return self._begin_roll(now)
             case Trim() | Maintain():
                 return self._begin_trim(change, now)
+            case Compact():
+                return self._begin_swap(change, now)
+            case Release():
+                return self._let_go(released(change, self.segments), now)
             case Close():
                 self.log.finish_segment()
                 self.stage = Stage.FINISHING
@@ -364,7 +355,7 @@ class PartitionLeader:
         if self.stage is Stage.FACTS:
             return self._on_facts_listed(now)
         assert self.stage is Stage.TRIMMING, self.stage
-        return self._on_trimmed(now)
+        return self._on_let_go(now)
 
     def _on_list_lost(self, change: Change, error: QuireError) -> Effects:
         is_roll = self.stage is Stage.LISTING
@@ -458,42 +449,45 @@ class PartitionLeader:
         return self._trim(change, ListUnfolded(listed), now)
 
     def _trim(self, change: Change, unfolded: ListUnfolded, now: Now) -> Effects:
-        """Drop segments, as far as no takeover could need them, and move the log start."""
-        listed, offsets = unfolded.segments, self.log.offsets
-        start = max(change.before if isinstance(change, Trim) else Offset(0), offsets.log_start)
-        if not self.log.has_own_snapshot:
-            count = 0
-        elif isinstance(change, Trim):
-            count = dropped_below(listed, start)
-        else:
-            count = expired_count(
-                listed, self._limits, active_bytes=self.log.active.size_bytes, now_ms=now.ms
-            )
-        if count:
-            start = max(start, trimmed_start(listed, count))
-        elif start <= offsets.log_start:
-            return self._done(now)
-        else:
-            unfolded = ListUnfolded(self.segments)
-        ledger_ids = [item.ledger_id for item in listed.front[:count]]
-        self._dropped = DeleteLedgers(ledger_ids, unfolded.opened)
-        self.stage = Stage.TRIMMING
-        return self._change_list(unfolded.segments.trimmed(count, start))
+        assert isinstance(change, Trim | Maintain)
+        wanted = trimmed(change, self.segments, unfolded, self.log, self._limits, now)
+        return self._let_go(wanted, now)
 
-    def _on_trimmed(self, now: Now) -> Effects:
-        dropped, log_start = self._dropped, self.segments.log_start_offset
-        self.log.offsets.on_trimmed(log_start)
-        effects: list[Effect] = [
-            AdoptList(self.segments),
-            Trimmed(dropped.ledger_ids, log_start),
-        ]
-        if not dropped.ledger_ids:
+    def _let_go(self, wanted: LetGo | None, now: Now, error: QuireError | None = None) -> Effects:
+        """Write a list that lets segments go; None: there is nothing to do, for this reason."""
+        if wanted is None:
+            return self._done(now, error)
+        self._letting_go = wanted
+        self.stage = Stage.TRIMMING
+        return self._change_list(wanted.segments, wanted.pages)
+
+    def _on_let_go(self, now: Now) -> Effects:
+        assert self._letting_go is not None
+        dropped, told = self._letting_go.dropped, self._letting_go.told
+        self.log.offsets.on_trimmed(self.segments.log_start_offset)
+        effects: list[Effect] = [AdoptList(self.segments), told]
+        if not (dropped.ledger_ids or dropped.pages):
             return [*effects, *self._done(now)]
         self.stage = Stage.DELETING
         return [*effects, dropped]
 
     def _on_deleted(self, now: Now) -> Effects:
-        if self.stage is Stage.DELETING and self.segments.page_count:
+        is_trim = isinstance(self._change, Trim | Maintain)
+        if self.stage is Stage.DELETING and self.segments.page_count and is_trim:
             assert self._change is not None
             self._asked.append(self._change._replace(ticket=0))  # the next page may have more
         return self._done(now, self._error)
+
+    # --- compaction ---------------------------------------------------------------------
+
+    def _begin_swap(self, change: Compact, now: Now) -> Effects:
+        swap = change.swap
+        if swap is not None and page_of(self.segments, swap) is not None:
+            self.stage = Stage.LOCATING
+            return (ReadTrail(self.segments, swap.last_offset),)
+        return self._swap(change, TrailRead(()), now)
+
+    def _swap(self, change: Change, found: TrailRead, now: Now) -> Effects:
+        assert isinstance(change, Compact)
+        error = SegmentsChanged(f"{self._name}: the segments are not as they were")
+        return self._let_go(compacted(change, self.segments, found, now), now, error)

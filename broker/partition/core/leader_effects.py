@@ -2,11 +2,13 @@
 
 A *change* is what somebody asks for; an *effect* is for the shell to carry out, in the order in
 which effects are returned; a *step* is an effect that takes I/O, and exactly one *outcome* of it
-comes back as an input, unless the leadership ends before.
+comes back as an input, unless the leadership ends before. Where the leader stands meanwhile is its
+*state*, and how far a change has come its *stage*.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -15,8 +17,35 @@ from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.append_queue import Append, LogEntry
 from client.errors import QuireError
 from client.ids import LeaderEpoch, LedgerId, Offset
-from client.log.segment_pages import NewPage, PageRef
+from client.log.compacted import Round, Swap
+from client.log.segment_pages import NewPage, Page, PageRef
 from client.log.segments import SegmentFacts, SegmentList
+
+
+class State(enum.Enum):
+    """Where the leadership stands."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    ENDED = "ended"
+
+
+class Stage(enum.Enum):
+    """Where the change under way stands; the table is in `leader.py`."""
+
+    NONE = "none"
+    CREATING = "creating"
+    LISTING = "listing"
+    DISCARDING = "discarding"
+    DRAINING = "draining"
+    SEALING = "sealing"
+    FACTS = "facts"
+    UNFOLDING = "unfolding"
+    TRIMMING = "trimming"
+    LOCATING = "locating"
+    DELETING = "deleting"
+    FINISHING = "finishing"
+    CLOSING = "closing"
 
 
 class Now(NamedTuple):
@@ -51,13 +80,31 @@ class Maintain(NamedTuple):
     ticket: int
 
 
+class Compact(NamedTuple):
+    """Put compacted segments in the place of their originals, and note that a round is complete.
+
+    Error: SegmentsChanged, and then nothing has happened.
+    """
+
+    ticket: int
+    swap: Swap | None
+    done: Round | None = None
+
+
+class Release(NamedTuple):
+    """Delete ledgers that were replaced up to `before_ms`, wall clock."""
+
+    ticket: int
+    before_ms: int
+
+
 class Close(NamedTuple):
     """End the leadership in peace."""
 
     ticket: int
 
 
-Change = Roll | Trim | Maintain | Close
+Change = Roll | Trim | Maintain | Compact | Release | Close
 
 
 # --- steps ----------------------------------------------------------------------------------
@@ -83,6 +130,13 @@ class UnfoldList(NamedTuple):
     segments: SegmentList
 
 
+class ReadTrail(NamedTuple):
+    """Read the pages below which an offset stands, from the head down. Outcome: TrailRead."""
+
+    segments: SegmentList
+    offset: Offset
+
+
 class CloseLedger(NamedTuple):
     """Close a ledger that is complete. Outcomes: LedgerClosed, LedgerNotClosed."""
 
@@ -106,7 +160,9 @@ class DiscardLedger(NamedTuple):
     version: int
 
 
-LeaderStep = CreateLedger | ChangeList | UnfoldList | CloseLedger | DeleteLedgers | DiscardLedger
+LeaderStep = (
+    CreateLedger | ChangeList | UnfoldList | ReadTrail | CloseLedger | DeleteLedgers | DiscardLedger
+)
 
 
 # --- outcomes -------------------------------------------------------------------------------
@@ -144,6 +200,12 @@ class ListUnfolded(NamedTuple):
     opened: Sequence[PageRef] = ()
 
 
+class TrailRead(NamedTuple):
+    """The pages, the one that the head names first; None: they cannot be read now."""
+
+    pages: Sequence[Page] | None
+
+
 class LedgerClosed(NamedTuple):
     """The ledger is closed at its last confirmed entry."""
 
@@ -165,6 +227,7 @@ StepOutcome = (
     | ListChanged
     | ListLost
     | ListUnfolded
+    | TrailRead
     | LedgerClosed
     | LedgerNotClosed
     | LedgersDeleted
@@ -227,6 +290,19 @@ class Trimmed(NamedTuple):
     log_start: Offset
 
 
+class Compacted(NamedTuple):
+    """Compacted segments are listed, and their originals are retired; or a round is complete."""
+
+    swap: Swap | None
+    done: Round | None
+
+
+class Released(NamedTuple):
+    """These ledgers, which were replaced, are not listed any more."""
+
+    ledger_ids: Sequence[LedgerId]
+
+
 class ChangeDone(NamedTuple):
     """Tell whoever asked for a change what became of it."""
 
@@ -255,6 +331,8 @@ ChangeEffect = (
     | RollUnanswered
     | RollSealed
     | Trimmed
+    | Compacted
+    | Released
     | ChangeDone
 )
 """What changes of the log bring with them."""

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from broker.errors import Overloaded
 from broker.partition.core.batch_checks import key_check
-from broker.partition.core.leader import PartitionLeader, State
+from broker.partition.core.leader import PartitionLeader
+from broker.partition.core.leader_effects import State
 from client.ids import Clock
 from client.wire.kafka.batches.records import Buffer
 from client.wire.steps import Steps

@@ -27,7 +27,9 @@ from broker.partition.core.leader_effects import (
     ListChanged,
     ListLost,
     ListUnfolded,
+    ReadTrail,
     StepOutcome,
+    TrailRead,
     UnfoldList,
 )
 from broker.partition.ledger_creation import create_ledger
@@ -42,7 +44,7 @@ from client.errors import (
     NoNode,
     NoSuchLedger,
 )
-from client.ids import LeaderEpoch, LedgerId
+from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segment_pages import PageRef
 from client.log.segments import SegmentList
 
@@ -129,6 +131,8 @@ class LeaderSteps:
                 return await self._change_list(step)
             case UnfoldList(segments):
                 return await self._unfold(segments)
+            case ReadTrail(segments, offset):
+                return await self._read_trail(segments, offset)
             case CloseLedger():
                 return await self._close(step)
             case DeleteLedgers(ledger_ids, pages):
@@ -164,6 +168,16 @@ class LeaderSteps:
                 self.topic.name, self.index, error,
             )  # fmt: skip
             return ListUnfolded(segments)
+
+    async def _read_trail(self, segments: SegmentList, offset: Offset) -> StepOutcome:
+        try:
+            return TrailRead(await self.node.pages.trail(segments, offset))
+        except (MetadataError, LogCorrupt) as error:
+            _LOG.warning(
+                "compaction.page_unread topic=%s partition=%d error=%r",
+                self.topic.name, self.index, error,
+            )  # fmt: skip
+            return TrailRead(None)
 
     async def _close(self, step: CloseLedger) -> StepOutcome:
         if step.delay_s:

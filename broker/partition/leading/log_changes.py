@@ -21,10 +21,14 @@ from broker.partition.core.leader_effects import (
     Change,
     ChangeDone,
     ChangeEffect,
+    Compact,
+    Compacted,
     Effects,
     LeaderStep,
     Maintain,
     Now,
+    Release,
+    Released,
     Roll,
     RollListed,
     RollSealed,
@@ -37,7 +41,8 @@ from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.log_services import LogServices
 from broker.partition.partition_reader import PartitionReader
 from client.errors import QuireError
-from client.ids import Offset
+from client.ids import LedgerId, Offset
+from client.log.compacted import Round, Swap
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,6 +101,18 @@ class LogChanges:
         """
         await self._make(Maintain, Now(now_ms, asyncio.get_running_loop().time()))
 
+    async def compact(self, swap: Swap | None, done: Round | None = None) -> None:
+        """List compacted segments for their originals, or that a round is complete.
+
+        Raises SegmentsChanged (nothing was applied), NotLeader; LeadershipLost: the outcome is
+        unknown.
+        """
+        await self._make(partial(Compact, swap=swap, done=done))
+
+    async def release(self, before_ms: int) -> None:
+        """Delete ledgers that were replaced up to a time. Raises NotLeader, LeadershipLost."""
+        await self._make(partial(Release, before_ms=before_ms))
+
     def ask(
         self, change: Callable[[int], Change], now: Now | None = None
     ) -> asyncio.Future[QuireError | None]:
@@ -129,6 +146,10 @@ class LogChanges:
                 self._reader.on_listed(segments)
             case RollListed() | RollSealed() | Trimmed() | RollUnanswered():
                 self._on_changed(effect)
+            case Compacted():
+                self._on_compacted(effect)
+            case Released(ledger_ids):
+                self._on_released(ledger_ids)
             case ChangeDone(ticket, error):
                 self._on_done(ticket, error)
             case _:
@@ -180,6 +201,25 @@ class LogChanges:
                 )  # fmt: skip
             case _:
                 assert_never(effect)
+
+    def _on_compacted(self, effect: Compacted) -> None:
+        log, swap, done = (self._steps.topic.name, self._steps.index), effect.swap, effect.done
+        if swap is not None:
+            _LOG.info(
+                "compaction.swapped topic=%s partition=%d old=%s new=%s",
+                *log, ",".join(map(str, swap.old)),
+                ",".join(str(one.ledger_id) for one in swap.new),
+            )  # fmt: skip
+        if done is not None:
+            _LOG.info("compaction.done topic=%s partition=%d until=%d", *log, done.until)
+
+    def _on_released(self, ledger_ids: Sequence[LedgerId]) -> None:
+        """Nobody reads these any more."""
+        self._reader.forget(ledger_ids)
+        _LOG.info(
+            "compaction.released topic=%s partition=%d ledgers=%s",
+            self._steps.topic.name, self._steps.index, ",".join(map(str, ledger_ids)),
+        )  # fmt: skip
 
     def _on_done(self, ticket: int, error: QuireError | None) -> None:
         if isinstance(error, BrokerError):

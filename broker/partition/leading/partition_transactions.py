@@ -29,8 +29,8 @@ from broker.errors import (
     UnknownLeaderEpoch,
 )
 from broker.partition.core.append_queue import Append
-from broker.partition.core.leader import PartitionLeader, State
-from broker.partition.core.leader_effects import Effects
+from broker.partition.core.leader import PartitionLeader
+from broker.partition.core.leader_effects import Effects, State
 from broker.partition.core.transactions.held_appends import HeldAppend, settle
 from broker.partition.core.transactions.held_batches import Guard, Released
 from broker.partition.core.transactions.lead_proofs import LeadProofs

@@ -50,6 +50,9 @@ from client.wire.bookkeeper.messages import (
 
 CURRENT_VERSION: Final = 2
 
+_COPY_BELOW_BYTES: Final = 2 * 1024
+"""Pieces of a batch that are smaller than this, on average, leave as one."""
+
 ADD: Final = 1
 READ: Final = 2
 AUTH: Final = 3
@@ -322,6 +325,8 @@ def _encode_batch_answer(response: BatchReadResponse, version: int) -> list[Buff
         response.first_entry_id,
         response.request_id,
     )
+    if size < _COPY_BELOW_BYTES * len(buffers):
+        return [head, b"".join(buffers)]  # a copy costs less than handling every piece
     return [head, *buffers]
 
 

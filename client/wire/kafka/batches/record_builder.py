@@ -68,7 +68,7 @@ def build_batch(
     body = bytearray()
     for delta, record in enumerate(records):
         encoded = _encode_record(record, delta, record.timestamp_ms - base_timestamp)
-        _put_varint(body, len(encoded))
+        put_varint(body, len(encoded))
         body += encoded
     header = BatchHeader(
         base_offset=base_offset,
@@ -120,11 +120,11 @@ def codec_of(header: BatchHeader) -> Codec:
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytearray:
     out = bytearray(1)
-    _put_varint(out, timestamp_delta)
-    _put_varint(out, offset_delta)
+    put_varint(out, timestamp_delta)
+    put_varint(out, offset_delta)
     _put_bytes(out, record.key)
     _put_bytes(out, record.value)
-    _put_varint(out, len(record.headers))
+    put_varint(out, len(record.headers))
     for key, value in record.headers:
         _put_bytes(out, key.encode())
         _put_bytes(out, value)
@@ -154,7 +154,8 @@ def decode_record(body: memoryview, header: BatchHeader) -> Record:
     return Record(key, value, timestamp_ms, tuple(pairs), offset)
 
 
-def _put_varint(out: bytearray, value: int) -> None:
+def put_varint(out: bytearray, value: int) -> None:
+    """Append a number of 64 bits, zigzag coded."""
     number = (value << 1) ^ (value >> 63)
     while number > 0x7F:
         out.append((number & 0x7F) | 0x80)
@@ -179,9 +180,9 @@ def get_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 def _put_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
-        _put_varint(out, -1)
+        put_varint(out, -1)
         return
-    _put_varint(out, len(value))
+    put_varint(out, len(value))
     out += value
 
 

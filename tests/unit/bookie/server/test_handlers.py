@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bookie.server.handlers import BatchLimits
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 from client.wire.bookkeeper.messages import (
@@ -173,14 +174,26 @@ async def test_batch_reads_that_hold_too_much_are_answered_with_what_they_have()
     assert len((await box.call(batch(0))).entries) == 256
 
 
-async def test_batch_read_of_hot_entries_does_not_nest() -> None:
+async def test_batch_read_of_hot_entries_takes_turns() -> None:
     box = BookieBox(limits=WARM._replace(cache_bytes_max=1 << 24))
     for n in range(3000):
         box.send(add(7, n, b""))
     await settle()
     answer = box.send(batch(0))
-    assert answer.done()
-    assert len(answer.result().entries) == 3000
+    assert not answer.done()
+    assert len((await answer).entries) == 3000
+    assert box.handlers.turns.taken >= 3000 // 256
+
+
+async def test_a_batch_of_the_smallest_entries_ends_early() -> None:
+    box = await filled(9)
+    box.handlers._batch_limits = BatchLimits(1 << 20, 4, 1 << 20)
+    assert len((await box.call(batch(0))).entries) == 4
+    assert len((await box.call(batch(4, count_max=100))).entries) == 4
+    assert len((await box.call(batch(8, count_max=3))).entries) == 1
+    box.restart()
+    box.handlers._batch_limits = BatchLimits(1 << 20, 4, 1 << 20)
+    assert len((await box.call(batch(2))).entries) == 4
 
 
 async def test_a_damaged_entry_ends_a_batch() -> None:

@@ -13,7 +13,13 @@ from bookie.storage.core.ledger_guard import Ledger
 from client.ids import EntryId, LedgerId
 from client.node.connection_limits import ConnectionLimits
 from client.wire.bookkeeper import v2, v3
-from client.wire.bookkeeper.messages import AuthRequest, ReadLacRequest, ReadRequest, Status
+from client.wire.bookkeeper.messages import (
+    AddResponse,
+    AuthRequest,
+    ReadLacRequest,
+    ReadRequest,
+    Status,
+)
 from tests.fakes.bookie_box import BookieBox, add, fence, read, settle
 
 SERVER_LIMITS = ServerLimits(
@@ -153,6 +159,65 @@ async def test_answers_of_one_group_leave_with_one_write() -> None:
     assert [(answer.status, answer.entry_id) for answer in wire.answers()] == [
         (Status.OK, n) for n in range(5)
     ]
+
+
+ROOMY = SERVER_LIMITS._replace(
+    frame_bytes_max=1 << 20,
+    requests_in_flight_max=10_000,
+    request_limiter=RequestLimits(10_000, 10_000, 1000, 1000),
+)
+
+
+async def test_of_very_many_requests_some_are_begun_in_each_turn_of_the_loop() -> None:
+    box = BookieBox()
+    server = serve(box, ROOMY)
+    protocol, wire = await connect(server)
+    other, others_wire = await connect(server)
+    deliver(protocol, frames(*(read(9, n) for n in range(1200))))
+    assert not wire.is_reading, "what is not begun is enough to wait"
+    assert server.unfinished.total_bytes > 0
+    deliver(other, frames(read(9, 7)))
+    await asyncio.sleep(0)
+    assert [answer.entry_id for answer in others_wire.answers()] == [7]
+    assert len(wire.answers()) < 1200
+    await settle()
+    assert [answer.entry_id for answer in wire.answers()] == list(range(1200))
+    assert wire.is_reading
+    assert server.unfinished.total_bytes == 0
+
+
+async def test_adds_in_slices_are_stored_in_their_order() -> None:
+    box = BookieBox()
+    protocol, wire = await connect(serve(box, ROOMY))
+    deliver(protocol, frames(*(add(7, n) for n in range(1100)), read(7, 1099)))
+    await settle()
+    answers = wire.answers()
+    assert {answer.status for answer in answers} == {Status.OK}
+    added = [answer.entry_id for answer in answers if isinstance(answer, AddResponse)]
+    assert (added, len(answers)) == ([*range(1100)], 1101)
+
+
+async def test_malformed_bytes_behind_many_requests_close_the_connection_later() -> None:
+    box = BookieBox()
+    server = serve(box, ROOMY)
+    protocol, wire = await connect(server)
+    deliver(
+        protocol, frames(*(read(9, n) for n in range(600))) + b"\x00\x00\x00\x04\xff\xff\xff\xff"
+    )
+    assert not wire.is_aborted
+    await settle()
+    assert wire.is_aborted
+    assert server.unfinished.total_bytes == 0
+
+
+async def test_who_waits_when_the_bookie_stops_is_not_begun() -> None:
+    box = BookieBox()
+    server = serve(box, ROOMY)
+    protocol, wire = await connect(server)
+    deliver(protocol, frames(*(read(9, n) for n in range(600))))
+    server.stop_reading()
+    await settle()
+    assert len(wire.answers()) == 500
 
 
 async def test_both_versions_on_one_connection() -> None:

@@ -124,3 +124,16 @@ def test_one_read_returns_so_many_batches_however_small() -> None:
     assert found is not None
     assert READ_BATCHES_MAX <= len(found.buffers) <= READ_BATCHES_MAX + 2
     assert found.next_offset == READ_BATCHES_MAX  # two records and two buffers each
+
+
+def test_a_batch_counts_with_all_that_it_keeps_in_memory() -> None:
+    cache = TailCache(1000, overhead_bytes=0)
+    tail = cache.tail()
+    chunk = memoryview(bytes(300))
+    tail.add(Offset(0), Offset(1), (b"head", chunk[100:260]), 164)
+    assert cache.size == 300
+    for number in range(1, 5):
+        tail.add(Offset(number), Offset(number + 1), (b"head", chunk[100:260]), 164)
+    assert cache.size == 900, "two had to go"
+    tail.clear()
+    assert cache.size == 0

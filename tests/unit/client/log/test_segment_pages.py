@@ -252,8 +252,8 @@ def test_searches_end_at_a_segment_or_at_its_page() -> None:
 
 
 def test_a_list_of_a_newer_broker_is_refused_in_words() -> None:
-    with pytest.raises(LogCorrupt, match=r"version 4, only 1 to 3 are known.*newer broker"):
-        decode_segments(b'{"version":4}')
+    with pytest.raises(LogCorrupt, match=r"version 5, only 1 to 4 are known.*newer broker"):
+        decode_segments(b'{"version":5}')
 
 
 @pytest.mark.parametrize(

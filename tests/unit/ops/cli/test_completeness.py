@@ -28,6 +28,8 @@ COMMANDS = {
     "unpin_partition": "topic move-leader",
     "roll_partition": "topic roll",
     "trim_partition": "topic trim",
+    "describe_compaction": "topic compaction",
+    "compact_partition": "topic compact",
     "find_offset": "record find",
     "list_segments": "topic segments",
     "publish_to_topic": "record publish",

@@ -12,6 +12,7 @@ import pytest
 from bookie import metrics as bookie_metrics
 from bookie.config import BookieConfig
 from broker import metric_table
+from broker.compaction.config import CompactionConfig
 from broker.config import BrokerConfig
 from client.config import settings_of
 from client.ledger.config import LedgerClientConfig
@@ -70,7 +71,8 @@ def test_the_example_takes_a_gibibyte() -> None:
     page = memory.DOCUMENT.read_text(encoding="utf-8")
     values = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])
     ledger = LedgerClientConfig(**values.pop("ledger"))
-    example = BrokerConfig(**values, ledger=ledger)
+    compaction = CompactionConfig(**values.pop("compaction"))
+    example = BrokerConfig(**values, ledger=ledger, compaction=compaction)
     assert memory.BASE_BYTES + memory.sum_bytes(example) <= 1 << 30
 
 

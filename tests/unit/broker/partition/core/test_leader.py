@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import LeadershipLost, NotEnoughReplicas, NotLeader
-from broker.partition.core.leader import RETRY_S, Stage, State
+from broker.errors import LeadershipLost, NotEnoughReplicas, NotLeader, SegmentsChanged
+from broker.partition.core.leader import RETRY_S
 from broker.partition.core.leader_effects import (
     ChangeDone,
     ChangeList,
     Close,
     CloseLedger,
+    Compact,
     CreateLedger,
     DeleteLedgers,
     DiscardLedger,
@@ -25,9 +26,12 @@ from broker.partition.core.leader_effects import (
     ListUnfolded,
     Maintain,
     Now,
+    Release,
     Roll,
     RollSealed,
     RollUnanswered,
+    Stage,
+    State,
     SwitchLedger,
     Trim,
     Trimmed,
@@ -41,6 +45,7 @@ from client.errors import (
     VersionConflict,
 )
 from client.ids import LedgerId, Offset
+from client.log.compacted import Round, Swap
 from client.log.paging import unfolded
 from client.log.segment_pages import Page, PageName
 from tests.fakes.brokers import batch
@@ -443,3 +448,82 @@ def test_a_ledger_that_cannot_be_closed_in_peace_is_left_to_the_next_leader() ->
     assert done == ChangeDone(3, error)
     assert isinstance(ended, Ended)
     assert "not closed in peace" in ended.reason
+
+
+# --- compaction -------------------------------------------------------------------------------
+
+
+def rolled(lead: Lead, count: int) -> None:
+    """Seal so many segments of one record each; ledgers 1, 2, ..."""
+    for number in range(count):
+        lead.append()
+        lead.settle()
+        lead.ask(Roll(0))
+        lead.hear(LedgerCreated(LedgerId(number + 2)))
+        lead.hear(ListChanged(10 + number))
+        lead.settle()
+        lead.hear(LedgerClosed())
+        lead.hear(ListChanged(20 + number))
+        lead.settle()
+
+
+def swap_of(lead: Lead, *ledgers: int) -> Swap:
+    old = [one for one in lead.leader.segments.segments if one.ledger_id in ledgers]
+    new = old[0]._replace(ledger_id=LedgerId(77), facts=old[-1].facts, cleaned=True)
+    return Swap(tuple(one.ledger_id for one in old), (new,))
+
+
+def test_a_swap_is_one_change_of_the_list_and_retires_the_old_ledgers() -> None:
+    lead = Lead()
+    rolled(lead, 4)
+    swap = swap_of(lead, 1, 2)
+    wanted = one(lead.ask(Compact(5, swap, Round(Offset(2), -1))), ChangeList).segments
+    assert [item.ledger_id for item in wanted.segments] == [77, 3, 4, 5]
+    assert lead.leader.stage is Stage.TRIMMING
+    effects = lead.hear(ListChanged(30))
+    assert kinds(effects) == ["AdoptList", "Compacted", "ChangeDone"]
+    assert one(effects, ChangeDone) == ChangeDone(5, None)
+    assert lead.leader.segments.compaction.cleaned_until == 2
+
+
+def test_compact_cas_a_swap_of_what_was_trimmed_changes_nothing() -> None:
+    lead = Lead()
+    rolled(lead, 4)
+    swap = swap_of(lead, 1, 2)
+    lead.ask(Trim(0, Offset(1)))
+    lead.hear(ListChanged(30))
+    lead.hear(LedgersDeleted())
+    (done,) = lead.ask(Compact(5, swap))
+    assert isinstance(done, ChangeDone)
+    assert isinstance(done.error, SegmentsChanged)
+    assert lead.leader.state is State.OPEN
+
+
+def test_grace_replaced_ledgers_are_deleted_after_the_list_let_them_go() -> None:
+    lead = Lead()
+    rolled(lead, 4)
+    lead.ask(Compact(0, swap_of(lead, 1, 2)))
+    lead.hear(ListChanged(30))
+    assert kinds(lead.ask(Release(6, NOW_MS - 1))) == ["ChangeDone"]
+    wanted = one(lead.ask(Release(6, NOW_MS)), ChangeList).segments
+    assert wanted.compaction.retired == ()
+    effects = lead.hear(ListChanged(31))
+    assert kinds(effects) == ["AdoptList", "Released", "DeleteLedgers"]
+    assert one(effects, DeleteLedgers).ledger_ids == (1, 2)
+    assert lead.hear(LedgersDeleted()) == [ChangeDone(6, None)]
+
+
+def test_a_swap_waits_for_the_change_before_it() -> None:
+    lead = Lead()
+    rolled(lead, 4)
+    swap = swap_of(lead, 1, 2)
+    lead.append()
+    lead.settle()
+    lead.ask(Roll(0))
+    assert lead.ask(Compact(5, swap)) == []
+    lead.hear(LedgerCreated(LedgerId(50)))
+    lead.hear(ListChanged(30))
+    lead.settle()
+    lead.hear(LedgerClosed())
+    wanted = one(lead.hear(ListChanged(31)), ChangeList).segments
+    assert [item.ledger_id for item in wanted.segments] == [77, 3, 4, 5, 50]

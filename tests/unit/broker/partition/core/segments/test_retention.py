@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.partition.core.log_limits import SegmentLimits
-from broker.partition.core.retention import expired_count, trimmed_start
+from broker.partition.core.segments.retention import expired_count, trimmed_start
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import Segment, SegmentFacts, SegmentList
 

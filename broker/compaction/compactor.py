@@ -1,0 +1,263 @@
+"""Compacts the partitions of compacted topics that this broker leads, one after the other.
+
+Every so often it looks how dirty each is. The most urgent one has its round (`cleaning_round.py`);
+after it, it looks anew, so that what became overdue meanwhile comes before what is only dirty. A
+partition that fails waits for a while, and the others go on; why it waits is shown to whoever asks.
+Here ledgers that were replaced are let go, too, once their grace is over.
+
+The internal topics are not compacted: their coordinators copy what is alive and trim
+(`coordinator/log_copy.py`), which needs no second reading of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from broker.cluster.core.topic_config import TopicConfig
+from broker.compaction.byte_rate import ByteRate
+from broker.compaction.cleaning_round import CleaningRound, Led
+from broker.compaction.config import CompactionConfig
+from broker.compaction.core.attempts import Attempts
+from broker.compaction.core.plan import (
+    CompactionLimits,
+    Standing,
+    Why,
+    standing,
+    urgency,
+    why_due,
+)
+from broker.errors import BrokerError, SegmentsChanged
+from broker.partition.log_services import LogServices
+from broker.partition.partition import Partition
+from broker.topics.core.topic_rules import INTERNAL_TOPICS
+from client.errors import LedgerError, LogCorrupt, MetadataError, RemoteProtocolError
+from client.ids import Offset
+from client.log.segments import Segment, SegmentList
+from client.metadata import paths
+from client.node import background
+from client.segments.pages import SegmentPages
+
+_LOG = logging.getLogger(__name__)
+
+
+class CompactionStatus(NamedTuple):
+    """How one partition stands, for people."""
+
+    found: Standing
+    why: Why | None
+    """Why it is due; None: it is not."""
+    is_running: bool
+    reason: str
+    """Why the last round failed; empty: it did not."""
+    failure_count: int
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What is known of one led partition."""
+
+    attempts: Attempts = field(default_factory=Attempts)
+    asked: bool = False
+    status: CompactionStatus | None = None
+    runs: Sequence[Sequence[Segment]] = ()
+    listed: SegmentList | None = None
+    """The list that `runs` is of."""
+
+
+class Compactor:
+    """A background task of every broker, for the partitions it leads."""
+
+    def __init__(
+        self, services: LogServices, partitions: Iterable[Partition], config: CompactionConfig
+    ) -> None:
+        self._services = services
+        self._partitions = partitions
+        self._config = config
+        self._rate = ByteRate(config.bytes_per_s)
+        self._watches: dict[str, _Watch] = {}
+        self._running: str | None = None
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._task = background.keep(self._run, "compactor")
+
+    async def close(self) -> None:
+        """Stop, in the middle of a round if need be."""
+        await background.stop(self._task)
+
+    def ask(self, partition: Partition) -> None:
+        """Compact a partition as soon as possible, however clean it is."""
+        watch = self._watches.setdefault(partition.name, _Watch())
+        watch.asked = True
+        watch.attempts.on_done()
+        self._wake.set()
+
+    def covers(self, partition: Partition) -> bool:
+        """Whether a partition's records are compacted by key here."""
+        return is_compacted(partition)
+
+    def is_asked(self, partition: Partition) -> bool:
+        """Whether a round was asked for that has not begun yet."""
+        watch = self._watches.get(partition.name)
+        return watch is not None and watch.asked
+
+    def status(self, partition: Partition) -> CompactionStatus | None:
+        """Return how a partition stands; None: it is not compacted, or was not looked at yet."""
+        watch = self._watches.get(partition.name)
+        if watch is None or watch.status is None or not is_compacted(partition):
+            return None
+        return watch.status._replace(
+            is_running=self._running == partition.name,
+            reason=watch.attempts.reason,
+            failure_count=watch.attempts.failure_count,
+        )
+
+    def statuses(self) -> list[CompactionStatus]:
+        """Return how all led partitions of compacted topics stand."""
+        found = (self.status(partition) for partition in self._partitions)
+        return [status for status in found if status is not None]
+
+    async def visit_all(self) -> None:
+        """Look at all partitions, and compact until none is due that may be tried."""
+        done: set[str] = set()
+        while True:
+            await self._look()
+            chosen = self._choose(done)
+            if chosen is None:
+                return
+            done.add(chosen.name)
+            await self._compact(chosen)
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            await self.visit_all()
+            try:
+                async with asyncio.timeout(self._config.check_interval_ms / 1000):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self) -> None:
+        """Find out how each partition stands, and let go of what nobody reads any more."""
+        partitions = [one for one in self._partitions if one.is_open]
+        names = {one.name for one in partitions}
+        self._watches = {name: one for name, one in self._watches.items() if name in names}
+        for partition in partitions:
+            try:
+                await self._release(partition)
+                if is_compacted(partition):
+                    await self._judge(partition)
+            except (BrokerError, MetadataError, LogCorrupt) as error:
+                self._failed(partition, error)
+
+    async def _release(self, partition: Partition) -> None:
+        before_ms = self._services.clock.now_ms() - self._config.grace_ms
+        if partition.usage.listed.compaction.due(before_ms):
+            await partition.changes.release(before_ms)
+
+    async def _judge(self, partition: Partition) -> None:
+        watch = self._watches.setdefault(partition.name, _Watch())
+        listed = partition.usage.listed
+        if listed is not watch.listed:
+            path = paths.partition(partition.topic.id_text, partition.index)
+            pages = SegmentPages(self._services.store, path, self._services.pages)
+            watch.runs = [run async for run in pages.runs(listed)]
+            watch.listed = listed
+        limits = limits_of(partition.topic.config)
+        now_ms = self._services.clock.now_ms()
+        segments = [segment for run in watch.runs for segment in run]
+        stable = Offset(min(partition.last_stable_offset, partition.high_watermark))
+        found = standing(segments, listed.compaction, limits, stable, now_ms)
+        why = why_due(found, limits, now_ms, asked=watch.asked)
+        watch.asked &= why is not None
+        watch.status = CompactionStatus(found, why, False, "", 0)
+
+    def _choose(self, done: set[str]) -> Partition | None:
+        now_s = asyncio.get_running_loop().time()
+        best: Partition | None = None
+        best_key: tuple[int, float] | None = None
+        for partition in self._partitions:
+            watch = self._watches.get(partition.name)
+            if watch is None or watch.status is None or watch.status.why is None:
+                continue
+            if partition.name in done or not watch.attempts.may_try(now_s):
+                continue
+            key = urgency(watch.status.why, watch.status.found)
+            if partition.is_open and (best_key is None or key < best_key):
+                best, best_key = partition, key
+        return best
+
+    async def _compact(self, partition: Partition) -> None:
+        watch = self._watches[partition.name]
+        assert watch.status is not None
+        assert watch.status.why is not None
+        watch.asked = False
+        self._running = partition.name
+        topic = partition.topic
+        cleaning = CleaningRound(
+            self._services,
+            Led(topic, partition.index, partition.leader_epoch),
+            limits_of(topic.config),
+            self._rate,
+            self._config.key_bytes_max,
+            partition.changes.compact,
+        )
+        _LOG.info(
+            "compaction.began topic=%s partition=%d why=%s from=%d to=%d",
+            topic.name, partition.index, watch.status.why.value,
+            watch.status.found.first_dirty, watch.status.found.end,
+        )  # fmt: skip
+        metrics, log_start = self._services.metrics, partition.log_start_offset
+        try:
+            done = await cleaning.run(watch.runs, watch.status.found)
+            await partition.changes.compact(None, done)
+            watch.attempts.on_done()
+            metrics.compaction_rounds += 1
+        except SegmentsChanged as error:
+            _LOG.info(
+                "compaction.outrun topic=%s partition=%d error=%s",
+                topic.name, partition.index, error,
+            )  # fmt: skip
+        except (BrokerError, LedgerError, MetadataError, LogCorrupt, RemoteProtocolError) as error:
+            if partition.log_start_offset == log_start:
+                self._failed(partition, error)  # else a trim has taken what was being read
+        finally:
+            self._running = None
+            metrics.compaction_read_bytes += cleaning.read_bytes
+            metrics.compaction_written_bytes += cleaning.written_bytes
+            metrics.compaction_removed_records += cleaning.removed_records
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        if not partition.is_open:
+            return  # whoever leads it now goes on
+        watch = self._watches.setdefault(partition.name, _Watch())
+        watch.attempts.on_failed(str(error) or repr(error), asyncio.get_running_loop().time())
+        self._services.metrics.compaction_failures += 1
+        _LOG.warning(
+            "compaction.failed topic=%s partition=%d failures=%d error=%r",
+            partition.topic.name, partition.index, watch.attempts.failure_count, error,
+        )  # fmt: skip
+
+
+def is_compacted(partition: Partition) -> bool:
+    """Whether a partition's records are compacted by key here."""
+    topic = partition.topic
+    return topic.config.compacts and topic.name not in INTERNAL_TOPICS
+
+
+def limits_of(config: TopicConfig) -> CompactionLimits:
+    """Return what a topic's configuration says of its compaction."""
+    return CompactionLimits(
+        dirty_ratio_min=config.dirty_ratio_min,
+        lag_ms_min=config.compaction_lag_ms_min,
+        lag_ms_max=config.compaction_lag_ms_max,
+        retain_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+    )
