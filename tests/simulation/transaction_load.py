@@ -12,6 +12,9 @@ from dataclasses import dataclass
 SWEEP_S = 0.3
 """How often coordinators look for transactions that are open for too long, in schedules."""
 
+GENERATIONS = ((1,), (2,), (1, 2))
+"""Protocols of the clients of a schedule: those that brokers serve."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionOptions:
@@ -53,7 +56,7 @@ def draw_transactions(rng: random.Random) -> TransactionOptions:
         transactions=rng.choice((5, 10, 15)),
         records_max=rng.choice((1, 2, 4)),
         timeout_ms=rng.choice((800, 2_000, 5_000)),
-        generations=rng.choice(((1,), (1,), (1,))),
+        generations=rng.choice(GENERATIONS),
         abort_p=rng.choice((0.1, 0.3, 0.5)),
         silence_p=rng.choice((0.0, 0.1, 0.2)),
         late_p=rng.choice((0.0, 0.1, 0.3)),
