@@ -91,6 +91,10 @@ class PartitionReader:
         """A ledger of ours is closed."""
         self._log.on_sealed(ledger_id)
 
+    def on_compacted(self, end: Offset) -> None:
+        """What is below an offset is read from compacted ledgers from now on."""
+        self._tail.drop_below(end)
+
     def forget(self, ledger_ids: Iterable[LedgerId]) -> None:
         """These ledgers left the list."""
         self._log.forget(ledger_ids)
