@@ -19,9 +19,12 @@ from typing import Final, Protocol
 from broker import gauges
 from broker.access.doors import Doors
 from broker.access.login import Logins
+from broker.access.rights import Rights
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
+from broker.cluster.core.features import KNOWN
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.features import Features
 from broker.cluster.hand_over import HandOver
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.cluster.lease import SessionLease
@@ -34,7 +37,7 @@ from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
-from broker.front.endpoints import endpoints_of, inter_broker_listener
+from broker.front.endpoints import endpoints_of
 from broker.front.handlers.registry import advertised, handlers
 from broker.front.read_budget import ReadBudget
 from broker.front.server import Server
@@ -135,6 +138,7 @@ class Broker:
             config=config,
             cluster=self.cluster,
             topics=self.topics,
+            features=Features(store, self.cluster, config.node_id),
             leader_changes=leader_changes,
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
@@ -144,7 +148,7 @@ class Broker:
             markers=markers,
             producer_ids=producer_ids,
             users=Users(store),
-            inter_broker_listener=inter_broker_listener(config),
+            rights=Rights(config.security, store, self.metrics),
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
@@ -157,7 +161,7 @@ class Broker:
         self.server = _server(self.services, ledgers, tls)
         transactions.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
-            peers, links, tls, self.compactor,
+            peers, links, tls, self.compactor, self.services.features,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
         )  # fmt: skip
         self._registration: Registration | None = None
@@ -180,7 +184,7 @@ class Broker:
     @property
     def port(self) -> int:
         """Where other brokers connect, and clients by default; known after `start`."""
-        return self.ports.get(inter_broker_listener(self.config), 0)
+        return self.ports.get(self.config.security.inter_broker_name, 0)
 
     @property
     def groups(self) -> Groups:
@@ -210,13 +214,16 @@ class Broker:
     async def start(self, admin_url: str = "") -> None:
         """Serve. `admin_url` is shown to other brokers and operators.
 
-        Raises OSError (port taken), ConfigError (node id taken, files of TLS), MetadataError.
+        Raises OSError (port taken), ConfigError (node id taken, files of TLS, a feature that is not
+        known), MetadataError, LogCorrupt.
         """
         config = self.config
         await self.cluster.start()
+        await self.services.features.load()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
+        await self.services.rights.start()
         self.ports = await self.server.start()
-        name = inter_broker_listener(config)
+        name = config.security.inter_broker_name
         endpoints = endpoints_of(config, self.ports)
         myself = BrokerInfo(
             id=config.node_id,
@@ -228,6 +235,7 @@ class Broker:
             endpoints=endpoints,
             admin_url=admin_url,
             rack=config.rack,
+            features=KNOWN if config.transactions.enabled else {},
         )
         self.cluster.introduce(myself)
         self._registration = Registration(self.store, myself, config.session_timeout_ms / 1000)
@@ -284,6 +292,7 @@ class Broker:
         await self.server.close()
         self.services.deadlines.close()
         await self.services.users.close()
+        await self.services.rights.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
 

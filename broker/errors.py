@@ -9,8 +9,7 @@
     │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
     │   │   InvalidTopicConfig, PolicyViolation
     │   ├── UnknownTopicId, InconsistentTopicId
-    │   ├── ResourceNotFound, DuplicateResource, UnacceptableCredential
-    │   └── UnsupportedSaslMechanism, IllegalSaslState, SaslAuthenticationFailed
+    │   └── those of `broker/security_errors.py`
     ├── SequenceError           an idempotent producer's sequence or epoch does not fit
     │   ├── OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState
     │   └── TransactionCoordinatorFenced
@@ -153,30 +152,6 @@ class InconsistentTopicId(RequestError):
     """The topic's id changed: it was deleted and created again."""
 
     retriable = True
-
-
-class ResourceNotFound(RequestError):
-    """What should be changed or described does not exist."""
-
-
-class DuplicateResource(RequestError):
-    """A request names the same thing twice."""
-
-
-class UnacceptableCredential(RequestError):
-    """A credential is weaker, or larger, than this broker takes."""
-
-
-class UnsupportedSaslMechanism(RequestError):
-    """This broker does not have that SASL mechanism."""
-
-
-class IllegalSaslState(RequestError):
-    """It is not the time for that SASL request, or there is no SASL on this listener."""
-
-
-class SaslAuthenticationFailed(RequestError):
-    """The client is not who it says."""
 
 
 # --- idempotent producers -----------------------------------------------------------------

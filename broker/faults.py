@@ -13,6 +13,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode as Code
 
 from broker import errors as e
+from broker import security_errors as s
 from client import errors as base
 
 __all__ = ["CODES", "Code", "code_of", "message_of"]
@@ -42,12 +43,18 @@ CODES: Final[Mapping[type, Code]] = {
     e.PolicyViolation: Code.policy_violation,
     e.UnknownTopicId: Code.unknown_topic_id,
     e.InconsistentTopicId: Code.inconsistent_topic_id,
-    e.ResourceNotFound: Code.resource_not_found,
-    e.DuplicateResource: Code.duplicate_resource,
-    e.UnacceptableCredential: Code.unacceptable_credential,
-    e.UnsupportedSaslMechanism: Code.unsupported_sasl_mechanism,
-    e.IllegalSaslState: Code.illegal_sasl_state,
-    e.SaslAuthenticationFailed: Code.sasl_authentication_failed,
+    s.ResourceNotFound: Code.resource_not_found,
+    s.DuplicateResource: Code.duplicate_resource,
+    s.UnacceptableCredential: Code.unacceptable_credential,
+    s.SecurityDisabled: Code.security_disabled,
+    s.AuthorizationFailed: Code.cluster_authorization_failed,
+    s.TopicAuthorizationFailed: Code.topic_authorization_failed,
+    s.GroupAuthorizationFailed: Code.group_authorization_failed,
+    s.ClusterAuthorizationFailed: Code.cluster_authorization_failed,
+    s.TransactionalIdAuthorizationFailed: Code.transactional_id_authorization_failed,
+    s.UnsupportedSaslMechanism: Code.unsupported_sasl_mechanism,
+    s.IllegalSaslState: Code.illegal_sasl_state,
+    s.SaslAuthenticationFailed: Code.sasl_authentication_failed,
     # producers
     e.SequenceError: Code.out_of_order_sequence_number,
     e.OutOfOrderSequence: Code.out_of_order_sequence_number,

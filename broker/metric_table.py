@@ -49,6 +49,10 @@ _ROWS: Final = (
     ),
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
     Row(_B + "logins", _C, "Logins by SASL that succeeded, logging in again included."),
+    Row(
+        _B + "requests_denied", _C,
+        "What clients asked for and may not do, by access control lists.",
+    ),
     Row(_B + "logins_refused", _C, "Logins by SASL that failed."),
     Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
     Row(

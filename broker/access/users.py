@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from broker.cluster.directory_view import DirectoryView
-from broker.errors import RequestTimedOut, ResourceNotFound
+from broker.errors import RequestTimedOut
 from broker.security.core.mechanisms import Mechanism
 from broker.security.core.scram import (
     HASHES,
@@ -29,6 +29,7 @@ from broker.security.core.scram import (
     SALT_BYTES_MAX,
     ScramCredential,
 )
+from broker.security_errors import ResourceNotFound
 from client.errors import LogCorrupt, NodeExists, NoNode, VersionConflict
 from client.metadata import paths
 from client.metadata.json_node import read_object, whole

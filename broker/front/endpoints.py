@@ -34,12 +34,6 @@ def listeners_of(config: BrokerConfig) -> tuple[Listener, ...]:
     return (Listener(DEFAULT_NAME, SecurityProtocol.PLAINTEXT, bind, advertised),)
 
 
-def inter_broker_listener(config: BrokerConfig) -> str:
-    """Return the name of the listener that other brokers use."""
-    name = config.security.inter_broker_listener
-    return listeners_of(config)[0].name if name is None else name.upper()
-
-
 def endpoints_of(config: BrokerConfig, ports: Mapping[str, int]) -> dict[str, Endpoint]:
     """Return what this broker registers, by listener; `ports` are those listened on."""
     found = {}
@@ -55,7 +49,7 @@ def endpoints_of(config: BrokerConfig, ports: Mapping[str, int]) -> dict[str, En
 
 def registered_host(config: BrokerConfig) -> str:
     """Return the host under which other brokers reach this one."""
-    name = inter_broker_listener(config)
+    name = config.security.inter_broker_name
     listener = next(one for one in listeners_of(config) if one.name == name)
     advertised = listener.advertised
     return _host_of(config, listener.bind) if advertised is None else advertised.host

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from broker.access.login import Login
+from broker.access.rights import Rights
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
+from broker.cluster.features import Features
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
 from broker.front.core.fetch_sessions import FetchSessions
@@ -82,6 +84,7 @@ class Services:
     config: BrokerConfig
     cluster: Cluster
     topics: Topics
+    features: Features
     leader_changes: LeaderChangeTracker
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
@@ -91,8 +94,7 @@ class Services:
     markers: MarkerWriter
     producer_ids: ProducerIds
     users: Users
-    inter_broker_listener: str
-    """Name of the listener that other brokers use."""
+    rights: Rights
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget

@@ -2,8 +2,9 @@
 
 Consumers that keep up read what producers have just written, so most fetches end here, without a
 ledger read and without a copy: the cache holds the very buffers that were sent to the bookies. Its
-bound is in bytes over the whole broker, with what Python needs for each batch; the batch that was
-cached first leaves first, whichever partition it belongs to.
+bound is in bytes over the whole broker: of what each batch keeps in memory, which is all that it is
+a view of, and of what Python needs for it. The batch that was cached first leaves first, whichever
+partition it belongs to.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from client.ids import Offset
 from client.log.aborted_transactions import AbortedTransaction
@@ -39,6 +40,8 @@ class _Cached(NamedTuple):
     next_offset: Offset
     buffers: Sequence[Buffer]
     size: int
+    held_bytes: int
+    """Memory that its bytes keep: a view keeps all of what it is a view of."""
 
 
 class TailCache:
@@ -86,9 +89,14 @@ class PartitionTail:
     ) -> None:
         """Cache the batch that was confirmed last; it continues the one before."""
         self._bases.append(base_offset)
-        self._batches.append(_Cached(next_offset, buffers, size))
-        self._size += size
-        self._cache._on_added(self, size)
+        held_bytes = size
+        for buffer in buffers:
+            if type(buffer) is memoryview:
+                whole: Any = buffer.obj
+                held_bytes = max(held_bytes, len(whole))
+        self._batches.append(_Cached(next_offset, buffers, size, held_bytes))
+        self._size += held_bytes
+        self._cache._on_added(self, held_bytes)
 
     def read(
         self, offset: Offset, limit: Offset, size_max: int, *, at_least_one: bool
@@ -135,16 +143,16 @@ class PartitionTail:
             self._cache._on_cleared(self._drop_oldest(), 1)
 
     def _drop_oldest(self) -> int:
-        """Forget the oldest batch and return its size; 0 after `clear`."""
+        """Forget the oldest batch and return what it held; 0 after `clear`."""
         if self._head >= len(self._batches):
             return 0
         batch = self._batches[self._head]
         assert batch is not None
         self._batches[self._head] = None
         self._head += 1
-        self._size -= batch.size
+        self._size -= batch.held_bytes
         if self._head > _COMPACT_ABOVE and self._head * 2 > len(self._batches):
             del self._bases[: self._head]
             del self._batches[: self._head]
             self._head = 0
-        return batch.size
+        return batch.held_bytes

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from broker.security.core.listeners import Listener, parse_listeners
+from broker.security.core.acls import USER
+from broker.security.core.listeners import DEFAULT_NAME, Listener, parse_listeners
 from broker.security.core.mechanisms import Mechanism
 from broker.security.core.principal_rules import PrincipalRules
 from client.config import check_ranges, setting
@@ -92,6 +93,19 @@ class SecurityConfig:
         " before; a connection that did not is closed. 0: for as long as the connection lasts.",
         at_least=0,
     )
+    authorization: bool = setting(
+        False,
+        "Whether access control lists decide who may do what, Kafka's authorizer.class.name. What"
+        " they do not allow is refused to all but super users, brokers among them.",
+    )
+    super_users: tuple[str, ...] = setting(
+        (),
+        "Principals that may do everything, each User:NAME, Kafka's super.users; brokers have to be"
+        " among them, or be allowed CLUSTER_ACTION.",
+    )
+    allow_everyone_if_no_acl_found: bool = setting(
+        False, "Whether everybody may use a topic, group or id about which there is no entry."
+    )
     tls_handshake_timeout_ms: int = setting(
         10_000,
         "A connection whose TLS handshake is not done after so long is closed. Low: clients far"
@@ -125,6 +139,7 @@ class SecurityConfig:
         if self.tls_client_ca is not None and self.tls_client_auth == "none":
             raise ConfigError("security.tls_client_ca is worth nothing with tls_client_auth none")
         self._check_sasl()
+        self._check_authorization()
         PrincipalRules(self.tls_principal_rules)
         found = self.parsed_listeners()
         if any(listener.protocol.is_tls for listener in found):
@@ -134,6 +149,16 @@ class SecurityConfig:
             raise ConfigError("security.tls_cert is worth nothing: no listener speaks TLS")
         if found:
             self._check_inter_broker(found)
+
+    def _check_authorization(self) -> None:
+        if not self.authorization and (self.super_users or self.allow_everyone_if_no_acl_found):
+            raise ConfigError(
+                "security.super_users and allow_everyone_if_no_acl_found are worth nothing without"
+                " authorization"
+            )
+        for principal in self.super_users:
+            if not principal.startswith(USER) or principal == USER:
+                raise ConfigError(f"security.super_users: {principal!r} is not as User:NAME")
 
     def _check_sasl(self) -> None:
         if not self.sasl_mechanisms:
@@ -153,6 +178,13 @@ class SecurityConfig:
                 f" {used.protocol}: name one that is SSL, with certificates, or PLAINTEXT as"
                 " security.inter_broker_listener"
             )
+
+    @property
+    def inter_broker_name(self) -> str:
+        """Name of the listener that other brokers use."""
+        if self.inter_broker_listener is not None:
+            return self.inter_broker_listener.upper()
+        return self.parsed_listeners()[0].name if self.listeners else DEFAULT_NAME
 
     def parsed_listeners(self) -> tuple[Listener, ...]:
         """Return the listeners; none if one of plain text is asked for. Raises ConfigError."""

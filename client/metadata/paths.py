@@ -14,8 +14,10 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
     /quire/partitions/<topic id>/<n>/pages/<f>/<number>-<epoch>-<ledger>
                                                  JSON page of the segment list, never changed; a
                                                  folder f for every thousand numbers
+    /quire/acls/<hash of what they are about>    JSON access control list
     /quire/users/<hash of the name>              JSON credentials of a user
     /quire/producer_ids                          next block of producer ids, by CAS
+    /quire/features                              JSON finalized features, by CAS
     /quire/deleted/<topic id>                    tombstone of a topic whose ledgers still go
 """
 
@@ -33,8 +35,10 @@ CLUSTER_ID: Final = f"{QUIRE_ROOT}/cluster_id"
 BROKERS: Final = f"{QUIRE_ROOT}/brokers"
 TOPICS: Final = f"{QUIRE_ROOT}/topics"
 PARTITIONS: Final = f"{QUIRE_ROOT}/partitions"
+ACLS: Final = f"{QUIRE_ROOT}/acls"
 USERS: Final = f"{QUIRE_ROOT}/users"
 PRODUCER_IDS: Final = f"{QUIRE_ROOT}/producer_ids"
+FEATURES: Final = f"{QUIRE_ROOT}/features"
 DELETED: Final = f"{QUIRE_ROOT}/deleted"
 
 _SHORT_LEDGER_ID_MAX: Final = 2**31 - 1

@@ -62,8 +62,11 @@ class Batch:
 class RecordQueue:
     """Batches by partition, in order."""
 
-    def __init__(self, compression: str | None, batch_size_max: int) -> None:
+    def __init__(
+        self, compression: str | None, batch_size_max: int, size_max: int = UNSENT_BYTES_MAX
+    ) -> None:
         """Raises KeyError for a compression that is none."""
+        self._size_max = size_max
         self._codec = _CODECS[compression]
         self._batch_size_max = batch_size_max
         self._batches: dict[TopicPartition, deque[Batch]] = {}
@@ -73,7 +76,7 @@ class RecordQueue:
     @property
     def is_full(self) -> bool:
         """Whether as much waits as may."""
-        return self._size >= UNSENT_BYTES_MAX
+        return self._size >= self._size_max
 
     def first(self) -> dict[TopicPartition, Batch]:
         """Return the first batch of each partition that has one."""

@@ -77,7 +77,8 @@ class TransactionSender:
         self._queue.clear()
         await self._idle.wait()
         self._queue.clear()
-        self.failure = None
+        if self._state.state is not State.DEAD:
+            self.failure = None
 
     async def close(self) -> None:
         """End the task."""

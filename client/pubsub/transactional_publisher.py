@@ -27,7 +27,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
 from client.errors import ConfigError
-from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
+from client.pubsub.addresses import BOOTSTRAP_SERVERS
+from client.pubsub.brokers import Brokers
 from client.pubsub.coordinators import GROUP, TRANSACTION, Coordinators, NoAnswer
 from client.pubsub.core import verdicts
 from client.pubsub.core.transaction import (
@@ -48,7 +49,7 @@ from client.pubsub.errors import (
 )
 from client.pubsub.kafka_requests import Answer, Versions
 from client.pubsub.publisher import BATCH_SIZE_MAX, Headers, check_size
-from client.pubsub.record_queue import RecordQueue
+from client.pubsub.record_queue import UNSENT_BYTES_MAX, RecordQueue
 from client.pubsub.subscriber import Positions
 from client.pubsub.transaction_sender import TransactionSender
 from client.wire.kafka.apis import ApiKey
@@ -80,6 +81,8 @@ class TransactionSettings(NamedTuple):
     compression: str | None = None
     """None, "gzip", "snappy", "lz4" or "zstd"."""
     batch_size_max: int = BATCH_SIZE_MAX
+    unsent_bytes_max: int = UNSENT_BYTES_MAX
+    """Records in memory before `enqueue` waits."""
     client_id: str = "quire-transactions"
 
 
@@ -99,7 +102,7 @@ class TransactionalPublisher:
     def __init__(
         self,
         transactional_id: str,
-        bootstrap_servers: str = BOOTSTRAP_SERVERS,
+        bootstrap_servers: str | Brokers = BOOTSTRAP_SERVERS,
         settings: TransactionSettings | None = None,
     ) -> None:
         """Raises ConfigError for an id, an address or a setting that is none."""
@@ -108,9 +111,8 @@ class TransactionalPublisher:
             raise ConfigError("a transactional id may not be empty")
         if self._settings.compression not in _CODECS:
             raise ConfigError(f"compression {self._settings.compression!r}: use one of {_CODECS}")
-        parse(bootstrap_servers)
+        self._brokers = Brokers.of(bootstrap_servers)
         self._id = transactional_id
-        self._bootstrap_servers = bootstrap_servers
         self._state = TransactionState()
         self._is_running: _Running | None = None
         self._turn = 0
@@ -121,7 +123,7 @@ class TransactionalPublisher:
         Raises BrokerUnreachable, TransactionRefused, TransactionInDoubt.
         """
         client = AIOKafkaClient(
-            bootstrap_servers=self._bootstrap_servers,
+            **self._brokers.settings(),
             client_id=self._settings.client_id,
             request_timeout_ms=self._settings.request_timeout_ms,
         )
@@ -130,10 +132,12 @@ class TransactionalPublisher:
                 await client.bootstrap()
         except (KafkaError, TimeoutError) as error:
             await client.close()
-            raise BrokerUnreachable(await why_unreachable(self._bootstrap_servers)) from error
+            raise BrokerUnreachable(await self._brokers.why_unreachable()) from error
         settings = self._settings
         coordinators = Coordinators(client, settings.retry_timeout_ms / 1000)
-        queue = RecordQueue(settings.compression, settings.batch_size_max)
+        queue = RecordQueue(
+            settings.compression, settings.batch_size_max, settings.unsent_bytes_max
+        )
         sender = TransactionSender(
             client, coordinators, self._id, self._state, queue, settings.retry_timeout_ms / 1000
         )
@@ -346,10 +350,16 @@ class TransactionalPublisher:
         self._allowed(self._state.must_be_open)
 
     def _allowed(self, step: Callable[[], T]) -> T:
-        """Take a step of the state. Raises PubSubError for one at the wrong time."""
+        """Take a step of the state.
+
+        Raises PubSubError for one at the wrong time, and again what ended the publisher.
+        """
         try:
             return step()
         except WrongState as error:
+            failure = self._running().sender.failure
+            if self._state.state is State.DEAD and failure is not None:
+                raise failure from error
             raise PubSubError(str(error)) from error
 
     def _running(self) -> _Running:

@@ -7,6 +7,9 @@ from typing import Any, Final
 
 from ops.doctor.findings import Finding, fine, trouble, warning
 
+TRANSACTION_S_MAX: Final = 60
+"""A transaction that is open for longer is worth a word."""
+
 SKEW_S_MAX: Final = 2.0
 """Clocks are compared by HTTP dates, which have whole seconds."""
 
@@ -124,6 +127,34 @@ def check_brokers(brokers: Sequence[Mapping[str, Any]]) -> list[Finding]:
         else:
             found.append(fine("brokers", f"{name} is ready"))
     return found
+
+
+def check_transactions(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Rows of the admin API: those whose transaction is open, or decided and not written."""
+    found = []
+    for row in rows:
+        name, open_s = row["transactional_id"], row["open_seconds"]
+        if row["state"] != "Ongoing":
+            found.append(
+                trouble(
+                    "transactions",
+                    f"the transaction of {name} is decided, and {row['partition_count']} partitions"
+                    f" have not confirmed it after {open_s:.0f} s",
+                    f"Are they led? `quire transaction describe {name}` names them.",
+                )
+            )
+            continue
+        client = f"client {row['client_id']} at {row['client_host']}"
+        found.append(
+            warning(
+                "transactions",
+                f"{name} has a transaction open for {open_s:.0f} s, from"
+                f" {client if row['client_host'] else 'a client not seen since a takeover'}:"
+                " consumers of committed records wait for its end",
+                f"Look at that client; `quire transaction abort {name}` ends it.",
+            )
+        )
+    return found or [fine("transactions", "no transaction hangs")]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -138,6 +138,7 @@ async def examine_cluster(api: AdminApi) -> AsyncIterator[Finding]:
         brokers = await api.list("/brokers")
         bookies = await api.list("/bookies")
         topics = await api.list("/topics", internal=True)
+        hanging = await api.list("/transactions", open_seconds=cluster.TRANSACTION_S_MAX)
     except QuireError as error:
         yield warning("brokers", str(error), "Start the cluster, or say where it is (--admin).")
         return
@@ -146,6 +147,8 @@ async def examine_cluster(api: AdminApi) -> AsyncIterator[Finding]:
     for row in brokers:
         yield cluster.check_reachable(row, await kafka_answers(row["host"], row["port"]))
     for finding in cluster.check_bookies(bookies, topics):
+        yield finding
+    for finding in cluster.check_transactions(hanging):
         yield finding
     nodes = {f"broker {row['broker_id']}": row["admin_url"] for row in brokers}
     nodes |= {f"bookie {row['bookie_id']}": row["admin_url"] for row in bookies}

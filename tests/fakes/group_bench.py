@@ -18,6 +18,7 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
+from broker.access.rights import Rights
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
@@ -25,6 +26,7 @@ from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.handlers import find_coordinator, join_group, offset_commit, offset_fetch
 from broker.front.services import Call, Peer, Services
 from broker.groups.groups import Groups
+from broker.metrics import Metrics
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topics import Topics
 from client.ids import BookieId, BrokerId, ConnectionId
@@ -101,6 +103,7 @@ class GroupBench:
             config=self.config,
             cluster=self.cluster,
             topics=self.topics,
+            features=None,
             leader_changes=None,
             topic_metadata_cache=None,
             partitions=None,
@@ -110,7 +113,7 @@ class GroupBench:
             markers=None,
             producer_ids=None,
             users=None,
-            inter_broker_listener="PLAINTEXT",
+            rights=Rights(self.config.security, self.store, Metrics()),
             metrics=None,
             deadlines=None,
             reading=None,

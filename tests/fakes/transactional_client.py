@@ -1,4 +1,4 @@
-"""A transactional producer of the classic protocol, as clients are, over real connections.
+"""A transactional producer of either protocol, as clients are, over real connections.
 
 It finds its coordinator and the leaders, asks again where brokers say so, and connects again when
 it is disconnected. `lose_next_answer` lets the next request to the coordinator go unanswered.
@@ -37,7 +37,11 @@ _PATIENCE_S: Final = 20.0
 class TransactionalClient:
     """One transactional id; `begin` first."""
 
-    def __init__(self, cloud: FakeCloud, transactional_id: str = "tx") -> None:
+    def __init__(
+        self, cloud: FakeCloud, transactional_id: str = "tx", *, is_tv2: bool = False
+    ) -> None:
+        """`is_tv2`: batches add their partitions, and each transaction has an epoch."""
+        self._is_tv2 = is_tv2
         self.transactional_id = transactional_id
         self.producer_id = -1
         self.epoch = -1
@@ -64,6 +68,8 @@ class TransactionalClient:
 
     async def add(self, topic: str, *partitions: int) -> set[ErrorCode]:
         """AddPartitionsToTxn; returns the codes that differ from those asked again on."""
+        if self._is_tv2:
+            return {ErrorCode.none}
         answer = await self.ask(
             ApiKey.ADD_PARTITIONS_TO_TXN,
             3,
@@ -77,10 +83,13 @@ class TransactionalClient:
     async def end(self, *, is_commit: bool) -> ErrorCode:
         """EndTxn."""
         answer = await self.ask(
-            ApiKey.END_TXN, 3, producer_id=self.producer_id, producer_epoch=self.epoch,
-            committed=is_commit,
+            ApiKey.END_TXN, 5 if self._is_tv2 else 3, producer_id=self.producer_id,
+            producer_epoch=self.epoch, committed=is_commit,
         )  # fmt: skip
         code: ErrorCode = answer.error_code
+        if self._is_tv2 and code == ErrorCode.none:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
         return code
 
     async def write(self, topic: str, partition: int, value: str) -> ErrorCode:
@@ -122,7 +131,7 @@ class TransactionalClient:
             if client is None:
                 port = self._cloud.brokers[leader].port
                 client = self._leaders[leader] = await WireClient.connect(port)
-            answer = await client.call(ApiKey.PRODUCE, 9, **fields)
+            answer = await client.call(ApiKey.PRODUCE, 12 if self._is_tv2 else 9, **fields)
         except (OSError, EOFError, TimeoutError):
             self._leaders.pop(leader, None)
             return ErrorCode.request_timed_out

@@ -6,11 +6,14 @@ and never takes memory that the input does not pay for.
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import functools
 import io
 import json
 import random
 import uuid
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -26,18 +29,39 @@ from bookie.storage.core.log_scan import LogScan
 from broker.admin.request import JSON
 from broker.admin.schema import Faults, read, read_text
 from broker.admin.table import COMPONENTS, OPERATIONS, PATH
+from broker.cluster.core.features import Finalized
 from broker.cluster.core.topic_config import TopicConfig
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.cluster.owner_node import decode_owner
-from broker.front.handlers.registry import handlers
+from broker.front.handlers.registry import advertised, handlers
 from broker.groups.core.consumer_protocol import assigned_partitions, subscribed_topics
 from broker.groups.core.offset_records import decode as decode_offset_record
+from broker.link.core.link_frames import (
+    Hello,
+    decode_hello,
+    encode_hello,
+    split_answer,
+    split_request,
+)
 from broker.partition.core.batch_checks import BatchLimits, check_batch
 from broker.partition.core.producer_state import ProducerState
+from broker.partition.core.transactions.verification import VerificationRequest
 from broker.topics.producer_ids import _decode as _decode_producer_ids
+from broker.transactions.core.connection_order import Session
+from broker.transactions.core.link_messages import (
+    MarkersRequest,
+    MarkerTopic,
+    SentMarker,
+    decode_markers,
+    decode_outcomes,
+    decode_questions,
+    decode_verdicts,
+    encode_markers,
+    encode_questions,
+)
 from broker.transactions.core.transaction_records import decode as decode_transaction_record
 from client.errors import ConfigError, MetadataCorrupt, QuireError
-from client.ids import BookieId, BrokerId, EntryId, LeaderEpoch, LedgerId, Offset
+from client.ids import BookieId, BrokerId, EntryId, LeaderEpoch, LedgerId, Offset, ProducerId
 from client.ledger.bookies.bookie_directory import parse_service_info
 from client.ledger.core import metadata_codec
 from client.log.entry_format import (
@@ -50,7 +74,11 @@ from client.log.segment_pages import decode_page
 from client.log.segments import SegmentList, decode_segments
 from client.log.snapshot import NO_TRANSACTIONS, open_snapshot, seal_snapshot, snapshot_points
 from client.spark.decode.decode import Wanted, decode
+from client.spark.errors import SparkSourceError
 from client.spark.schema import COLUMNS
+from client.spark.write.exactly_once.decision import Decision, TaskTransaction
+from client.spark.write.exactly_once.decision import decode as decode_decision
+from client.spark.write.exactly_once.decision import encode as encode_decision
 from client.wire.bookkeeper import protobuf, v2, v3
 from client.wire.bookkeeper.availability import Holdings
 from client.wire.bookkeeper.connection import decode_call
@@ -215,6 +243,15 @@ def _transaction_record(data: bytes) -> object:
     return decode_transaction_record(data[1 : 1 + cut], data[1 + cut :] or None)
 
 
+def _decision(data: bytes) -> object:
+    """The same bytes as metadata, and as what is inside of it."""
+    for text in (data, b"1|q|" + base64.b64encode(zlib.compress(data))):
+        with contextlib.suppress(SparkSourceError):
+            decode_decision(7, text.decode("latin-1"))
+    return decode_decision(7, data.decode("latin-1"))
+
+
+_DECISION: Final = Decision("query", 7, tuple(TaskTransaction(n, n, 40 + n, 2) for n in range(9)))
 _TRANSACTION: Final = bytes.fromhex(
     "06 0000 0002 7478"  # the key's size, version, "tx"
     "0001 0000000000000007 0003 0000ea60 01"
@@ -256,10 +293,38 @@ _TOPIC: Final = TopicInfo(
     replication_factor=3,
     config=TopicConfig.parse({}),
 ).encode()
-_SERVED: Final = {handler.key: handler.versions for handler in handlers()}
+_SERVED: Final = advertised(handlers())
+_HELLO: Final = encode_hello(Hello("cluster", BrokerId(1), "run a", BrokerId(2), "run b"))
+_MARKERS: Final = encode_markers(
+    MarkersRequest(
+        3,
+        Session(LeaderEpoch(4), 5),
+        [
+            SentMarker(
+                MarkerTopic(uuid.UUID(int=7), "orders"), 1, LeaderEpoch(2), ProducerId(9), 4, True,
+                False,
+            )
+        ],
+    )
+)  # fmt: skip
+_QUESTIONS: Final = encode_questions(
+    [VerificationRequest("tx", ProducerId(9), 4, "orders", uuid.UUID(int=7), 1, True)]
+)
 _GENERIC: Final = [key for key in _SERVED if key not in (0, 1)]
 
 TARGETS: Final = [
+    Target("link-request", lambda data: split_request(memoryview(data)), [b"\1x", b""]),
+    Target("link-answer", lambda data: split_answer(memoryview(data)), [bytes(9), b"\0\0\0\1\1"]),
+    Target("link-hello", lambda data: decode_hello(memoryview(data)), [_HELLO]),
+    Target("link-markers", lambda data: decode_markers(memoryview(data)), [_MARKERS]),
+    Target("link-outcomes", lambda data: decode_outcomes(memoryview(data)), [b"\1\0\0\0\2\0\3"]),
+    Target("link-questions", lambda data: decode_questions(memoryview(data)), [_QUESTIONS]),
+    Target(
+        "link-verdicts",
+        lambda data: decode_verdicts(memoryview(data)),
+        [b"\0\0\0\1\0\0\0\0\0\7"],
+    ),
+    Target("features", Finalized.decode, [b'{"version":1,"epoch":3,"levels":{"a":1}}']),
     Target("kafka-frames", _split, [b"\0\0\0\5hello\0\0\0\0", b"\x7f\xff\xff\xff"]),
     Target(
         "kafka-request-header",
@@ -291,6 +356,12 @@ TARGETS: Final = [
         "record-batch",
         lambda data: check_batch(memoryview(data), BatchLimits(), 1_700_000_000_000),
         _batches(),
+    ),
+    Target(
+        "sink-decision",
+        _decision,
+        [encode_decision(_DECISION).encode(), b"[[1,1],[0,3],[7,5],[2,2]]"],
+        bytes_max=16 << 20,
     ),
     Target("entry-headers", lambda data: (batch_headers(data), first_offset(data)), _batches()),
     Target(

@@ -45,7 +45,7 @@ class Model:
 @settings(max_examples=200)
 @given(STEPS, st.integers(1, 5))
 def test_same_batches(steps: list[tuple], batches_max: int) -> None:
-    held = HeldBatches[str]("t-0", size_bytes_max=batches_max * TEMPLATE.size)
+    held = HeldBatches[str]("t-0", size_bytes_max=batches_max * TEMPLATE.size, overhead_bytes=0)
     model = Model()
     for arrival, step in enumerate(steps):
         released: Released[str] = Released(())

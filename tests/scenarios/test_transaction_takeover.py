@@ -58,10 +58,11 @@ class _Sessions:
 class World:
     """Three brokers, topic t, one transactional client."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_tv2: bool) -> None:
         self.cloud = FakeCloud()
         self.is_gate_closed = False
-        self.client = TransactionalClient(self.cloud, ID)
+        self.is_tv2 = is_tv2
+        self.client = TransactionalClient(self.cloud, ID, is_tv2=is_tv2)
 
     async def start(self) -> World:
         for number in (1, 2, 3):
@@ -178,9 +179,9 @@ class World:
             assert await self.client.write("t", index, value) == ErrorCode.none
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = await World().start()
+@pytest.fixture(params=[False, True], ids=["classic", "tv2"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    made = await World(is_tv2=request.param).start()
     yield made
     await made.close()
 
@@ -269,7 +270,7 @@ async def test_a_successor_at_another_coordinator(world: World) -> None:
     await world.client.begin()
     await world.write("a", "b", "c")
     await world.depose_coordinator()
-    successor = TransactionalClient(world.cloud, ID)
+    successor = TransactionalClient(world.cloud, ID, is_tv2=world.is_tv2)
     await successor.begin()
     assert successor.epoch > world.client.epoch
     assert await world.client.end(is_commit=True) == ErrorCode.producer_fenced

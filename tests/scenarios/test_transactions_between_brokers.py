@@ -17,6 +17,7 @@ from broker.coordinator.core.routing import (
 )
 from broker.coordinator.runtime import Phase
 from broker.errors import BrokerError, TransactionAbortable
+from broker.groups.core.group_types import Commit, OffsetToCommit
 from broker.partition.core.append_queue import Append
 from broker.partition.core.transactions.verification import ProducerTransaction
 from broker.partition.partition import Partition
@@ -475,6 +476,41 @@ async def test_offsets_are_refused_outside_of_a_transaction(cloud: FakeCloud) ->
         ErrorCode.invalid_producer_epoch,
         ErrorCode.invalid_request,
     )
+
+
+async def test_a_copy_of_the_log_keeps_what_is_pending(cloud: FakeCloud) -> None:
+    """It is copied and trimmed while a transaction is open, and read by the next coordinator."""
+    cluster = Cluster(cloud)
+    for node_id in (1, 2):
+        await cloud.start_broker(node_id, **SETTINGS, group_log_copy_bytes=2_000)
+    await cluster.any.topics.create("t", PARTITIONS)
+    await cluster.any.transactions.find(ID)
+    await cluster.any.groups.find(GROUP)
+    await until(lambda: all(cluster.leads(name) for name in ("t", OFFSETS_TOPIC)))
+    group = Group(cluster)
+    await cluster.init()
+    commit = Commit(GROUP, "", None, -1)
+    first = [OffsetToCommit("t", index, 1, -1, "") for index in range(PARTITIONS)]
+    home = cloud.brokers[(await cluster.any.groups.find(GROUP)).id]
+    await home.groups.coordinator(GROUP).commit(commit, first)
+    await group.add()
+    assert await group.commit(5) is ErrorCode.none
+    log = home.groups.coordinator(GROUP).partition
+    pending = log.log_end_offset - 1
+    for offset in range(2, 200):
+        others = [OffsetToCommit("t", index, offset, -1, "") for index in range(1, PARTITIONS)]
+        await home.groups.coordinator(GROUP).commit(commit, others)
+        await asyncio.sleep(0)
+    await until(lambda: log.log_start_offset > 0)
+    assert log.log_start_offset <= pending, "what is pending is read again from where it is"
+    await cluster.stop(home)
+    assert await group.fetch() == UNSTABLE
+    assert await group.fetch(stable=False) == (1, ErrorCode.none), "the copy shows the last one"
+    await cluster.end(commit=False)
+    await cluster.is_complete()
+    assert await group.fetch() == (1, ErrorCode.none)
+    view = cluster.any.groups.coordinator(GROUP).view().committed(GROUP)
+    assert {committed.offset for key, committed in view if key.partition} == {199}
 
 
 # --- an operator -----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from broker.cluster.core.features import Levels, read_levels
 from broker.cluster.core.topic_config import TopicConfig
 from broker.errors import InvalidTopicConfig
 from broker.security.core.listeners import DEFAULT_NAME, SecurityProtocol
@@ -58,6 +59,8 @@ class BrokerInfo:
     admin_url: str = ""
     """Where its admin API is, for other brokers and operators; empty: nowhere."""
     rack: str | None = None
+    features: Levels = field(default_factory=dict)
+    """What it knows of Kafka's features; nothing: a release that knew of none."""
     unloaded: bool = False
     """Whether an operator wants it to lead nothing; ends with the process."""
     leads_from: Position | None = None
@@ -87,6 +90,7 @@ class BrokerInfo:
                 "endpoints": {name: list(one) for name, one in self.endpoints.items()},
                 "admin_url": self.admin_url,
                 "rack": self.rack,
+                "features": dict(self.features),
                 "unloaded": self.unloaded,
                 "leads_from": _dump_position(self.leads_from),
             }
@@ -106,6 +110,7 @@ class BrokerInfo:
                 **_endpoints(fields),
                 admin_url=str(fields["admin_url"]),
                 rack=fields["rack"],
+                features=read_levels(fields.get("features", {})),
                 unloaded=bool(fields["unloaded"]),
                 leads_from=_position(fields.get("leads_from")),
             )

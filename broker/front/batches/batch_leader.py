@@ -6,10 +6,10 @@ from typing import Final
 
 from broker.errors import (
     InvalidRecord,
-    InvalidRequiredAcks,
     InvalidTopicName,
     UnsupportedCompression,
 )
+from broker.front.batches.produce_terms import ProduceTerms
 from broker.leadership.partitions import Partitions
 from broker.partition.partition import Partition
 from client.wire.kafka.batches.records import CODEC_MASK, Codec
@@ -22,14 +22,13 @@ _ATTRIBUTES_AT: Final = 22
 def batch_leader(
     partitions: Partitions,
     version: int,
-    acks: int,
+    terms: ProduceTerms,
     topic: str,
     index: int,
     records: memoryview | None,
 ) -> tuple[Partition, memoryview]:
     """Return who takes a batch, and the batch. Raises what can be said without looking into it."""
-    if acks not in (-1, 0, 1):
-        raise InvalidRequiredAcks(f"acks is {acks}")
+    terms.check(topic)
     leader = partitions.leader(topic, index)
     if leader.topic.internal:
         raise InvalidTopicName(f"topic {topic!r} belongs to the brokers")

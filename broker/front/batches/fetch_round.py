@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from broker.access.rights import READ_TOPIC
 from broker.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -25,7 +26,7 @@ from broker.errors import (
 )
 from broker.faults import code_of
 from broker.front.core.fetch_sessions import Asked
-from broker.front.services import Services
+from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
 from broker.partition.partition import Fetched, Partition
 from client.errors import QuireError
@@ -65,6 +66,7 @@ class FetchRound:
         "_committed",
         "_leaders",
         "_left",
+        "_peer",
         "_reads",
         "_services",
         "_version",
@@ -76,7 +78,7 @@ class FetchRound:
     )
 
     def __init__(
-        self, services: Services, request: FetchRequest, asked: Sequence[Asked], version: int
+        self, services: Services, request: FetchRequest, asked: Sequence[Asked], call: Call
     ) -> None:
         self.asked: Final = asked
         self.results: list[PartitionData] = []
@@ -90,7 +92,8 @@ class FetchRound:
         self._awaited: list[Key] = []
         """Partitions that will be led in a moment; refused if the answer leaves before."""
         self._services = services
-        self._version = version
+        self._version = call.version
+        self._peer = call.peer
         self._committed = request.isolation == READ_COMMITTED
         self._leaders: list[Partition | None] = []
         self._reads: list[_Read] = []
@@ -156,7 +159,9 @@ class FetchRound:
         return used
 
     def _leader(self, one: Asked) -> Partition:
-        leader = self._services.partitions.leader(self._name(one.topic), one.fetch.partition)
+        name = self._name(one.topic)
+        self._services.rights.require(self._peer, READ_TOPIC, name)
+        leader = self._services.partitions.leader(name, one.fetch.partition)
         if isinstance(one.topic, UUID) and leader.topic.topic_id != one.topic:
             raise InconsistentTopicId(f"{leader.name} has been made again: its id is another one")
         return leader

@@ -15,7 +15,7 @@ from broker.cluster.core.topic_config import TOPIC_KEYS, Kind
 from broker.cluster.core.topology import Endpoint
 from broker.config import BrokerConfig
 from broker.front.configs.listing import Listed, Source
-from broker.front.endpoints import inter_broker_listener, listeners_of
+from broker.front.endpoints import listeners_of
 from broker.topics.core.topic_rules import BROKER_DECIDES
 from client.config import settings_of
 
@@ -94,7 +94,7 @@ def _listener_rows(config: BrokerConfig, endpoints: Mapping[str, Endpoint]) -> I
         " advertised_port.",
     )  # fmt: skip
     yield _listed(
-        "inter.broker.listener.name", inter_broker_listener(config), Kind.STRING,
+        "inter.broker.listener.name", config.security.inter_broker_name, Kind.STRING,
         _doc("security.inter_broker_listener"),
     )  # fmt: skip
     kinds = [f"{name}:{one.protocol}" for name, one in endpoints.items()]

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from broker.access.rights import ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC
 from broker.cluster.core.topic_config import TopicConfig
 from broker.errors import InvalidRequest, PolicyViolation
 from broker.faults import Code, code_of, message_of
 from broker.front.configs.broker_loggers import change_levels
-from broker.front.services import Services
+from broker.front.services import Call, Services
 from broker.topics.core.config_resource import Change, ConfigResource, Operation
 from client.errors import QuireError
 from client.wire.kafka.codec import field
@@ -27,6 +28,7 @@ Edit = Callable[[TopicConfig], TopicConfig]
 
 async def configure_all(
     services: Services,
+    call: Call,
     resources: Sequence[Any],
     edit_of: Callable[[Any], Edit],
     *,
@@ -42,6 +44,7 @@ async def configure_all(
         try:
             if counts[item.resource_type, item.resource_name] > 1:
                 raise InvalidRequest(f"the request names {item.resource_name!r} more than once")
+            _require(services, call, item)
             await _configure(services, item, edit_of(item), validate_only)
         except QuireError as error:
             code, message = code_of(error), message_of(error)
@@ -59,6 +62,13 @@ async def configure_all(
 def _is_reset(row: Any) -> bool:
     """Tell whether a row resets its setting; those of AlterConfigs never do."""
     return bool(field(row, "config_operation", int(Operation.SET)) == Operation.DELETE)
+
+
+def _require(services: Services, call: Call, item: Any) -> None:
+    if item.resource_type == ConfigResource.TOPIC:
+        services.rights.require(call.peer, ALTER_CONFIGS_TOPIC, item.resource_name)
+    else:
+        services.rights.require(call.peer, ALTER_CONFIGS_CLUSTER)
 
 
 async def _configure(services: Services, item: Any, edit: Edit, validate_only: bool) -> None:

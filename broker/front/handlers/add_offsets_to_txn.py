@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import READ_GROUP, WRITE_TRANSACTIONAL_ID
 from broker.errors import InvalidGroupId
 from broker.faults import Code
 from broker.front.services import Call, Services
@@ -27,6 +28,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.ADD_OFFSETS_TO_TXN
 VERSIONS: Final = (0, 4)
+NEEDS: Final = (READ_GROUP, WRITE_TRANSACTIONAL_ID)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -35,6 +37,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     try:
         if not request.group_id:
             raise InvalidGroupId("the group id is empty")
+        services.rights.require(call.peer, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+        services.rights.require(call.peer, READ_GROUP, request.group_id)
         coordinator = services.transactions.coordinator(request.transactional_id)
         topic, index = await services.groups.place(request.group_id)
         await coordinator.add_partitions(

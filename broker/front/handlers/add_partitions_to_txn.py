@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from broker.access.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -33,6 +34,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.ADD_PARTITIONS_TO_TXN
 VERSIONS: Final = (0, 5)
+NEEDS: Final = (CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
 
 _BATCHED_FROM: Final = 4
 
@@ -52,6 +54,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         )
         codes = await _add(services, call, asked, request.v3_and_below_topics)
         return {"throttle_time": 0, "results_by_topic_v3_and_below": _rows(codes)}
+    services.rights.require(call.peer, CLUSTER_ACTION)
     pace = services.turns.pace()
     results = []
     for one in request.transactions:
@@ -72,6 +75,12 @@ async def _add(
     """Add all partitions that `topics` names, or none."""
     codes: dict[tuple[str, int], int] = {}
     try:
+        if request.connection is not None:
+            services.rights.require(call.peer, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+            codes = _forbidden(services, call, topics)
+            if codes:
+                others = dict.fromkeys(_keys(topics), int(Code.operation_not_attempted))
+                return others | codes
         coordinator = services.transactions.coordinator(request.transactional_id)
         found, codes = await _find(services, topics)
         if request.connection is not None:
@@ -136,6 +145,14 @@ def _internal(
         for one in partitions
         if one.topic in topics and topics[one.topic].internal
     }
+
+
+def _forbidden(services: Services, call: Call, topics: Sequence[Any]) -> dict[tuple[str, int], int]:
+    """Refuse what the client may not write to, whether it is there or not."""
+    if not services.rights.is_on:
+        return {}
+    codes = {key: services.rights.code(call.peer, WRITE_TOPIC, key[0]) for key in _keys(topics)}
+    return {key: code for key, code in codes.items() if code}
 
 
 def _keys(topics: Sequence[Any]) -> list[tuple[str, int]]:

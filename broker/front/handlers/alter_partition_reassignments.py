@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import ALTER_CLUSTER
 from broker.errors import (
     BrokerError,
     InvalidReplicationFactor,
@@ -33,10 +34,12 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.ALTER_PARTITION_REASSIGNMENTS
 VERSIONS: Final = (0, 1)
+NEEDS: Final = (ALTER_CLUSTER,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Set what can be set; one result per partition."""
+    services.rights.require(call.peer, ALTER_CLUSTER)
     may_resize = bool(field(request, "allow_replication_factor_change", True))
     responses = []
     pace = services.turns.pace()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import ALTER_CLUSTER
 from broker.faults import Code
 from broker.front.handlers.describe_log_dirs import DIRECTORY
 from broker.front.services import Call, Services
@@ -16,11 +17,13 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.ALTER_REPLICA_LOG_DIRS
 VERSIONS: Final = (1, 2)
+NEEDS: Final = (ALTER_CLUSTER,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Answer for each partition; nothing moves."""
-    codes: dict[str, dict[int, Code]] = {}
+    codes: dict[str, dict[int, int]] = {}
+    refusal = services.rights.code(call.peer, ALTER_CLUSTER)
     pace = services.turns.pace()
     for directory in request.dirs:
         for row in directory.topics:
@@ -30,7 +33,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
                 code = Code.none if directory.path == DIRECTORY else Code.log_dir_not_found
                 if topic is None or not 0 <= index < topic.partition_count:
                     code = Code.unknown_topic_or_partition
-                codes.setdefault(row.name, {})[index] = code
+                codes.setdefault(row.name, {})[index] = refusal or code
     return {
         "results": [
             {

@@ -13,12 +13,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from broker.access.rights import ALTER_CLUSTER
 from broker.access.users import Credentials, without
-from broker.errors import (
-    DuplicateResource,
-    UnacceptableCredential,
-    UnsupportedSaslMechanism,
-)
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
 from broker.security.core.mechanisms import SCRAM_NUMBERS, Mechanism
@@ -29,11 +25,17 @@ from broker.security.core.scram import (
     ScramCredential,
     credential_of,
 )
+from broker.security_errors import (
+    DuplicateResource,
+    UnacceptableCredential,
+    UnsupportedSaslMechanism,
+)
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
 VERSIONS: Final = (0, 0)
+NEEDS: Final = (ALTER_CLUSTER,)
 
 _NAME_CHARS_MAX: Final = 1_000
 _PASSWORD_BYTES_MAX: Final = 64
@@ -55,6 +57,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         await pace.item()
         code, message = int(Code.none), None
         try:
+            services.rights.require(call.peer, ALTER_CLUSTER)
             changes = _changes(name, rows)
             await services.users.edit(name, partial(_changed, changes, name))
         except QuireError as error:

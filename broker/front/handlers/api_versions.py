@@ -4,8 +4,8 @@ Behaviour: the list is exactly the registered handlers, because a client picks p
 back only from a key that is absent. A version above ours is answered by `broker/front/dispatch.py`
 in the layout of version 0.
 
-Deviations from Kafka: no features are published; in particular no `transaction.version`, which
-makes Java clients use the classic transaction protocol.
+Versions: 3+ name features. `transaction.version` is published once every broker knows level 2;
+until then clients use the classic transaction protocol.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.cluster.core.features import KNOWN, published
+from broker.cluster.features import Features
 from broker.faults import Code
 from broker.front.services import Call, Services
 from client.wire.kafka.apis import ApiKey
@@ -21,8 +23,10 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.API_VERSIONS
 VERSIONS: Final = (0, 4)
+NEEDS: Final = ()
 
 _SOFTWARE_FROM: Final = 3
+_FEATURES_FROM: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -33,10 +37,26 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         named = (field(request, "client_software_name"), field(request, "client_software_version"))
         if not all(_SOFTWARE.fullmatch(text) for text in named):
             code = Code.invalid_request
-    return {
+    answer: dict[str, Any] = {
         "error_code": code,
         "api_keys": [
             {"api_key": key, "min_version": low, "max_version": high}
             for key, (low, high) in sorted(services.served.items())
+        ],
+    }
+    return answer | _features(services.features) if call.version >= _FEATURES_FROM else answer
+
+
+def _features(features: Features) -> dict[str, Any]:
+    epoch, levels = features.finalized
+    return {
+        "supported_features": [
+            {"name": name, "min_version": 0, "max_version": level}
+            for name, level in published(KNOWN).items()
+        ],
+        "finalized_features_epoch": epoch,
+        "finalized_features": [
+            {"name": name, "min_version_level": level, "max_version_level": level}
+            for name, level in published(levels).items()
         ],
     }

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import ALTER_TOPIC
 from broker.errors import InvalidRequest, PolicyViolation
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
@@ -20,6 +21,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.CREATE_PARTITIONS
 VERSIONS: Final = (0, 3)
+NEEDS: Final = (ALTER_TOPIC,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -34,6 +36,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         try:
             if counts[name] > 1:
                 raise InvalidRequest(f"the request names topic {name!r} {counts[name]} times")
+            services.rights.require(call.peer, ALTER_TOPIC, name)
             topic = services.cluster.topics.get(name)
             if topic is not None and topic.internal:
                 raise PolicyViolation(f"topic {name!r} is internal")

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from broker.access.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidReplicaAssignment, InvalidRequest, InvalidTopicConfig
 from broker.faults import Code, code_of, message_of
@@ -29,6 +30,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (2, 7)
+NEEDS: Final = (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -43,11 +45,13 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         try:
             if counts[name] > 1:
                 raise InvalidRequest(f"the request names topic {name!r} {counts[name]} times")
+            if not services.rights.may(call.peer, CREATE_CLUSTER):
+                services.rights.require(call.peer, CREATE_TOPIC, name)
             topic = await _create(services, item, validate_only)
         except QuireError as error:
             answers.append(_refusal(name, error))
         else:
-            answers.append(_created(topic))
+            answers.append(_created(services, call, topic))
     return {"topics": answers}
 
 
@@ -87,7 +91,11 @@ def _assigned(partitions: int, factor: int, assignments: Sequence[Any]) -> tuple
     return len(assignments), next(iter(sizes))
 
 
-def _created(topic: TopicInfo) -> dict[str, Any]:
+def _created(services: Services, call: Call, topic: TopicInfo) -> dict[str, Any]:
+    if not services.rights.may(call.peer, DESCRIBE_CONFIGS_TOPIC, topic.name):
+        code = int(Code.topic_authorization_failed)
+        hidden = {"topic_id": topic.topic_id, "topic_config_error_code": code, "configs": None}
+        return {**_answer(topic.name), **hidden}
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -100,11 +108,15 @@ def _created(topic: TopicInfo) -> dict[str, Any]:
 
 
 def _refusal(name: str, error: QuireError) -> dict[str, Any]:
+    return {**_answer(name), "error_code": code_of(error), "error_message": message_of(error)}
+
+
+def _answer(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "topic_id": None,
-        "error_code": code_of(error),
-        "error_message": message_of(error),
+        "error_code": Code.none,
+        "error_message": None,
         "num_partitions": -1,
         "replication_factor": -1,
         "configs": [],

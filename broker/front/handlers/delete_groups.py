@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DELETE_GROUP
 from broker.errors import BrokerError
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -18,6 +19,7 @@ from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.DELETE_GROUPS
 VERSIONS: Final = (0, 2)
+NEEDS: Final = (DELETE_GROUP,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -28,6 +30,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     for group_id in dict.fromkeys(request.groups_names):
         await pace.item()
         try:
+            services.rights.require(call.peer, DELETE_GROUP, group_id)
             mine.setdefault(services.groups.coordinator(group_id), []).append(group_id)
         except BrokerError as error:
             codes[group_id] = code_of(error)

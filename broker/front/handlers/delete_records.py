@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DELETE_TOPIC
 from broker.errors import InvalidTopicName, PolicyViolation
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -21,6 +22,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DELETE_RECORDS
 VERSIONS: Final = (0, 2)
+NEEDS: Final = (DELETE_TOPIC,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -37,14 +39,17 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         partitions = []
         for index, before in offsets.items():
             await pace.item()
-            partitions.append(await _delete(services, name, index, before))
+            partitions.append(await _delete(services, call, name, index, before))
         topics.append({"name": name, "partitions": partitions})
     return {"topics": topics}
 
 
-async def _delete(services: Services, topic: str, index: int, before: int) -> dict[str, Any]:
+async def _delete(
+    services: Services, call: Call, topic: str, index: int, before: int
+) -> dict[str, Any]:
     answer = {"partition_index": index, "low_watermark": -1, "error_code": int(Code.none)}
     try:
+        services.rights.require(call.peer, DELETE_TOPIC, topic)
         leader = await services.partitions.leader_soon(topic, index)
         if leader.topic.internal:
             raise InvalidTopicName(f"topic {topic!r} is internal")

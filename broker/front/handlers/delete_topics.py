@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from broker.access.rights import DELETE_TOPIC, DESCRIBE_TOPIC
 from broker.errors import InvalidRequest, PolicyViolation, UnknownTopicId
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
@@ -22,6 +23,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.DELETE_TOPICS
 VERSIONS: Final = (1, 6)
+NEEDS: Final = (DELETE_TOPIC, DESCRIBE_TOPIC)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -35,12 +37,12 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     responses = []
     for (name, topic_id), count in counts.items():
         await pace.item()
-        responses.append(await _delete(services, name, topic_id, count))
+        responses.append(await _delete(services, call, name, topic_id, count))
     return {"responses": responses}
 
 
 async def _delete(
-    services: Services, name: str | None, topic_id: UUID | None, count: int
+    services: Services, call: Call, name: str | None, topic_id: UUID | None, count: int
 ) -> dict[str, Any]:
     cluster = services.cluster
     code, message = int(Code.none), None
@@ -53,7 +55,9 @@ async def _delete(
             by_id = cluster.topic_by_id.get(topic_id) if topic_id is not None else None
             if by_id is None:
                 raise UnknownTopicId(f"no topic has id {topic_id}")
+            services.rights.require(call.peer, DESCRIBE_TOPIC, by_id.name)
             name = by_id.name
+        services.rights.require(call.peer, DELETE_TOPIC, name)
         topic = cluster.topics.get(name) or await cluster.look_for_topic(name)
         if topic is not None:
             topic_id = topic.topic_id

@@ -18,6 +18,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.DESCRIBE_CLUSTER
 VERSIONS: Final = (0, 2)
+NEEDS: Final = ()
 
 _BROKERS: Final = 1
 

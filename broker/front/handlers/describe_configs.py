@@ -13,6 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import (
+    DESCRIBE_CONFIGS_CLUSTER,
+    DESCRIBE_CONFIGS_GROUP,
+    DESCRIBE_CONFIGS_TOPIC,
+)
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of, message_of
 from broker.front.configs.broker_loggers import logger_settings
@@ -27,6 +32,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.DESCRIBE_CONFIGS
 VERSIONS: Final = (1, 4)
+NEEDS: Final = (DESCRIBE_CONFIGS_CLUSTER, DESCRIBE_CONFIGS_GROUP, DESCRIBE_CONFIGS_TOPIC)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -60,6 +66,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
     name, names = item.resource_name, item.configuration_keys
+    _require(services, call, item.resource_type, name)
     if item.resource_type == ConfigResource.TOPIC:
         check_name(name)
         cluster = services.cluster
@@ -84,3 +91,12 @@ async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
     if item.resource_type in (ConfigResource.GROUP, ConfigResource.CLIENT_METRICS):
         return []
     raise InvalidRequest(f"resources of type {item.resource_type} have no settings")
+
+
+def _require(services: Services, call: Call, kind: int, name: str) -> None:
+    if kind == ConfigResource.TOPIC:
+        services.rights.require(call.peer, DESCRIBE_CONFIGS_TOPIC, name)
+    elif kind == ConfigResource.GROUP:
+        services.rights.require(call.peer, DESCRIBE_CONFIGS_GROUP, name)
+    else:
+        services.rights.require(call.peer, DESCRIBE_CONFIGS_CLUSTER)

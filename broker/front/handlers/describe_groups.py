@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_GROUP
 from broker.errors import BrokerError
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
@@ -18,6 +19,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = (0, 6)
+NEEDS: Final = (DESCRIBE_GROUP,)
 
 _NOT_FOUND_FROM: Final = 6
 _OPERATIONS_NOT_ASKED: Final = -(1 << 31)
@@ -38,6 +40,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 def _describe(services: Services, call: Call, group_id: str) -> dict[str, Any]:
     try:
+        services.rights.require(call.peer, DESCRIBE_GROUP, group_id)
         description = services.groups.coordinator(group_id).view().describe(group_id)
     except BrokerError as error:
         empty = GroupDescription(group_id, GroupState.DEAD, "", "", ())

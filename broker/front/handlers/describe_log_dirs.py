@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_CLUSTER
 from broker.faults import Code
 from broker.front.services import Call, Services
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_LOG_DIRS
 VERSIONS: Final = (1, 5)
+NEEDS: Final = (DESCRIBE_CLUSTER,)
 
 DIRECTORY: Final = "ledgers"
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """List the partitions asked for (null: all) that are led here."""
+    if code := services.rights.code(call.peer, DESCRIBE_CLUSTER):
+        return {"error_code": code, "results": []}
     asked: dict[tuple[str, int], None] | None = None
     pace = services.turns.pace()
     if request.topics is not None:

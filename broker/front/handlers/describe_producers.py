@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import READ_TOPIC
 from broker.errors import BrokerError
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
@@ -20,6 +21,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_PRODUCERS
 VERSIONS: Final = (0, 0)
+NEEDS: Final = (READ_TOPIC,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -30,13 +32,14 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         partitions = []
         for index in topic.partition_indexes:
             await pace.item()
-            partitions.append(await _partition(services, topic.name, index))
+            partitions.append(await _partition(services, call, topic.name, index))
         topics.append({"name": topic.name, "partitions": partitions})
     return {"throttle_time": 0, "topics": topics}
 
 
-async def _partition(services: Services, topic: str, index: int) -> dict[str, Any]:
+async def _partition(services: Services, call: Call, topic: str, index: int) -> dict[str, Any]:
     try:
+        services.rights.require(call.peer, READ_TOPIC, topic)
         leader = await services.partitions.leader_soon(topic, index)
         leader.check_leading()
     except BrokerError as error:

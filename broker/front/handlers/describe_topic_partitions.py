@@ -11,9 +11,10 @@ no eligible leader replicas: any broker may lead. Authorized operations are not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_TOPIC
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidTopicName
 from broker.faults import Code
@@ -24,6 +25,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_TOPIC_PARTITIONS
 VERSIONS: Final = (0, 0)
+NEEDS: Final = (DESCRIBE_TOPIC,)
 
 _PARTITIONS_MAX: Final = 2_000
 _LOOKUPS_MAX: Final = 32
@@ -40,15 +42,20 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         start = request.cursor.topic_name, max(0, request.cursor.partition_index)
     names = sorted({row.name for row in request.topics} or services.cluster.topics)
     names = [name for name in names if name >= start[0]]
+    rights, who, hidden = services.rights, call.peer, set[str]()
+    if request.topics:
+        hidden = {name for name in names if rights.code(who, DESCRIBE_TOPIC, name)}
+    else:
+        names = [name for name in names if rights.may(who, DESCRIBE_TOPIC, name)]
     left = min(_PARTITIONS_MAX, max(1, request.response_partition_limit))
-    found = await _find(services, names, left, start)
+    found = await _find(services, names, left, start, hidden)
     await _settle(services, list(filter(None, found.values())), are_named=bool(request.topics))
     topics: list[Row] = []
     for name, topic in found.items():
         if not left:
             return {"topics": topics, "next_cursor": _cursor(name, 0)}
         if topic is None:
-            topics.append(_missing(name))
+            topics.append(_missing(name, is_hidden=name in hidden))
             continue
         first = start[1] if name == start[0] else 0
         states = partition_states(services.cluster, services.leader_changes, topic)
@@ -62,7 +69,11 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 
 async def _find(
-    services: Services, names: Sequence[str], limit: int, start: tuple[str, int]
+    services: Services,
+    names: Sequence[str],
+    limit: int,
+    start: tuple[str, int],
+    hidden: Collection[str],
 ) -> dict[str, TopicInfo | None]:
     """Return the first of the topics, until they have so many partitions from `start` on."""
     found: dict[str, TopicInfo | None] = {}
@@ -70,6 +81,9 @@ async def _find(
     pace = services.turns.pace()
     for name in names:
         await pace.item()
+        if name in hidden:
+            found[name] = None
+            continue
         topic = services.cluster.topics.get(name)
         if topic is None and lookups < _LOOKUPS_MAX:
             lookups += 1
@@ -116,13 +130,15 @@ def _described(topic: TopicInfo, states: Sequence[PartitionState]) -> Row:
     }
 
 
-def _missing(name: str) -> Row:
+def _missing(name: str, *, is_hidden: bool) -> Row:
     try:
         check_name(name)
     except InvalidTopicName:
         code = Code.invalid_topic_exception
     else:
         code = Code.unknown_topic_or_partition
+    if is_hidden:
+        code = Code.topic_authorization_failed
     return {
         "error_code": code,
         "name": name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID
 from broker.errors import BrokerError, InvalidRequest, TransactionalIdNotFound
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -17,6 +18,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_TRANSACTIONS
 VERSIONS: Final = (0, 0)
+NEEDS: Final = (DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -25,21 +27,25 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     found = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
         await pace.item()
-        found.append(_describe(services, transactional_id))
+        found.append(_describe(services, call, transactional_id))
     return {"throttle_time": 0, "transaction_states": found}
 
 
-def _describe(services: Services, transactional_id: str) -> dict[str, Any]:
+def _describe(services: Services, call: Call, transactional_id: str) -> dict[str, Any]:
     try:
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
+        services.rights.require(call.peer, DESCRIBE_TRANSACTIONAL_ID, transactional_id)
         view = services.transactions.coordinator(transactional_id).view()
         stored = view.describe(transactional_id)
         if stored is None:
             raise TransactionalIdNotFound(f"{transactional_id!r} is not known")
     except BrokerError as error:
         return _row(transactional_id, code_of(error))
-    return _row(transactional_id, int(Code.none), stored)
+    row = _row(transactional_id, int(Code.none), stored)
+    may = services.rights.may
+    row["topics"] = [one for one in row["topics"] if may(call.peer, DESCRIBE_TOPIC, one["topic"])]
+    return row
 
 
 def _row(

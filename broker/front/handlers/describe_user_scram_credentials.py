@@ -10,19 +10,22 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.errors import DuplicateResource, ResourceNotFound
+from broker.access.rights import DESCRIBE_CLUSTER
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
 from broker.security.core.mechanisms import SCRAM_NUMBERS
+from broker.security_errors import DuplicateResource, ResourceNotFound
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
 VERSIONS: Final = (0, 0)
+NEEDS: Final = (DESCRIBE_CLUSTER,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Describe each user by itself."""
+    services.rights.require(call.peer, DESCRIBE_CLUSTER)
     await services.users.start()
     asked = Counter(one.name for one in request.users or ()) or Counter(services.users.names())
     pace = services.turns.pace()

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from broker.access.rights import ALTER_CLUSTER
 from broker.cluster.core.topology import TopicInfo
 from broker.faults import Code
 from broker.front.partition_rows import PartitionState, partition_states
@@ -24,6 +25,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.ELECT_LEADERS
 VERSIONS: Final = (0, 2)
+NEEDS: Final = (ALTER_CLUSTER,)
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
@@ -36,6 +38,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     kind = field(request, "election_type", _PREFERRED)
     if kind not in (_PREFERRED, _UNCLEAN):
         return {"error_code": Code.invalid_request, "replica_election_results": []}
+    if code := services.rights.code(call.peer, ALTER_CLUSTER):
+        return _refusal(request, code)
     cluster = services.cluster
     if request.topic_partitions is None:
         topics = list(cluster.topics.values())
@@ -59,6 +63,21 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         if rows or request.topic_partitions is not None:
             results.append({"topic": name, "partition_result": rows})
     return {"error_code": Code.none, "replica_election_results": results}
+
+
+def _refusal(request: Any, code: int) -> Mapping[str, Any]:
+    """Version 0 has no place for an error of the request."""
+    results = [
+        {
+            "topic": one.topic,
+            "partition_result": [
+                {"partition_id": index, "error_code": code, "error_message": None}
+                for index in one.partitions
+            ],
+        }
+        for one in request.topic_partitions or ()
+    ]
+    return {"error_code": code, "replica_election_results": results}
 
 
 def _rows(

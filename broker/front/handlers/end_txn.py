@@ -1,4 +1,4 @@
-"""EndTxn (26), versions 0-4: commit or abort a transaction.
+"""EndTxn (26), versions 0-5: commit or abort a transaction.
 
 Behaviour: `broker/transactions/core/transaction.py`. The decision is durable before the answer;
 markers reach the partitions after it. CONCURRENT_TRANSACTIONS while they do, or while another
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import WRITE_TRANSACTIONAL_ID
 from broker.faults import Code
 from broker.front.services import Call, Services
 from broker.front.transaction_codes import client_of, transaction_code
@@ -26,7 +27,8 @@ from client.ids import ProducerId
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.END_TXN
-VERSIONS: Final = (0, 4)
+VERSIONS: Final = (0, 5)
+NEEDS: Final = (WRITE_TRANSACTIONAL_ID,)
 
 _TV2_FROM: Final = 5
 
@@ -36,6 +38,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     producer = ProducerIdAndEpoch(ProducerId(request.producer_id), request.producer_epoch)
     version = TransactionVersion.TV2 if call.version >= _TV2_FROM else TransactionVersion.TV0
     try:
+        services.rights.require(call.peer, WRITE_TRANSACTIONAL_ID, request.transactional_id)
         coordinator = services.transactions.coordinator(request.transactional_id)
         after = await coordinator.end_transaction(
             EndTransaction(

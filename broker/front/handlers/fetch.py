@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from broker.access.rights import READ_TOPIC
 from broker.errors import BrokerError, FetchSessionError, InvalidRequest
 from broker.faults import code_of
 from broker.front.batches.fetch_round import FetchRound
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.FETCH
 VERSIONS: Final = (wire.VERSION_MIN, wire.VERSION_MAX)
+NEEDS: Final = (READ_TOPIC,)
 
 _ERROR_FROM: Final = 7
 """The version from which the answer has an error code of its own."""
@@ -159,7 +161,7 @@ class _Fetch:
     def _attempt(self, *, may_wait: bool) -> None:
         self._may_wait = may_wait
         self._slot.split_s = self._services.metrics.now_s()
-        found = FetchRound(self._services, self._request, self._turn.asked, self._call.version)
+        found = FetchRound(self._services, self._request, self._turn.asked, self._call)
         self._take(found.collect(), lambda _: self._on_collected(found))
 
     def _on_collected(self, found: FetchRound) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from broker.cluster.core.topology import BrokerInfo
 from broker.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest
 from broker.faults import Code, code_of, message_of
@@ -25,6 +26,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.FIND_COORDINATOR
 VERSIONS: Final = (0, 6)
+NEEDS: Final = (DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID)
 
 _BATCHED_FROM: Final = 4
 _GROUP: Final = 0
@@ -47,7 +49,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 async def _find(services: Services, call: Call, kind: int, key: str) -> dict[str, Any]:
     try:
-        broker = await _coordinator(services, kind, key)
+        broker = await _coordinator(services, call, kind, key)
         endpoint = endpoint_for(services, broker, call.peer)
         if endpoint is None:
             raise CoordinatorNotAvailable(
@@ -58,10 +60,12 @@ async def _find(services: Services, call: Call, kind: int, key: str) -> dict[str
     return _answer(key, broker.id, *endpoint, Code.none, None)
 
 
-async def _coordinator(services: Services, kind: int, key: str) -> BrokerInfo:
+async def _coordinator(services: Services, call: Call, kind: int, key: str) -> BrokerInfo:
     if kind == _GROUP:
+        services.rights.require(call.peer, DESCRIBE_GROUP, key)
         return await services.groups.find(key)
     if kind == _TRANSACTION:
+        services.rights.require(call.peer, DESCRIBE_TRANSACTIONAL_ID, key)
         return await services.transactions.find(key)
     name = _KINDS.get(kind, f"coordinators of type {kind}")
     raise InvalidRequest(f"this broker does not serve {name}")

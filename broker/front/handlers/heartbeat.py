@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import READ_GROUP
 from broker.errors import BrokerError, CoordinatorLoading, InvalidGroupId
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -21,6 +22,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.HEARTBEAT
 VERSIONS: Final = (0, 4)
+NEEDS: Final = (READ_GROUP,)
 
 
 def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -29,6 +31,7 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     try:
         if not request.group_id:
             raise InvalidGroupId("the group id is empty")
+        services.rights.require(call.peer, READ_GROUP, request.group_id)
         services.groups.coordinator(request.group_id).heartbeat(
             Heartbeat(
                 group_id=request.group_id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC
 from broker.front.configs.changes import Edit, configure_all
 from broker.front.services import Call, Services
 from broker.topics.core.config_resource import Change, changed
@@ -15,13 +16,14 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS: Final = (0, 1)
+NEEDS: Final = (ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Configure each topic by itself."""
     return {
         "responses": await configure_all(
-            services, request.resources, _edit_of, validate_only=request.validate_only
+            services, call, request.resources, _edit_of, validate_only=request.validate_only
         )
     }
 

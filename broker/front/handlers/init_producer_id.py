@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.front.transaction_codes import client_of, transaction_code
@@ -32,12 +33,14 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.INIT_PRODUCER_ID
 VERSIONS: Final = (0, 5)
+NEEDS: Final = (IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Hand out a producer id and an epoch."""
     had = ProducerId(field(request, "producer_id", NO_PRODUCER_ID))
     try:
+        _require(services, call, request.transactional_id)
         if request.transactional_id is None:
             given = ProducerIdAndEpoch(await services.producer_ids.take(), 0)
         else:
@@ -67,3 +70,12 @@ async def _begin(
             client_of(call),
         )
     )
+
+
+def _require(services: Services, call: Call, transactional_id: str | None) -> None:
+    """Who may write to any topic needs nothing more for idempotence (KIP-679)."""
+    rights = services.rights
+    if transactional_id is not None:
+        rights.require(call.peer, WRITE_TRANSACTIONAL_ID, transactional_id)
+    elif not rights.may_somewhere(call.peer, WRITE_TOPIC):
+        rights.require(call.peer, IDEMPOTENT_WRITE)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import READ_GROUP
 from broker.errors import (
     BrokerError,
     InvalidGroupId,
@@ -28,6 +29,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.JOIN_GROUP
 VERSIONS: Final = (0, 9)
+NEEDS: Final = (READ_GROUP,)
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _NULL_PROTOCOL_FROM: Final = 7
@@ -41,6 +43,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     try:
         if not request.group_id:
             raise InvalidGroupId("the group id is empty")
+        services.rights.require(call.peer, READ_GROUP, request.group_id)
         count, count_max = len(request.protocols), services.config.group_protocols_max
         if count > count_max:
             raise InvalidRequest(f"a member with {count} protocols, {count_max} are allowed")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import READ_GROUP
 from broker.errors import BrokerError, InvalidGroupId
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -18,6 +19,7 @@ from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.LEAVE_GROUP
 VERSIONS: Final = (0, 5)
+NEEDS: Final = (READ_GROUP,)
 
 _SEVERAL_FROM: Final = 3
 
@@ -31,6 +33,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     try:
         if not request.group_id:
             raise InvalidGroupId("the group id is empty")
+        services.rights.require(call.peer, READ_GROUP, request.group_id)
         outcomes: list[BrokerError | None] = []
         for begin in range(0, max(1, len(leaving)), STEP_ITEMS):
             if begin:

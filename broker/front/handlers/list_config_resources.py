@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_CONFIGS_CLUSTER
 from broker.faults import Code
 from broker.front.services import Call, Services
 from broker.topics.core.config_resource import ConfigResource
@@ -19,10 +20,12 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.LIST_CONFIG_RESOURCES
 VERSIONS: Final = (0, 1)
+NEEDS: Final = (DESCRIBE_CONFIGS_CLUSTER,)
 
 
 def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """List the resources of the types asked for."""
+    services.rights.require(call.peer, DESCRIBE_CONFIGS_CLUSTER)
     types = list(field(request, "resource_types", (ConfigResource.CLIENT_METRICS,)))
     types = types or list(ConfigResource)
     if any(kind not in list(ConfigResource) for kind in types):

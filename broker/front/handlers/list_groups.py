@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from broker.errors import BrokerError, NotCoordinator
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -21,6 +22,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.LIST_GROUPS
 VERSIONS: Final = (0, 5)
+NEEDS: Final = (DESCRIBE_CLUSTER, DESCRIBE_GROUP)
 
 _TYPE: Final = "classic"
 
@@ -40,8 +42,12 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             code = code_of(error)
     pace = services.turns.pace()
     groups = []
+    rights = services.rights
+    sees_all = rights.may(call.peer, DESCRIBE_CLUSTER)
     for group in found:
         await pace.item()
+        if not sees_all and not rights.may(call.peer, DESCRIBE_GROUP, group.group_id):
+            continue
         if (not states or group.state.value.lower() in states) and (not types or _TYPE in types):
             groups.append(
                 {

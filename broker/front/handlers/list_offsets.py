@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from broker.access.rights import DESCRIBE_TOPIC
 from broker.errors import InvalidRequest, InvalidTimestampQuery
 from broker.faults import Code, code_of
 from broker.front.batches.fetch_round import check_epoch
@@ -33,6 +34,7 @@ from client.wire.kafka.fetch import READ_COMMITTED
 
 KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = (1, 11)
+NEEDS: Final = (DESCRIBE_TOPIC,)
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -97,6 +99,7 @@ async def _partition(
     try:
         if not is_unique:
             raise InvalidRequest(f"the request names partition {item.partition_index} twice")
+        services.rights.require(asking.call.peer, DESCRIBE_TOPIC, topic)
         leader = await services.partitions.leader_soon(topic, item.partition_index)
         check_epoch(leader, field(item, "current_leader_epoch", -1))
         offset, timestamp = await _find(asking, leader, item.timestamp)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_TRANSACTIONAL_ID
 from broker.errors import BrokerError, NotCoordinator
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -27,6 +28,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.LIST_TRANSACTIONS
 VERSIONS: Final = (0, 1)
+NEEDS: Final = (DESCRIBE_TRANSACTIONAL_ID,)
 
 _STATES: Final[Mapping[str, TransactionState]] = {
     name: state for state, name in STATE_NAMES.items()
@@ -53,6 +55,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             break
         for transactional_id in view.ids():
             await pace.item()
+            if not services.rights.may(call.peer, DESCRIBE_TRANSACTIONAL_ID, transactional_id):
+                continue
             stored = view.describe(transactional_id)
             if stored is None or (names and stored.state not in states):
                 continue

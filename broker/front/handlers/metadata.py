@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
+from broker.access.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import TopicExists
 from broker.faults import Code, code_of
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 13)
+NEEDS: Final = (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC)
 
 _NULL_IS_ALL_FROM: Final = 1
 _NULL_NAMES_FROM: Final = 12
@@ -56,14 +58,17 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     cluster = services.cluster
     missing: list[Fields] = []
     if asked is None or (not asked and call.version < _NULL_IS_ALL_FROM):
-        topics = list(cluster.topics.values())
+        may = services.rights.may
+        topics = [
+            one for one in cluster.topics.values() if may(call.peer, DESCRIBE_TOPIC, one.name)
+        ]
         await cluster.leader_epochs.load(topics)
         await services.leader_changes.settle(filter(cluster.leader_epochs.unled, topics))
     else:
         may_create = services.config.auto_create_topics and field(
             request, "allow_auto_topic_creation", True
         )
-        topics = await _find(services, asked, missing, may_create=may_create)
+        topics = await _find(services, call, asked, missing, may_create=may_create)
         if call.version < _NULL_NAMES_FROM:
             missing = [{**one, "name": one["name"] or ""} for one in missing]
         await services.leader_changes.settle(topics)
@@ -91,7 +96,7 @@ def _brokers(services: Services, call: Call) -> list[Fields]:
 
 
 async def _find(
-    services: Services, asked: Sequence[Any], missing: list[Fields], *, may_create: bool
+    services: Services, call: Call, asked: Sequence[Any], missing: list[Fields], *, may_create: bool
 ) -> list[TopicInfo]:
     """Return the topics that exist, or do now; describe the others in `missing`."""
     cluster = services.cluster
@@ -104,18 +109,19 @@ async def _find(
         await pace.item()
         if name is None:
             by_id = cluster.topic_by_id.get(topic_id)
-            if by_id is not None:
+            if by_id is not None and services.rights.may(call.peer, DESCRIBE_TOPIC, by_id.name):
                 found[by_id.topic_id] = by_id
             else:
                 missing.append(_refusal(None, topic_id, Code.unknown_topic_id))
             continue
         topic = cluster.topics.get(name)
         try:
+            services.rights.require(call.peer, DESCRIBE_TOPIC, name)
             if topic is None:
                 check_name(name)
                 lookups += 1
                 if may_create or lookups <= _LOOKUPS_MAX:
-                    topic = await _look_or_create(services, name, may_create)
+                    topic = await _look_or_create(services, call, name, may_create)
         except QuireError as error:
             log.info("topic.not_created topic=%r error=%s", name, error, extra=AT_WILL)
             code = Code.leader_not_available if isinstance(error, MetadataError) else code_of(error)
@@ -128,10 +134,14 @@ async def _find(
     return list(found.values())
 
 
-async def _look_or_create(services: Services, name: str, may_create: bool) -> TopicInfo | None:
+async def _look_or_create(
+    services: Services, call: Call, name: str, may_create: bool
+) -> TopicInfo | None:
     cluster = services.cluster
     topic = await cluster.look_for_topic(name)
     if topic is None and may_create and name not in INTERNAL_TOPICS:
+        if not services.rights.may(call.peer, CREATE_CLUSTER):
+            services.rights.require(call.peer, CREATE_TOPIC, name)
         try:
             topic = await services.topics.create(name)
         except TopicExists:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from broker.access.rights import READ_GROUP, READ_TOPIC
 from broker.errors import BrokerError, GroupIdNotFound
 from broker.faults import Code, code_of
 from broker.front.offsets.committing import commit_offsets, outcome_codes
@@ -26,6 +27,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.OFFSET_COMMIT
 VERSIONS: Final = (2, 10)
+NEEDS: Final = (READ_GROUP, READ_TOPIC)
 
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
 _TOPIC_IDS_FROM: Final = 10
@@ -37,6 +39,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         services,
         request.topics,
         partial(_commit, services, call, request),
+        who=call.peer,
+        refusal=services.rights.code(call.peer, READ_GROUP, request.group_id),
         by_id=call.version >= _TOPIC_IDS_FROM,
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DELETE_GROUP, READ_TOPIC
 from broker.errors import BrokerError, UnknownTopicOrPartition
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -19,6 +20,7 @@ from client.wire.steps import STEP_ITEMS
 
 KEY: Final = ApiKey.OFFSET_DELETE
 VERSIONS: Final = (0, 0)
+NEEDS: Final = (DELETE_GROUP, READ_TOPIC)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -30,11 +32,15 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             await pace.item()
             keys[TopicPartition(topic.name, one.partition_index)] = None
     known = []
+    refused: dict[TopicPartition, int] = {}
     for key in keys:
         await pace.item()
-        if _exists(services, key):
+        if code := services.rights.code(call.peer, READ_TOPIC, key.topic):
+            refused[key] = code
+        elif _exists(services, key):
             known.append(key)
     try:
+        services.rights.require(call.peer, DELETE_GROUP, request.group_id)
         coordinator = services.groups.coordinator(request.group_id)
         outcomes: list[BrokerError | None] = []
         for begin in range(0, max(1, len(known)), STEP_ITEMS):
@@ -45,6 +51,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     except BrokerError as error:
         return {"throttle_time": 0, "error_code": code_of(error), "topics": []}
     codes = dict.fromkeys(keys, code_of(UnknownTopicOrPartition("")))
+    codes |= refused
     codes.update(
         (key, int(Code.none) if outcome is None else code_of(outcome))
         for key, outcome in zip(known, outcomes, strict=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from broker.access.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
 from broker.errors import BrokerError
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -26,6 +27,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.OFFSET_FETCH
 VERSIONS: Final = (1, 10)
+NEEDS: Final = (DESCRIBE_GROUP, DESCRIBE_TOPIC)
 
 _GROUP_ERROR_FROM: Final = 2
 _SEVERAL_FROM: Final = 8
@@ -64,6 +66,7 @@ async def _fetch(services: Services, pace: Pace, call: Call, request: _Asked) ->
     offsets = GroupOffsets()
     unstable: frozenset[TopicPartition] = frozenset()
     try:
+        services.rights.require(call.peer, DESCRIBE_GROUP, group_id)
         view = services.groups.coordinator(group_id).view()
         offsets = view.committed(group_id)
         if request.require_stable:
@@ -76,15 +79,20 @@ async def _fetch(services: Services, pace: Pace, call: Call, request: _Asked) ->
             }  # fmt: skip
     by_id = call.version >= _TOPIC_IDS_FROM
     if asked is None:
-        topics = await _all(services, pace, list(offsets), unstable, by_id=by_id)
+        may = services.rights.may
+        seen = [one for one in offsets if may(call.peer, DESCRIBE_TOPIC, one[0].topic)]
+        topics = await _all(services, pace, seen, unstable, by_id=by_id)
     else:
         topics = []
         for topic in asked:
             name, label = _name_and_label(services, topic, by_id=by_id)
             rows = []
+            hidden = name and services.rights.code(call.peer, DESCRIBE_TOPIC, name)
             for index in topic.partition_indexes:
                 await pace.item()
-                if name is None:
+                if hidden:
+                    rows.append(_partition(index, None, hidden))
+                elif name is None:
                     rows.append(_partition(index, None, Code.unknown_topic_id))
                 elif TopicPartition(name, index) in unstable:
                     rows.append(_partition(index, None, Code.unstable_offset_commit))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_TOPIC
 from broker.faults import Code, code_of
 from broker.front.batches.fetch_round import check_epoch
 from broker.front.services import Call, Services
@@ -21,6 +22,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.OFFSET_FOR_LEADER_EPOCH
 VERSIONS: Final = (2, 4)
+NEEDS: Final = (DESCRIBE_TOPIC,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -31,14 +33,15 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         partitions = []
         for item in topic.partitions:
             await pace.item()
-            partitions.append(await _end(services, topic.topic, item))
+            partitions.append(await _end(services, call, topic.topic, item))
         topics.append({"topic": topic.topic, "partitions": partitions})
     return {"topics": topics}
 
 
-async def _end(services: Services, topic: str, item: Any) -> dict[str, Any]:
+async def _end(services: Services, call: Call, topic: str, item: Any) -> dict[str, Any]:
     answer = {"error_code": int(Code.none), "partition": item.partition}
     try:
+        services.rights.require(call.peer, DESCRIBE_TOPIC, topic)
         leader = services.partitions.leader(topic, item.partition)
         check_epoch(leader, field(item, "current_leader_epoch", -1))
         epoch, end_offset = await leader.reader.epoch_end(item.leader_epoch)

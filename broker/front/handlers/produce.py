@@ -1,4 +1,4 @@
-"""Produce (0), versions 3-11; 0-2 are advertised and refused.
+"""Produce (0), versions 3-12; 0-2 are advertised and refused.
 
 Behaviour: each partition's batch is checked and given offsets in arrival order before the next
 request of the connection is looked at; the answer leaves when every partition is confirmed or
@@ -10,8 +10,8 @@ holds a fast sender back.
 A batch for which its partition has no room waits, and with it everything that the connection sends
 after it, in order: nothing further of it is started, and soon nothing further is read. Refusing
 it would let the next one overtake it, and a producer without idempotence would then store
-them in another order. What has waited in vain when the request's timeout ends was not applied
-and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
+them in another order. What has waited in vain when the request's timeout ends, which runs from its
+arrival, was not applied and is answered with NOT_ENOUGH_REPLICAS, which clients retry.
 
 Two more things let the rest of a connection wait in order: a request of very many batches is begun
 a few hundred in each turn of the loop, and so are the records of a compacted topic's batch looked
@@ -50,6 +50,7 @@ from broker.faults import message_of
 from broker.front.batches.batch_leader import batch_leader
 from broker.front.batches.key_checks import KeyChecks
 from broker.front.batches.produce_answer import ProduceAnswer, Row, stored_answer
+from broker.front.batches.produce_terms import PRODUCE_NEEDS, ProduceTerms
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
 from broker.partition.core.transactions.verification import ProducerTransaction
@@ -69,9 +70,11 @@ log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.PRODUCE
 VERSIONS: Final = (0, wire.VERSION_MAX)
+NEEDS: Final = PRODUCE_NEEDS
 
 _TV2_FROM: Final = 12
 """From this version on the batch itself makes its partition part of the transaction."""
+_TIMEOUT_S_MIN: Final = 0.001
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
@@ -116,7 +119,6 @@ class _Produce:
     """One request under way."""
 
     __slots__ = (
-        "_acks",
         "_answered",
         "_call",
         "_channel",
@@ -127,6 +129,7 @@ class _Produce:
         "_services",
         "_slot",
         "_stop_waiting",
+        "_terms",
         "_ticket",
         "_topics",
         "_unstarted",
@@ -137,7 +140,7 @@ class _Produce:
         self._services = services
         self._call = call
         self._channel = channel
-        self._acks = -1
+        self._terms = ProduceTerms(services, call)
         self._slot = channel.open(KEY, size)
         self._topics: list[tuple[str, list[Row]]] = []
         self._pending = 1
@@ -187,7 +190,9 @@ class _Produce:
 
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
-        self._acks = request.acks
+        self._terms = ProduceTerms(
+            self._services, self._call, request.acks, request.transactional_id
+        )
         transaction: ProducerTransaction | None = None
         if request.transactional_id is not None:
             is_tv2 = self._call.version >= _TV2_FROM
@@ -207,15 +212,18 @@ class _Produce:
                 elif rows[-1][1] is None:
                     self._hold_back(batch)
         services = self._services
-        timeout_s = max(min(request.timeout_ms, services.config.produce_timeout_max_ms), 1) / 1000
+        now_s = services.metrics.now_s()
+        timeout_s = min(request.timeout_ms, services.config.produce_timeout_max_ms) / 1000
+        # What came with it, or before it, may have kept it from beginning.
+        timeout_s = max(timeout_s - (now_s - self._slot.arrived_s), _TIMEOUT_S_MIN)
         if self._held:
             self._hold(timeout_s)
         self._pending -= 1
         if not self._pending:
             self._answer()
             return
-        self._slot.split_s = services.metrics.now_s()
-        if self._acks:
+        self._slot.split_s = now_s
+        if self._terms.acks:
             self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
     def _begin_waiting(self, obstacle: Partition | Steps[int] | _Turn, batch: _Batch) -> None:
@@ -435,7 +443,7 @@ class _Produce:
         self, topic: str, index: int, records: memoryview | None
     ) -> tuple[Partition, memoryview]:
         partitions, version = self._services.partitions, self._call.version
-        return batch_leader(partitions, version, self._acks, topic, index, records)
+        return batch_leader(partitions, version, self._terms, topic, index, records)
 
     def _on_done(self, _append: Append) -> None:
         self._pending -= 1
@@ -451,7 +459,7 @@ class _Produce:
         if self._ticket:
             self._services.deadlines.cancel(self._ticket)
         try:
-            buffers = stored_answer(self._call, self._topics) if self._acks else None
+            buffers = stored_answer(self._call, self._topics) if self._terms.acks else None
             if buffers is None:
                 self._build(self._answer_steps())
             else:
@@ -479,7 +487,7 @@ class _Produce:
     def _answer_steps(self) -> Steps[None]:
         channel, answer = self._channel, ProduceAnswer(self._services, self._call)
         results = yield from answer.results(self._topics)
-        if self._acks == 0:
+        if self._terms.acks == 0:
             if answer.error is not None:
                 self._slot.let_go()
                 channel.fail(f"produce with acks 0 failed: {message_of(answer.error)}")

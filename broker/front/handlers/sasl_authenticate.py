@@ -18,6 +18,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.SASL_AUTHENTICATE
 VERSIONS: Final = (0, 2)
+NEEDS: Final = ()
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.SASL_HANDSHAKE
 VERSIONS: Final = (1, 1)
+NEEDS: Final = ()
 
 _CODES: Final = {
     Handshake.DONE: Code.none,

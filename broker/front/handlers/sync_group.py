@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import READ_GROUP
 from broker.errors import BrokerError, CoordinatorLoading, InvalidGroupId, InvalidRequest
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
@@ -21,6 +22,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.SYNC_GROUP
 VERSIONS: Final = (0, 5)
+NEEDS: Final = (READ_GROUP,)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
@@ -28,6 +30,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     try:
         if not request.group_id:
             raise InvalidGroupId("the group id is empty")
+        services.rights.require(call.peer, READ_GROUP, request.group_id)
         count, count_max = len(request.assignments), services.config.group_size_max
         if count > count_max:
             raise InvalidRequest(f"assignments for {count} members, a group has {count_max}")

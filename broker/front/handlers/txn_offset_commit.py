@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from broker.access.rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from broker.errors import (
     BrokerError,
     InvalidGroupId,
@@ -40,6 +41,7 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.TXN_OFFSET_COMMIT
 VERSIONS: Final = (0, 5)
+NEEDS: Final = (READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID)
 
 _ABORTABLE_FROM: Final = 4
 _TV2_FROM: Final = 5
@@ -47,7 +49,15 @@ _TV2_FROM: Final = 5
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Return an error code for each partition."""
-    return await commit_offsets(services, request.topics, partial(_commit, services, call, request))
+    rights = services.rights
+    return await commit_offsets(
+        services,
+        request.topics,
+        partial(_commit, services, call, request),
+        who=call.peer,
+        refusal=rights.code(call.peer, WRITE_TRANSACTIONAL_ID, request.transactional_id)
+        or rights.code(call.peer, READ_GROUP, request.group_id),
+    )
 
 
 async def _commit(

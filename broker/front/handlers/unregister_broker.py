@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import ALTER_CLUSTER
 from broker.errors import BrokerNotRegistered, InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
@@ -17,10 +18,12 @@ from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.UNREGISTER_BROKER
 VERSIONS: Final = (0, 0)
+NEEDS: Final = (ALTER_CLUSTER,)
 
 
 def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Say whether the broker is gone."""
+    services.rights.require(call.peer, ALTER_CLUSTER)
     try:
         _check(services, request.broker_id)
     except QuireError as error:

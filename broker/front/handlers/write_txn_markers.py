@@ -17,6 +17,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import ALTER_CLUSTER, CLUSTER_ACTION
 from broker.errors import RequestTimedOut
 from broker.faults import code_of
 from broker.front.services import Call, Services
@@ -30,12 +31,15 @@ _LOG = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.WRITE_TXN_MARKERS
 VERSIONS: Final = (1, 2)
+NEEDS: Final = (ALTER_CLUSTER, CLUSTER_ACTION)
 
 _WAIT_S_MAX: Final = 30.0
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Return an error code for each partition of each marker."""
+    if refusal := _refusal(services, call):
+        return _refused(request, refusal)
     pace = services.turns.pace()
     answered = []
     for one in request.markers:
@@ -67,6 +71,33 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             ]
             topics.append({"name": topic.name, "partitions": rows})
         answered.append({"producer_id": one.producer_id, "topics": topics})
+    return {"markers": answered}
+
+
+def _refusal(services: Services, call: Call) -> int:
+    """Return the code of whoever may neither alter the cluster nor act for it; 0 for others."""
+    if services.rights.may(call.peer, ALTER_CLUSTER):
+        return 0
+    return services.rights.code(call.peer, CLUSTER_ACTION)
+
+
+def _refused(request: Any, code: int) -> Mapping[str, Any]:
+    answered = [
+        {
+            "producer_id": one.producer_id,
+            "topics": [
+                {
+                    "name": topic.name,
+                    "partitions": [
+                        {"partition_index": index, "error_code": code}
+                        for index in topic.partition_indexes
+                    ],
+                }
+                for topic in one.topics
+            ],
+        }
+        for one in request.markers
+    ]
     return {"markers": answered}
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from broker.access.rights import READ_TOPIC
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import BrokerError
 from broker.faults import Code, code_of
-from broker.front.services import Services
+from broker.front.services import Peer, Services
 from broker.groups.core.group_types import OffsetToCommit
 from client.errors import MetadataError
 from client.wire.kafka.codec import field
@@ -27,11 +28,14 @@ async def commit_offsets(
     topics: Sequence[Any],
     store: Callable[[list[OffsetToCommit]], Awaitable[list[int]]],
     *,
+    who: Peer,
+    refusal: int = 0,
     by_id: bool = False,
 ) -> Mapping[str, Any]:
     """Return the response to a request with those topics.
 
-    `store` is called for some offsets at a time, and returns a code for each.
+    `store` is called for some offsets at a time, and returns a code for each. `who` may commit for
+    topics that it may read, and nothing at all if there is a `refusal`, a code.
     """
     if not by_id:
         await _look_for_topics(services, topics)
@@ -42,9 +46,15 @@ async def commit_offsets(
     for at_topic, topic in enumerate(topics):
         await pace.item()
         info = _topic(services, topic, by_id=by_id)
+        name = topic.name if not by_id else None if info is None else info.name
+        hidden = refusal
+        if not hidden and name is not None:
+            hidden = services.rights.code(who, READ_TOPIC, name)
         for at, one in enumerate(topic.partitions):
             await pace.item()
-            if info is None:
+            if hidden:
+                codes[at_topic, at] = hidden
+            elif info is None:
                 codes[at_topic, at] = int(Code.unknown_topic_id) if by_id else unknown
             elif not 0 <= one.partition_index < info.partition_count:
                 codes[at_topic, at] = unknown
@@ -69,8 +79,8 @@ async def commit_offsets(
         for at, one in enumerate(topic.partitions):
             await pace.item()
             rows.append({"partition_index": one.partition_index, "error_code": codes[at_topic, at]})
-        name = {"topic_id": topic.topic_id} if by_id else {"name": topic.name}
-        answered.append({**name, "partitions": rows})
+        label = {"topic_id": topic.topic_id} if by_id else {"name": topic.name}
+        answered.append({**label, "partitions": rows})
     return {"throttle_time": 0, "topics": answered}
 
 

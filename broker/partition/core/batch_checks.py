@@ -33,6 +33,7 @@ from client.wire.kafka.batches.records import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
     NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
     crc_of,
@@ -130,11 +131,14 @@ def _check_client_fields(header: BatchHeader, limits: BatchLimits, now_ms: int) 
         raise InvalidTimestamp("a client may not claim a broker-set timestamp")
     if attributes & CODEC_MASK > _CODEC_MAX:
         raise UnsupportedCompression(f"unknown codec {attributes & CODEC_MASK}")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise InvalidRecord(
-            f"producer {header.producer_id} sent sequence {header.base_sequence}"
-            f" in epoch {header.producer_epoch}"
-        )
+    if header.producer_id >= 0:
+        if header.base_sequence < 0 or header.producer_epoch < 0:
+            raise InvalidRecord(
+                f"producer {header.producer_id} sent sequence {header.base_sequence}"
+                f" in epoch {header.producer_epoch}"
+            )
+    elif attributes & TRANSACTIONAL_BIT:
+        raise InvalidRecord("a batch of a transaction has a producer id")
     if not limits.log_append_time:
         _check_timestamps(header, limits, now_ms)
 

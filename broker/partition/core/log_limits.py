@@ -95,4 +95,6 @@ class LogLimits:
     time. Higher: a request may take longer, on the loop's idle time."""
 
     copy_below_bytes: int = 4096
-    """Copy batches smaller than this, so that a few bytes do not keep a large frame in memory."""
+    """Copy batches smaller than this, which costs less than handling them in pieces. Larger ones
+    are copied if they are less than half of what they came with: they would keep all of it in
+    memory for as long as somebody has them."""

@@ -20,6 +20,7 @@ the next one, whose first entry is a snapshot of the moment of `hold`.
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 from broker.errors import (
     InvalidTransactionState,
@@ -151,7 +152,8 @@ class LogState:
             prefix = stamp(base, header.batch_length, self._leader_epoch)
             rest = view[STAMP_BYTES:]
         end = Offset(base + header.record_count)
-        is_small = size < self.limits.copy_below_bytes
+        whole: Any = view.obj
+        is_small = size < self.limits.copy_below_bytes or 2 * size < len(whole)
         append = Append(
             base,
             end,
@@ -203,24 +205,29 @@ class LogState:
         Its epoch comes first: a fenced producer is told so, and nobody is asked. A batch that is in
         the log already opens no transaction again.
         """
-        producer_id, held = header.producer_id, self.held
+        producer_id, held, transactions = header.producer_id, self.held, self.fold.transactions
         if header.is_control:
             return None  # a marker: its writer has judged it
-        self.producers.check_epoch(header)
         if header.is_transactional:
             if transaction is None and from_client:
                 raise InvalidTransactionState(producer_id, "no transaction is open")
+            if producer_id in transactions and not transactions.needs_verification(header):
+                return None  # its transaction is open
+        self.producers.check_epoch(header)
+        if header.is_transactional:
             if transaction is not None and transaction.is_verified:
                 self._check_beginning(header, now_s, transaction)
                 return None
             repeated = self.producers.find_repeated(header)
             if repeated is not None:
                 return self._repeat(repeated)
-        must_ask = self.fold.transactions.needs_verification(header)
+        must_ask = transactions.needs_verification(header)
         if not must_ask and producer_id not in held:
             return None
         if transaction is None or not header.is_transactional:
             raise InvalidTransactionState(producer_id, "it is about to begin a transaction")
+        if header.size < self.limits.copy_below_bytes:
+            batch = bytes(batch)
         append = HeldAppend(batch, header, transaction, from_client=from_client)
         append.guard = held.hold(header, append)
         self.fold.is_used = True

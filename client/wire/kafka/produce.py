@@ -1,10 +1,10 @@
-"""Produce (API 0) by hand: versions 3 to 11, the hottest request of the broker.
+"""Produce (API 0) by hand: versions 3 to 12, the hottest request of the broker.
 
 Covers Produce's byte layout. The generic codec would copy the record bytes and build objects per
 partition; here records stay views of the received frame, and the answer for one partition is one
 `struct` pack. Compared with kio, byte for byte, in the tests.
 
-Request body, version 3-8 (9-11 use compact lengths and end each struct with tagged fields):
+Request body, version 3-8 (9-12 use compact lengths and end each struct with tagged fields):
 
     transactional_id nullable string | acks int16 | timeout_ms int32
     [ topic: name string | [ partition: index int32 | records nullable bytes ] ]
@@ -17,7 +17,8 @@ current leader tag from 10):
                       | record errors | error message ] ]
     throttle_time_ms int32 | node endpoints tag
 
-Versions 0 to 2 carry message formats that Quire does not store; they have no layout here.
+Version 12 has the bytes of 11. Versions 0 to 2 carry message formats that Quire does not store;
+they have no layout here.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from client.wire.kafka.node_endpoints import NodeEndpoint, endpoint_tags
 from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps, finish
 
 VERSION_MIN: Final = 3
-VERSION_MAX: Final = 11
+VERSION_MAX: Final = 12
 FLEXIBLE_FROM: Final = 9
 _LOG_START_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ from confluent_kafka.admin import AdminClient
 from broker.app import Broker
 from broker.security.config import SecurityConfig
 from broker.security.core.mechanisms import Mechanism
+from client.kafka_security import read_properties, security_of
+from client.pubsub.brokers import Brokers
+from client.pubsub.errors import BrokerUnreachable
+from client.pubsub.publisher import Publisher
+from client.pubsub.subscriber import Subscriber
+from client.pubsub.topics import TopicAdmin
 from tests.fakes import certificates
 from tests.fakes.broker import FakeCloud
 from tests.fakes.clock import WallClock
@@ -32,6 +39,12 @@ LISTENERS = tuple(
 )
 CONFIGS = "kafka.admin.ConfigCommand"
 """kafka-configs"""
+ACLS = "org.apache.kafka.tools.AclCommand"
+"""kafka-acls"""
+DENIED = {
+    confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
 PASSWORD = "pass,word = 1"
 
 
@@ -277,3 +290,133 @@ async def test_kafka_configs_makes_users(broker: Broker, files: Path) -> None:
     )
     assert code == 0, output
     assert broker.services.users.names() == ["anna"]
+
+
+# --- access control lists
+
+
+@pytest.fixture
+async def guarded(files: Path) -> AsyncIterator[Broker]:
+    """A broker where nobody may do anything but whoever comes by the plain listener."""
+    cloud = FakeCloud(clock=WallClock())
+    security = SecurityConfig(
+        listeners=LISTENERS[:1] + LISTENERS[2:3],
+        authorization=True,
+        super_users=("User:ANONYMOUS",),
+    )
+    broker = await cloud.start_broker(1, port=9092, security=security)
+    await in_thread(_add_anna, f"127.0.0.1:{broker.port}")
+    yield broker
+    await cloud.close()
+
+
+async def acls(broker: Broker, *arguments: str) -> str:
+    code, output = await java(ACLS, "--bootstrap-server", f"localhost:{broker.port}", *arguments)
+    assert code == 0, output
+    return output
+
+
+async def test_kafka_acls_lets_clients_in(guarded: Broker, files: Path) -> None:
+    """librdkafka's producer and consumer, before and after."""
+    settings = librdkafka(guarded, files, "SASL_PLAINTEXT SCRAM-SHA-256")
+
+    def produce() -> Any:
+        reports: list[Any] = []
+        producer = confluent_kafka.Producer({**settings, "message.timeout.ms": 10_000})
+        producer.produce("orders", b"v", on_delivery=lambda error, _: reports.append(error))
+        producer.flush(20)
+        return reports[0] and reports[0].code()
+
+    def consume() -> Any:
+        consumer = confluent_kafka.Consumer(
+            {**settings, "group.id": "g", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe(["orders"])
+        while True:
+            message = consumer.poll(20)
+            assert message is not None
+            if message.error() is None:
+                break
+            if message.error().code() in DENIED:
+                break
+        consumer.close()
+        return message.error() and message.error().code()
+
+    assert await in_thread(produce) == confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+    who = ("--allow-principal", "User:anna")
+    await acls(guarded, "--add", *who, "--producer", "--topic", "orders")
+    assert await in_thread(produce) is None
+    assert await in_thread(consume) in DENIED
+    await acls(guarded, "--add", *who, "--consumer", "--topic", "orders", "--group", "g")
+    assert await in_thread(consume) is None
+    shown = await acls(guarded, "--list", "--topic", "orders")
+    assert "operation=READ" in shown
+    await acls(guarded, "--remove", "--force", *who, "--producer", "--topic", "orders")
+    assert await in_thread(produce) in DENIED
+    await acls(
+        guarded, "--add", *who, "--operation", "All", "--topic", "ord",
+        "--resource-pattern-type", "prefixed",
+    )  # fmt: skip
+    assert await in_thread(produce) is None
+    await acls(guarded, "--add", "--deny-principal", "User:*", "--operation", "Write",
+               "--topic", "orders")  # fmt: skip
+    assert await in_thread(produce) in DENIED
+
+
+async def test_aiokafka_and_kafka_python_hear_that_they_may_not(
+    guarded: Broker, files: Path
+) -> None:
+    settings = aiokafka_settings(guarded, files, "SASL_PLAINTEXT SCRAM-SHA-512")
+    async with aiokafka.AIOKafkaProducer(**settings) as producer:
+        with pytest.raises(aiokafka.errors.TopicAuthorizationFailedError):
+            await producer.send_and_wait("orders", b"v")
+
+    def send() -> None:
+        producer = kafka.KafkaProducer(**settings, max_block_ms=5_000)
+        try:
+            producer.send("orders", b"v").get(10)
+        finally:
+            producer.close(1)
+
+    with pytest.raises(kafka.errors.KafkaError):
+        await in_thread(send)
+    assert not guarded.cluster.topics.keys() & {"orders"}
+
+
+# --- our own clients
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_publisher_and_subscriber(broker: Broker, files: Path, way: str) -> None:
+    protocol = way.partition(" ")[0]
+    security = security_of(read_properties(java_properties(broker, files, way)))
+    brokers = Brokers(f"127.0.0.1:{broker.ports[protocol]}", security)
+    async with TopicAdmin(brokers) as topics:
+        await topics.create("orders")
+    async with Publisher(brokers) as publisher:
+        await publisher.publish("orders", b"v")
+    async with Subscriber("orders", bootstrap_servers=brokers) as subscriber:
+        async for record in subscriber:
+            assert record.value == b"v"
+            break
+
+
+async def test_a_publisher_with_a_wrong_password(broker: Broker, files: Path) -> None:
+    way = "SASL_SSL SCRAM-SHA-256"
+    security = security_of(read_properties(java_properties(broker, files, way, "wrong")))
+    brokers = Brokers(f"127.0.0.1:{broker.ports['SASL_SSL']}", security)
+    with pytest.raises(BrokerUnreachable, match="refuses SASL_SSL with these settings"):
+        await Publisher(brokers).start()
+
+
+async def test_the_command_line(broker: Broker, files: Path) -> None:
+    way = "SASL_SSL SCRAM-SHA-256"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "ops.cli.main",
+        "--client-config", str(java_properties(broker, files, way)),
+        "topic", "create", "orders", "-b", f"127.0.0.1:{broker.ports['SASL_SSL']}",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, output.decode()
+    assert "orders" in broker.cluster.topics

@@ -21,6 +21,7 @@ from ops.demo import sources, words
 from ops.demo.spark_counts import count_words
 from ops.demo.story import TOPIC
 from tests.integration.cluster import ROOT, LocalCluster
+from tests.integration.spark.topics import create
 
 FILES = {
     f"json/{name}": content
@@ -83,6 +84,15 @@ def test_to_parquet(run: Any) -> None:
     for row in sorted(written, key=lambda row: (row["partition"], row["offset"])):
         content[row["file"]] = content.get(row["file"], "") + row["line"]
     assert {name: text.encode() for name, text in content.items()} == FILES
+
+
+def test_exactly_once(run: Any, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = create(cluster, "examples-shouted", partition_count=3)
+    monkeypatch.setenv("QUIRE_COPY", copy)
+    run("spark_exactly_once.py")
+    copied = run("spark_exactly_once.py")["copied"].collect()  # a second run finds nothing new
+    wanted = sorted(line.decode().upper() for lines in LINES.values() for line in lines)
+    assert sorted(row["value"].decode() for row in copied) == wanted
 
 
 def test_backfill_from_ledgers(run: Any) -> None:

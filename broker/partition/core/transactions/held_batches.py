@@ -32,6 +32,8 @@ from client.wire.kafka.batches.records import BatchHeader
 T = TypeVar("T")
 
 _REMEMBERED_MAX: Final = 1_000
+HELD_OVERHEAD_BYTES: Final = 1_000
+"""About what Python needs to hold one batch, and to ask about it, beside its own bytes."""
 
 
 class Guard:
@@ -66,13 +68,17 @@ class _Held(Generic[T]):
 class HeldBatches(Generic[T]):
     """All held batches of one partition; `T` is what the caller needs to go on with one.
 
-    `size_bytes_max` bounds the batches of all producers together.
+    `size_bytes_max` bounds the batches of all producers together, with `overhead_bytes` for each.
     """
 
-    def __init__(self, name: str, *, size_bytes_max: int) -> None:
+    def __init__(
+        self, name: str, *, size_bytes_max: int, overhead_bytes: int = HELD_OVERHEAD_BYTES
+    ) -> None:
         self._name = name
         self._size_bytes_max = size_bytes_max
+        self._overhead_bytes = overhead_bytes
         self.size_bytes = 0
+        """Of all that is held, with the overhead."""
         self._held: dict[ProducerId, _Held[T]] = {}
         self._refused: dict[ProducerId, tuple[int, int]] = {}
         """Producer -> epoch, and sequence of the first batch that has to come again."""
@@ -97,7 +103,8 @@ class HeldBatches(Generic[T]):
                 f"{self._name}: a batch of epoch {held.guard.producer_epoch} of producer"
                 f" {producer_id} waits for its coordinator"
             )
-        if self.size_bytes and self.size_bytes + header.size > self._size_bytes_max:
+        size = header.size + self._overhead_bytes
+        if self.size_bytes and self.size_bytes + size > self._size_bytes_max:
             self._remember(producer_id, epoch, header.base_sequence)
             raise Overloaded(f"{self._name} holds {self.size_bytes} bytes of unverified batches")
         is_new = held is None
@@ -106,8 +113,8 @@ class HeldBatches(Generic[T]):
         elif is_gap(held.first_sequence, header.base_sequence):
             held.first_sequence = header.base_sequence
         held.batches.append(batch)
-        held.size_bytes += header.size
-        self.size_bytes += header.size
+        held.size_bytes += size
+        self.size_bytes += size
         if self._refused.get(producer_id) == (epoch, header.base_sequence):
             del self._refused[producer_id]
         return held.guard if is_new else None

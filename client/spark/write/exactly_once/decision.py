@@ -23,6 +23,7 @@ from client.spark.errors import SparkSourceError
 METADATA_BYTES_MAX: Final = 4096
 """Kafka's default of `offset.metadata.max.bytes`."""
 
+_JSON_BYTES_MAX: Final = 1 << 20
 _VERSION: Final = "1"
 _SEPARATOR: Final = "|"
 
@@ -73,16 +74,27 @@ def decode(batch_id: int, metadata: str) -> Decision:
         version, query_id, packed = metadata.split(_SEPARATOR)
         if version != _VERSION:
             raise ValueError(f"version {version}")
-        columns = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+        columns = json.loads(_inflate(base64.b64decode(packed, validate=True)))
         tasks, slots, producers, epochs = columns
+        if any(type(number) is not int for column in columns for number in column):
+            raise ValueError("not everything is a whole number")
         tasks, producers = itertools.accumulate(tasks), itertools.accumulate(producers)
         rows = zip(tasks, slots, producers, epochs, strict=True)
         return Decision(query_id, batch_id, tuple(TaskTransaction(*row) for row in rows))
-    except (ValueError, TypeError, binascii.Error, zlib.error) as error:
+    except (ValueError, TypeError, RecursionError, binascii.Error, zlib.error) as error:
         raise SparkSourceError(
             f"the offset {batch_id} of the sink's group is no decision of this sink ({error}): does"
             " another program commit offsets of a group with the name of option sinkId?"
         ) from error
+
+
+def _inflate(packed: bytes) -> bytes:
+    """Raises ValueError for more than a decision can be."""
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(packed, _JSON_BYTES_MAX)
+    if not inflater.eof:
+        raise ValueError("it is cut off, or much too long")
+    return data
 
 
 def _differences(numbers: tuple[int, ...]) -> list[int]:

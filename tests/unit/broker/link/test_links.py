@@ -19,6 +19,7 @@ from broker.link.core.link_frames import (
 )
 from broker.link.link_api import LinkApi
 from broker.link.links import Links
+from broker.security.config import SecurityConfig
 from client.ids import BrokerId
 from tests.fakes.broker import FakeCloud, until
 
@@ -175,11 +176,12 @@ async def test_a_listener_of_another_kind_is_told_from_a_broker(cloud: FakeCloud
 class Stranger:
     """Speaks to a broker's listener by hand."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, port: int | None = None) -> None:
         self.broker = broker
+        self.port = port or broker.port
 
     async def __aenter__(self) -> Stranger:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.broker.port)
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -236,6 +238,21 @@ async def test_strangers_cost_their_connection_and_nothing_else(cloud: FakeCloud
         assert await stranger.ask(0, stranger.hello()) is None
         assert await stranger.ask(98, b"") == "closed"
     assert await links_of(one).ask(BrokerId(1), ECHO, "me") == "1 said me"
+
+
+async def test_clients_do_not_reach_it_by_a_listener_of_theirs(cloud: FakeCloud) -> None:
+    listeners = ("CLIENTS://127.0.0.1:0", "BROKERS://127.0.0.1:0")
+    security = SecurityConfig(
+        listeners=listeners,
+        listener_protocols=("CLIENTS:PLAINTEXT", "BROKERS:PLAINTEXT"),
+        inter_broker_listener="BROKERS",
+    )
+    one = await cloud.start_broker(1, security=security, port=9092)
+    await cloud.start_broker(2)
+    async with Stranger(one, one.ports["CLIENTS"]) as stranger:
+        assert await stranger.ask(0, stranger.hello()) == "closed"
+    async with Stranger(one) as stranger:
+        assert await stranger.ask(0, stranger.hello()) is None
 
 
 async def test_clients_are_not_told_of_it(cloud: FakeCloud) -> None:

@@ -27,6 +27,7 @@ from broker.errors import (
 )
 from broker.partition.core.append_queue import Append
 from broker.partition.core.transactions.held_appends import HeldAppend
+from broker.partition.core.transactions.held_batches import HELD_OVERHEAD_BYTES
 from broker.partition.partition import Partition
 from client.ids import LeaderEpoch, Offset
 from client.log.aborted_transactions import ABORTED_TYPE, open_block
@@ -322,7 +323,20 @@ def test_held_bytes_are_bounded() -> None:
         assert [await done(append) for append in held] == [1, 2]
         assert await done(send(partition, sequence=2)) == 3
 
-    run(scenario, held_bytes_max=2 * size)
+    run(scenario, held_bytes_max=2 * (size + HELD_OVERHEAD_BYTES))
+
+
+def test_a_small_held_batch_keeps_no_large_frame() -> None:
+    async def scenario(world: World, verifier: FakeVerifier, partition: Partition) -> None:
+        verifier.hold()
+        small = transactional()
+        frame = memoryview(bytearray(small + bytes(100_000)))
+        held = partition.append(frame[: len(small)], transaction=CLASSIC)
+        assert isinstance(held, HeldAppend)
+        assert held.batch == small
+        assert not isinstance(held.batch, memoryview)
+
+    run(scenario)
 
 
 def test_open_transactions_are_bounded() -> None:

@@ -140,3 +140,16 @@ def test_what_was_compacted_is_forgotten_and_the_rest_stays() -> None:
     assert cache.size == 11
     fill(tail, 5, 200)  # older ones are dropped again as others come
     assert cache.size <= 1000
+
+
+def test_a_batch_counts_with_all_that_it_keeps_in_memory() -> None:
+    cache = TailCache(1000, overhead_bytes=0)
+    tail = cache.tail()
+    chunk = memoryview(bytes(300))
+    tail.add(Offset(0), Offset(1), (b"head", chunk[100:260]), 164)
+    assert cache.size == 300
+    for number in range(1, 5):
+        tail.add(Offset(number), Offset(number + 1), (b"head", chunk[100:260]), 164)
+    assert cache.size == 900, "two had to go"
+    tail.clear()
+    assert cache.size == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.front.endpoints import endpoints_of, inter_broker_listener, registered_host
+from broker.front.endpoints import endpoints_of, registered_host
 from broker.security.config import SecurityConfig
 from client.errors import ConfigError
 
@@ -59,4 +59,4 @@ def test_what_is_registered_of_several_listeners() -> None:
         "SSL": ("broker.example.org", 443, True, "SSL"),
         "INSIDE": ("box", 9092, False, "PLAINTEXT"),
     }
-    assert (inter_broker_listener(config), registered_host(config)) == ("INSIDE", "box")
+    assert (config.security.inter_broker_name, registered_host(config)) == ("INSIDE", "box")

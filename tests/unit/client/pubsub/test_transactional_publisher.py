@@ -275,6 +275,29 @@ async def test_codes_that_pass_are_waited_out(kafka: TransactionalKafka) -> None
     assert kafka.committed() == [b"x"]
 
 
+async def test_a_source_that_is_faster_than_the_brokers_waits(
+    kafka: TransactionalKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with made(unsent_bytes_max=1000) as publisher:
+        await publisher.begin()
+        monkeypatch.setattr(FakeClient, "lose", staticmethod(lambda: "before"))
+        sent = 0
+
+        async def source() -> None:
+            nonlocal sent
+            for _ in range(100):
+                await publisher.enqueue("b", bytes(100))
+                sent += 1
+
+        task = asyncio.create_task(source())
+        await asyncio.sleep(0.05)
+        assert 5 < sent < 15
+        monkeypatch.setattr(FakeClient, "lose", staticmethod(lambda: ""))
+        await task
+        await publisher.commit()
+    assert len(kafka.committed()) == 100
+
+
 async def test_mistakes_are_named(kafka: TransactionalKafka) -> None:
     with pytest.raises(ConfigError, match="may not be empty"):
         TransactionalPublisher("")

@@ -11,6 +11,7 @@ from ops.doctor.cluster import (
     check_brokers,
     check_clocks,
     check_reachable,
+    check_transactions,
     check_versions,
 )
 from ops.doctor.examine import version_in
@@ -99,6 +100,28 @@ def test_loopback_among_others() -> None:
     assert "brokers 1 send clients to loopback" in mixed[0].what
     local = check_brokers([broker(1, "127.0.0.1"), broker(2, "127.0.0.1")])
     assert all(one.level is Level.FINE for one in local)
+
+
+def test_transactions_that_hang_and_whose() -> None:
+    row = {
+        "transactional_id": "pay-1",
+        "state": "Ongoing",
+        "open_seconds": 90.4,
+        "partition_count": 2,
+        "client_id": "payments",
+        "client_host": "10.0.0.7",
+    }
+    decided = {**row, "transactional_id": "pay-2", "state": "PrepareCommit"}
+    unseen = {**row, "client_id": None, "client_host": None}
+    found = check_transactions([row, decided, unseen])
+    assert [one.level for one in found] == [Level.WARNING, Level.TROUBLE, Level.WARNING]
+    assert (
+        "pay-1 has a transaction open for 90 s, from client payments at 10.0.0.7" in found[0].what
+    )
+    assert "quire transaction abort pay-1" in found[0].advice
+    assert "2 partitions have not confirmed it" in found[1].what
+    assert "not seen since a takeover" in found[2].what
+    assert [one.level for one in check_transactions([])] == [Level.FINE]
 
 
 def test_the_version_is_read_from_metrics() -> None:

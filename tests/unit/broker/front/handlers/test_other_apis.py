@@ -16,8 +16,6 @@ from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import NOW_MS, batch, breathe, create_topic, produce
 
-"""APIs that we can read and write, without a handler: a client must not see them."""
-
 
 class TestApiVersions:
     """What is advertised is what is served."""
@@ -30,7 +28,7 @@ class TestApiVersions:
         )  # fmt: skip
         assert answer.error_code is ErrorCode.none
         table = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        assert table[ApiKey.PRODUCE] == (0, 11)
+        assert table[ApiKey.PRODUCE] == (0, 12)
         assert table[ApiKey.FETCH] == (4, 18)
         assert table[ApiKey.JOIN_GROUP][0] == 0
         assert table.keys() == set(map(int, ApiKey))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
+from broker.front.deadlines import Deadlines
 from broker.partition.partition import Partition
 from client.ledger.config import LedgerClientConfig
 from client.wire.kafka.apis import ApiKey
@@ -169,3 +171,31 @@ async def test_a_broker_that_closes_tells_everybody_who_waits_at_once(cloud: Fak
     await closing
     for each in (under_way, waiting, asking):
         assert await each.is_closed()
+
+
+async def test_the_time_of_a_request_runs_from_its_arrival(
+    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts_s: list[float] = []
+    original = Deadlines.after
+
+    def after(self: Deadlines, timeout_s: float, call: Callable[[], None]) -> int:
+        timeouts_s.append(timeout_s)
+        return original(self, timeout_s, call)
+
+    monkeypatch.setattr(Deadlines, "after", after)
+    broker, _ = await held(
+        cloud,
+        log_in_flight_bytes_max=_MIB,
+        ledger=LedgerClientConfig(writer_in_flight_bytes_max=_MIB),
+    )
+    client = await WireClient.connect(broker.port)
+    for size, timeout_ms in ((700_000, 60_000), (700_000, 300), (1, 200)):
+        fields = produce_fields(batch(b"x" * size), timeout_ms=timeout_ms)
+        client.send(ApiKey.PRODUCE, 9, **fields)
+    await until(lambda: len(timeouts_s) == 3)
+    # The last one waited behind the second one, and for longer than it had.
+    assert timeouts_s[2] == 0.001
+    assert 50.0 < timeouts_s[0] <= 60.0
+    cloud.ledgers.clients[0].release()
+    await client.close()

@@ -134,6 +134,13 @@ def test_idempotent_batches_need_epoch_and_sequence(epoch: int, sequence: int) -
         check(batch(producer_id=ProducerId(7), producer_epoch=epoch, base_sequence=sequence))
 
 
+def test_a_batch_of_a_transaction_has_a_producer() -> None:
+    """It would be in no transaction that anybody could end."""
+    with pytest.raises(InvalidRecord, match="producer id"):
+        check(batch(transactional=True))
+    check(batch(transactional=True, producer_id=ProducerId(7), producer_epoch=0, base_sequence=0))
+
+
 def test_coordinators_may_write_control_batches() -> None:
     check(batch(1, control=True, transactional=True), from_client=False)
 

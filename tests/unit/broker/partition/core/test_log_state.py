@@ -147,3 +147,14 @@ def test_what_follows_a_batch_that_waited_in_vain_is_refused_for_the_same_reason
     assert isinstance(refusal, Overloaded)
     with pytest.raises(Overloaded, match="before this"):
         append(log, "c", pid=7, sequence=2)
+
+
+@pytest.mark.parametrize(("chunk_bytes", "is_copied"), [(0, False), (9_000, False), (12_000, True)])
+def test_a_batch_keeps_little_more_than_itself(chunk_bytes: int, is_copied: bool) -> None:
+    log = new_log(copy_below_bytes=4096)
+    data = bytes(batch("x", pad=5_000))
+    chunk = memoryview(data + bytes(max(0, chunk_bytes - len(data))))
+    appended = log.append(chunk[: len(data)], NOW_MS, 10.0, from_client=True)
+    kept = [part.obj for part in appended.buffers if isinstance(part, memoryview)]
+    assert kept == ([] if is_copied else [chunk.obj])
+    assert b"".join(appended.buffers)[-5_000:] == data[-5_000:]

@@ -26,8 +26,10 @@ from broker.partition.core.takeover import (
 from broker.partition.core.transactions.log_fold import LogFold
 from broker.partition.core.transactions.segment_transactions import SegmentTransactions
 from client.errors import LocalProtocolError, LogCorrupt
-from client.ids import LedgerId, Offset
+from client.ids import EntryId, LedgerId, Offset, ProducerId
+from client.log.aborted_transactions import AbortedTransaction
 from client.log.paging import paged
+from client.log.segment import SnapshotPlace, TransactionFacts
 from client.log.segments import SegmentFacts, SegmentList, is_inline
 
 NEW = LedgerId(50)
@@ -321,3 +323,112 @@ def test_our_ledger_in_a_page_is_listed() -> None:
     assert not is_inline(later, NEW)
     step = takeover.on_read_back(later, 12)
     assert isinstance(step, Resign), "a ledger of the log is not deleted"
+
+
+# --- what is aborted in recovered ledgers ----------------------------------------------------
+
+
+def aborted_tail(base: int, end: int, *, stable: int | None = None, last: int = -1) -> LedgerTail:
+    """One aborted transaction at the ledger's beginning; `last`: its last entry, a snapshot."""
+    found = tail(base, end)
+    entry = AbortedTransaction(ProducerId(1), Offset(base), Offset(base + 1))
+    found.transactions.is_transactional = True
+    found.transactions.on_aborted(entry, Offset(base + 2))
+    found.transactions.stable_at = Offset(end if stable is None else stable)
+    return found._replace(last_snapshot=EntryId(last))
+
+
+def recovered(
+    listed: SegmentList, **tails: LedgerTail | None
+) -> tuple[Takeover, Commit, list[int]]:
+    """Take over; return the commit, and which ledgers were read back. `tails`: by ledger."""
+    takeover, step = at_list(listed)
+    read: list[int] = []
+    while not isinstance(step, Commit):
+        match step:
+            case Recover(ledger_id):
+                step = takeover.on_recovered(ledger_id)
+            case Replay(ledger_id):
+                read.append(ledger_id)
+                step = takeover.on_replayed(ledger_id, tails[f"of_{ledger_id}"])
+            case CreateLedger():
+                step = takeover.on_created(NEW, 99)
+            case _:
+                raise AssertionError(step)
+    return takeover, step, read
+
+
+def places(commit: Commit) -> list[SnapshotPlace | None]:
+    """Where the commit says that what is aborted in each sealed segment is listed."""
+    known = [item.facts.transactions for item in commit.segments.segments if item.facts]
+    return [None if one is None else one.aborted_at for one in known]
+
+
+def test_a_ledger_that_was_ended_in_peace_lists_it_itself() -> None:
+    takeover, commit, _ = recovered(opened_list(10), of_2=aborted_tail(10, 25, last=9))
+    assert places(commit) == [None, SnapshotPlace(LedgerId(2), EntryId(9))]
+    serve = takeover.on_commit(Committed(8))
+    assert isinstance(serve, Serve)
+    assert serve.earlier == {}
+
+
+def test_what_is_aborted_in_a_recovered_ledger_is_listed_in_our_first_entry() -> None:
+    known = aborted_tail(10, 25, stable=20)
+    takeover, commit, _ = recovered(opened_list(10), of_2=known)
+    facts = commit.segments.segments[1].facts
+    assert facts is not None
+    ours = SnapshotPlace(NEW, EntryId(0))
+    assert facts.transactions == TransactionFacts(True, 1, ours, Offset(20))
+    serve = takeover.on_commit(Committed(8))
+    assert isinstance(serve, Serve)
+    assert serve.earlier == {2: known.transactions.aborted}
+
+
+def listed_in(listed: SegmentList, at: int, ledger_id: int) -> SegmentList:
+    """The same list; what is aborted in the segment is listed in the ledger's first entry."""
+    segments = [*listed.segments]
+    known = segments[at].facts
+    assert known is not None
+    place = SnapshotPlace(LedgerId(ledger_id), EntryId(0))
+    stable = Offset(known.last_offset + 1)
+    transactions = TransactionFacts(True, 1, place, stable)
+    segments[at] = segments[at]._replace(facts=known._replace(transactions=transactions))
+    return listed._replace(segments=tuple(segments)).check()
+
+
+def test_listed_once_more_when_the_leader_before_us_wrote_nothing() -> None:
+    listed = listed_in(listed_in(opened_list(10, 20), 0, 3), 1, 3)
+    tails = {"of_3": None, "of_2": aborted_tail(10, 20), "of_1": aborted_tail(0, 10)}
+    takeover, commit, read = recovered(listed, **tails)
+    assert read == [3, 2, 1], "the older one too, although the newest with entries is known"
+    ours = SnapshotPlace(NEW, EntryId(0))
+    assert places(commit) == [ours, ours, None]
+    serve = takeover.on_commit(Committed(8))
+    assert isinstance(serve, Serve)
+    assert [*serve.earlier] == [1, 2]
+    assert serve.tail is tails["of_2"]
+
+
+def test_what_a_ledger_with_entries_lists_is_left_alone() -> None:
+    listed = listed_in(opened_list(10, 20), 0, 2)
+    _, commit, read = recovered(listed, of_3=None, of_2=tail(10, 20))
+    assert read == [3, 2]
+    assert places(commit)[0] == SnapshotPlace(LedgerId(2), EntryId(0))
+
+
+def test_what_is_undecided_before_an_empty_ledger_is_undecided_behind_it() -> None:
+    _, commit, _ = recovered(opened_list(10), of_2=None, of_1=aborted_tail(0, 10, stable=4))
+    facts = commit.segments.segments[1].facts
+    assert facts is not None
+    assert facts.transactions is None, "the list said that all of the segment before was decided"
+    open_list = opened_list(10)
+    segments = [*open_list.segments]
+    before = segments[0].facts
+    assert before is not None
+    undecided = before._replace(transactions=TransactionFacts(True, 0, None, Offset(4)))
+    segments[0] = segments[0]._replace(facts=undecided)
+    listed = open_list._replace(segments=tuple(segments))
+    _, commit, _ = recovered(listed, of_2=None, of_1=tail(0, 10))
+    facts = commit.segments.segments[1].facts
+    assert facts is not None
+    assert facts.transactions == TransactionFacts(False, 0, None, Offset(4))

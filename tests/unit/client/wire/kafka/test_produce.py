@@ -201,7 +201,7 @@ def _rich(entity: Any, version: int, endpoints: list[NodeEndpoint]) -> Any:
 
 
 def test_versions_without_layout_are_our_bug() -> None:
-    for version in (2, 12):
+    for version in (2, 13):
         with pytest.raises(LocalProtocolError):
             produce.build_response(version, [])
 

@@ -36,7 +36,7 @@ SIZE = header().size
 
 @pytest.fixture
 def held() -> HeldBatches[str]:
-    return HeldBatches("t-0", size_bytes_max=3 * SIZE)
+    return HeldBatches("t-0", size_bytes_max=3 * SIZE, overhead_bytes=0)
 
 
 def ask(held: HeldBatches[str], batch: str, header: BatchHeader) -> Guard:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import zlib
 
 import pytest
 from hypothesis import given
@@ -53,8 +55,27 @@ def test_more_than_fit_are_refused() -> None:
         encode(Decision(QUERY, 3, tuple(rows)))
 
 
+def packed(text: bytes) -> str:
+    return "1|q|" + base64.b64encode(zlib.compress(text)).decode()
+
+
 @pytest.mark.parametrize(
-    "metadata", ["", "mine", "2|q|eJyL5QAAAi0BBg==", "1|q|?", "1|q|eJyLBgAAXAAu", "1|q|AAAA"]
+    "metadata",
+    [
+        "",
+        "mine",
+        "2" + packed(b"[[],[],[],[]]")[1:],
+        "1|q|?",
+        "1|q|AAAA",
+        packed(b"[[],[],[],[]]")[:-8],
+        packed(b"[[],[],[]]"),
+        packed(b"[[1],[],[],[]]"),
+        packed(b"[[1.5],[1],[1],[1]]"),
+        packed(b'{"a":1}'),
+        packed(b"7"),
+        packed(b"[" * 100_000),
+        packed(b" " * (2 << 20)),
+    ],
 )
 def test_what_somebody_else_committed_is_named(metadata: str) -> None:
     with pytest.raises(SparkSourceError, match="no decision of this sink"):

@@ -1,0 +1,134 @@
+"""Says whether whoever sent a request may do what it asks for.
+
+Each API's module declares what it needs (`NEEDS`) and asks here before it does anything. Without
+authorization everybody may do everything, and asking costs next to nothing; with it, decisions are
+remembered until the entries change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+from broker.access.acl_store import AclStore
+from broker.faults import code_of
+from broker.metrics import Metrics
+from broker.security.config import SecurityConfig
+from broker.security.core.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from broker.security_errors import (
+    AuthorizationFailed,
+    ClusterAuthorizationFailed,
+    GroupAuthorizationFailed,
+    TopicAuthorizationFailed,
+    TransactionalIdAuthorizationFailed,
+)
+from client.metadata.store import MetadataStore
+from client.node.logs import AT_WILL
+
+log = logging.getLogger(__name__)
+
+_ERRORS: Final[Mapping[ResourceType, type[AuthorizationFailed]]] = {
+    ResourceType.TOPIC: TopicAuthorizationFailed,
+    ResourceType.GROUP: GroupAuthorizationFailed,
+    ResourceType.CLUSTER: ClusterAuthorizationFailed,
+    ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
+}
+
+
+class Need(NamedTuple):
+    """What a request needs to be allowed, to a resource of a type."""
+
+    operation: Operation
+    kind: ResourceType
+
+
+READ_TOPIC: Final = Need(Operation.READ, ResourceType.TOPIC)
+WRITE_TOPIC: Final = Need(Operation.WRITE, ResourceType.TOPIC)
+CREATE_TOPIC: Final = Need(Operation.CREATE, ResourceType.TOPIC)
+DELETE_TOPIC: Final = Need(Operation.DELETE, ResourceType.TOPIC)
+ALTER_TOPIC: Final = Need(Operation.ALTER, ResourceType.TOPIC)
+DESCRIBE_TOPIC: Final = Need(Operation.DESCRIBE, ResourceType.TOPIC)
+DESCRIBE_CONFIGS_TOPIC: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+ALTER_CONFIGS_TOPIC: Final = Need(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+READ_GROUP: Final = Need(Operation.READ, ResourceType.GROUP)
+DELETE_GROUP: Final = Need(Operation.DELETE, ResourceType.GROUP)
+DESCRIBE_GROUP: Final = Need(Operation.DESCRIBE, ResourceType.GROUP)
+DESCRIBE_CONFIGS_GROUP: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
+WRITE_TRANSACTIONAL_ID: Final = Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+DESCRIBE_TRANSACTIONAL_ID: Final = Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+CREATE_CLUSTER: Final = Need(Operation.CREATE, ResourceType.CLUSTER)
+ALTER_CLUSTER: Final = Need(Operation.ALTER, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER: Final = Need(Operation.DESCRIBE, ResourceType.CLUSTER)
+DESCRIBE_CONFIGS_CLUSTER: Final = Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+ALTER_CONFIGS_CLUSTER: Final = Need(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+CLUSTER_ACTION: Final = Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+IDEMPOTENT_WRITE: Final = Need(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+
+
+class Subject(Protocol):
+    """Who asks: the other end of a connection."""
+
+    @property
+    def user(self) -> str:
+        """Name of the principal."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Numeric address."""
+        ...
+
+
+class Rights:
+    """One for all requests of a broker."""
+
+    def __init__(self, config: SecurityConfig, store: MetadataStore, metrics: Metrics) -> None:
+        self.is_on = config.authorization
+        """Whether anything can be refused."""
+        self.denied = 0
+        self._authorizer = Authorizer(
+            config.super_users, allow_if_none=config.allow_everyone_if_no_acl_found
+        )
+        self.acls = AclStore(store, self._authorizer.replace)
+        """The entries; somebody has to start them."""
+        metrics.provide_one("quire_broker_requests_denied", lambda: self.denied)
+
+    async def start(self) -> None:
+        """Read the entries, if they decide anything. Raises MetadataError."""
+        if self.is_on:
+            await self.acls.start()
+
+    async def close(self) -> None:
+        """Stop following changes."""
+        await self.acls.close()
+
+    def may(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> bool:
+        """Say whether somebody may do something to one resource."""
+        if not self.is_on:
+            return True
+        return self._authorizer.is_allowed(who.user, who.host, need.operation, need.kind, name)
+
+    def may_somewhere(self, who: Subject, need: Need) -> bool:
+        """Say whether there is any resource of the type to which somebody may do something."""
+        if not self.is_on:
+            return True
+        return self._authorizer.is_allowed_somewhere(who.user, who.host, need.operation, need.kind)
+
+    def require(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> None:
+        """Raise the AuthorizationFailed of the resource's type unless it may be done."""
+        if self.is_on and not self.may(who, need, name):
+            raise self.refusal(who, need, name)
+
+    def code(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> int:
+        """Return the code of what `require` would raise; 0 if it may be done."""
+        return 0 if self.may(who, need, name) else code_of(self.refusal(who, need, name))
+
+    def refusal(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> AuthorizationFailed:
+        """Return the error of what may not be done, counted and logged."""
+        self.denied += 1
+        what = f"{need.operation.name} {need.kind.name.lower()} {name[:249]!r}"
+        log.warning(
+            "request.denied user=%r peer=%s what=%s", who.user[:249], who.host, what, extra=AT_WILL
+        )
+        return _ERRORS[need.kind](f"user {who.user[:249]!r} may not {what}")

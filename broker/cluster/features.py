@@ -1,0 +1,115 @@
+"""Keeps the features that the cluster uses, and raises them when every broker knows more.
+
+The node is followed by a watch. The broker of the lowest id raises levels, by compare-and-set, so
+that several that take themselves for that one do no harm. A registration that comes later with less
+lowers nothing: a broker that does not know what is used does not start (`load`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from broker.cluster.core.features import NOTHING, Finalized
+from broker.cluster.core.topology import BrokerInfo
+from client.errors import (
+    ConfigError,
+    ConnectionLoss,
+    LogCorrupt,
+    MetadataError,
+    NodeExists,
+    NoNode,
+    VersionConflict,
+)
+from client.ids import BrokerId
+from client.metadata import paths
+from client.metadata.store import MetadataStore
+from client.node import background
+
+_LOG = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+
+
+class ClusterBrokers(Protocol):
+    """The part of the cluster's view that features depend on."""
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call after any change."""
+        ...
+
+
+class Features:
+    """The finalized features, as this broker knows them."""
+
+    def __init__(self, store: MetadataStore, cluster: ClusterBrokers, me: BrokerId) -> None:
+        self.finalized = NOTHING
+        self._store = store
+        self._cluster = cluster
+        self._me = me
+        self._look = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Read what is used. Raises ConfigError if this release lacks any of it; MetadataError,
+        LogCorrupt."""
+        await self._read()
+        unknown = self.finalized.unknown()
+        if unknown:
+            raise ConfigError(
+                f"this cluster uses {', '.join(unknown)}, which this release does not know"
+            )
+
+    def start(self) -> None:
+        """Follow the node and the registrations."""
+        self._cluster.add_listener(self._look.set)
+        self._look.set()
+        self._task = background.keep(self._follow, "features")
+
+    async def close(self) -> None:
+        """Stop following."""
+        await background.stop(self._task)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            try:
+                version = await self._read()
+                await self._raise(version)
+            except (MetadataError, LogCorrupt) as error:
+                _LOG.warning("features.unknown error=%r", error)
+                await asyncio.sleep(_RETRY_S)
+                self._look.set()
+
+    async def _read(self) -> int | None:
+        """Read the node, if there is one; return its version."""
+        try:
+            node = await self._store.get(paths.FEATURES, self._look.set)
+        except NoNode:
+            return None
+        found = Finalized.decode(node.data)
+        if found.epoch >= self.finalized.epoch:
+            self.finalized = found
+        return node.version
+
+    async def _raise(self, version: int | None) -> None:
+        brokers = self._cluster.brokers
+        if self._me != min(brokers, default=None):
+            return
+        wanted = self.finalized.raised(one.features for one in brokers.values())
+        if wanted is None:
+            return
+        # Whatever becomes of it, the next reading tells.
+        with contextlib.suppress(NodeExists, NoNode, VersionConflict, ConnectionLoss):
+            if version is None:
+                await self._store.create(paths.FEATURES, wanted.encode(), make_parents=True)
+            else:
+                await self._store.set(paths.FEATURES, wanted.encode(), version)
+            _LOG.info("features.finalized epoch=%d levels=%s", wanted.epoch, dict(wanted.levels))
+        self._look.set()

@@ -1,0 +1,101 @@
+"""The features that a cluster uses, as brokers come and go, and what clients are told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from broker import app
+from broker.app import Broker
+from broker.cluster.core import features
+from broker.cluster.core.features import TRANSACTION_VERSION, Finalized
+from broker.front.handlers import api_versions
+from broker.transaction_settings import TransactionSettings
+from client.errors import ConfigError
+from client.metadata import paths
+from client.wire.kafka.apis import ApiKey
+from tests.fakes.broker import FakeCloud, until
+from tests.fakes.wire_client import WireClient
+
+LEVEL = {TRANSACTION_VERSION: 2}
+ENABLED = TransactionSettings(enabled=True)
+
+
+def know(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+    for module in (features, app, api_versions):
+        monkeypatch.setattr(module, "KNOWN", {TRANSACTION_VERSION: level})
+
+
+@pytest.fixture
+async def cloud(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeCloud]:
+    know(monkeypatch, 2)
+    made = FakeCloud()
+    yield made
+    await made.close()
+
+
+async def told(broker: Broker, version: int = 4) -> Any:
+    client = await WireClient.connect(broker.port)
+    answer = await client.call(
+        ApiKey.API_VERSIONS, version, client_software_name="t", client_software_version="1"
+    )
+    await client.close()
+    return answer
+
+
+async def test_a_feature_is_used_once_every_broker_knows_it(cloud: FakeCloud) -> None:
+    one = await cloud.start_broker(1)
+    two = await cloud.start_broker(2, transactions=ENABLED)
+    answer = await told(one)
+    assert answer.finalized_features_epoch == -1
+    assert not answer.finalized_features
+    assert [(row.name, row.min_version, row.max_version) for row in answer.supported_features] == [
+        (TRANSACTION_VERSION, 0, 2)
+    ]
+    await cloud.brokers.pop(1).close()
+    await until(lambda: two.services.features.finalized == Finalized(0, LEVEL))
+    for broker in (two, await cloud.start_broker(3, transactions=ENABLED)):
+        await until(lambda broker=broker: broker.services.features.finalized.epoch == 0)
+        answer = await told(broker)
+        (row,) = answer.finalized_features
+        assert (row.name, row.min_version_level, row.max_version_level) == (*LEVEL, 2, 2)
+        assert answer.finalized_features_epoch == 0
+    assert (await told(two, 0)).api_keys
+
+
+async def test_it_stays_in_use(cloud: FakeCloud) -> None:
+    one = await cloud.start_broker(1, transactions=ENABLED)
+    await until(lambda: one.services.features.finalized.epoch == 0)
+    two = await cloud.start_broker(2)
+    assert two.services.features.finalized == Finalized(0, LEVEL)
+    await until(lambda: 2 in one.cluster.brokers)
+    assert one.services.features.finalized == Finalized(0, LEVEL)
+
+
+async def test_a_release_that_does_not_know_it_does_not_start(
+    cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await cloud.start_broker(1, transactions=ENABLED)
+    await until(lambda: one.services.features.finalized.epoch == 0)
+    know(monkeypatch, 1)
+    with pytest.raises(ConfigError, match=r"transaction\.version 2"):
+        await cloud.start_broker(2)
+
+
+async def test_the_epoch_of_an_older_reading_changes_nothing(cloud: FakeCloud) -> None:
+    one = await cloud.start_broker(1, transactions=ENABLED)
+    await until(lambda: one.services.features.finalized.epoch == 0)
+    admin = cloud.tree.session()
+    await admin.set(paths.FEATURES, Finalized(7, LEVEL).encode())
+    await until(lambda: one.services.features.finalized.epoch == 7)
+    await admin.set(paths.FEATURES, Finalized(3, {}).encode())
+    await admin.set(paths.FEATURES, b"?")
+    await admin.set(paths.FEATURES, Finalized(8, LEVEL).encode())
+    await until(lambda: one.services.features.finalized.epoch == 8)
+
+
+async def test_no_feature_is_published_that_does_not_work_yet() -> None:
+    """Who raises the level shows first that every part of it does what it says."""
+    assert features.KNOWN[TRANSACTION_VERSION] in (0, 2)
