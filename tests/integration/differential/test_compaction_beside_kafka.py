@@ -21,17 +21,20 @@ from confluent_kafka.cimpl import NewTopic
 from tests.integration.cluster import LocalCluster
 from tests.integration.differential.kafka_node import KafkaNode
 
+pytestmark = pytest.mark.timeout(400)
+
 SETTINGS = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
     "segment.bytes": "2000",
     "min.insync.replicas": "1",
+    "segment.index.bytes": "1000",  # or Kafka reserves 20 MiB for each segment
 }
 KEYS = 12
 RECORDS = 600
 TAIL = 120
 """Records of keys of their own behind those compared: more than two segments."""
-DEADLINE_S = 40.0
+DEADLINE_S = 100.0
 
 
 class Left(NamedTuple):
