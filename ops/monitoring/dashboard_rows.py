@@ -140,6 +140,14 @@ BROKERS: Final = Dashboard(
                   "request bytes that wait for a leader"), (
                   f"sum(quire_broker_fetch_reading_bytes{{{_I}}})",
                   "record bytes being read from bookies"), unit="bytes"),
+            lines("Incremental fetches",
+                  (f"sum(quire_broker_fetch_sessions{{{_I}}})", "consumers"),
+                  (f"sum(quire_broker_fetch_session_partitions{{{_I}}})", "their partitions"),
+                  text="Consumers that are told what changed only; others get all each time."),
+            lines("Fetch sessions replaced",
+                  (rate("quire_broker_fetch_sessions_evicted_total", "", _I), "replaced"),
+                  unit="cps", text="Silent ones, by those of others. Many: raise"
+                  " fetch_sessions_max."),
             lines("Segments", (rate("quire_broker_segments_rolled_total", "", _I), "rolled"),
                   (rate("quire_broker_segments_trimmed_total", "", _I), "trimmed"), unit="cps"),
             lines("Compaction", (rate("quire_broker_compaction_read_bytes_total", "", _I), "read"),
