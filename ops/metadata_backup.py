@@ -12,7 +12,8 @@ written after the backup is not known to the restored cluster.
 Restoring takes a ZooKeeper without these trees, and completes a restore that was cut short. Numbers
 that may have been given out after the backup are not given out again: bookies still hold the
 ledgers, and logs the batches, that bear them. So new ledger ids come from the next directory of
-`idgen-long`, and new producer ids from far above.
+`idgen-long`, new producer ids from far above, and the epoch of the finalized features grows, for
+clients take no lower one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from client.metadata.store import MetadataStore
 
 _FORMAT: Final = "quire_metadata_backup"
 _VERSION: Final = 1
-_PRODUCER_IDS_SKIPPED: Final = 1 << 32
+_SKIPPED: Final = {paths.PRODUCER_IDS: ("next", 1 << 32), paths.FEATURES: ("epoch", 1 << 16)}
+"""Nodes with a number that may have grown since, which field it is, and by how much it grows."""
 
 
 async def backup(
@@ -73,8 +75,8 @@ async def restore(store: MetadataStore, lines: Iterable[str]) -> int:
     high_parts = [0]
     for row in rows:
         path, data = str(row["path"]), base64.b64decode(row["data"], validate=True)
-        if path == paths.PRODUCER_IDS:
-            data = _skip_producer_ids(data)
+        if path in _SKIPPED:
+            data = _skip(data, *_SKIPPED[path])
         if "/idgen-long/HOB-" in path:
             high_parts.append(int(path.rpartition("-")[2]))
         await _create(store, path, data)
@@ -99,9 +101,9 @@ async def _check_nobody_runs(store: MetadataStore, ledgers_root: str) -> None:
             )
 
 
-def _skip_producer_ids(data: bytes) -> bytes:
+def _skip(data: bytes, field: str, count: int) -> bytes:
     fields = json.loads(data)
-    fields["next"] += _PRODUCER_IDS_SKIPPED
+    fields[field] += count
     return json.dumps(fields).encode()
 
 

@@ -15,7 +15,7 @@ from broker.config import BrokerConfig
 from broker.coordinator.coordinators import Coordinators
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
 from broker.coordinator.internal_topic import InternalTopic
-from broker.errors import TransactionsDisabled, UnknownTopicOrPartition
+from broker.errors import InvalidRequest, TransactionsDisabled, UnknownTopicOrPartition
 from broker.leadership.partitions import Partitions
 from broker.partition.partition import Partition
 from broker.topics.producer_ids import ProducerIds
@@ -31,7 +31,7 @@ from broker.transactions.core.transaction_types import (
 )
 from broker.transactions.leaders import ClusterLeaders
 from broker.transactions.marker_link import MarkerLink
-from client.ids import Clock, ConnectionId
+from client.ids import Clock, ConnectionId, LeaderEpoch
 
 TOPIC_SETTINGS: Final = {
     "cleanup.policy": "compact",
@@ -41,6 +41,7 @@ TOPIC_SETTINGS: Final = {
 }
 
 
+_FIRST_EPOCH: Final = LeaderEpoch(0)
 _PREFIX: Final = "transaction."
 EVENTS: Final = tuple(name.removeprefix(_PREFIX) for name in (TIMED_OUT, FENCED, EXPIRED, ABORTED))
 
@@ -124,9 +125,12 @@ class Transactions:
     def coordinator(self, transactional_id: str) -> TransactionCoordinator:
         """Return the coordinator of an id, if it is this broker.
 
-        Raises NotCoordinator, CoordinatorLoading (it is about to be), TransactionsDisabled.
+        Raises NotCoordinator, CoordinatorLoading (it is about to be), TransactionsDisabled,
+        InvalidRequest.
         """
         self._check_enabled()
+        if not transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
         return self._coordinators.of(transactional_id)
 
     def leader(self, transactional_id: str) -> BrokerInfo | None:
@@ -167,7 +171,10 @@ class Transactions:
             raise TransactionsDisabled("transactions.enabled is off")
 
     def _make(self, partition: Partition) -> TransactionCoordinator:
-        return TransactionCoordinator(partition, self._shared, self._last_connection())
+        # Before the first leader nobody can have served a newer connection: all are fresh.
+        is_first = partition.leader_epoch == _FIRST_EPOCH
+        accepted_before = ConnectionId(-1) if is_first else self._last_connection()
+        return TransactionCoordinator(partition, self._shared, accepted_before)
 
     def _on_leaders_changed(self) -> None:
         for coordinator in self.coordinators():

@@ -9,7 +9,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
-from client.pubsub.addresses import parse, why_unreachable
+from client.pubsub.brokers import Brokers
 from client.pubsub.errors import BrokerUnreachable, translate
 
 ADMIN_URLS: Final = "quire.admin.urls"
@@ -21,16 +21,19 @@ _BROKER_RESOURCE: Final = 4
 
 
 async def broker_settings(
-    bootstrap_servers: str, names: Sequence[str] | None = None, *, request_timeout_ms: int = 10_000
+    bootstrap_servers: str | Brokers,
+    names: Sequence[str] | None = None,
+    *,
+    request_timeout_ms: int = 10_000,
 ) -> Mapping[str, str]:
     """Return settings of whichever broker answers first: those named, or all.
 
     A name that the broker does not know is left out. Raises ConfigError for an address that is
     none, BrokerUnreachable, PubSubError.
     """
-    parse(bootstrap_servers)
+    brokers = Brokers.of(bootstrap_servers)
     client = AIOKafkaClient(
-        bootstrap_servers=bootstrap_servers,
+        **brokers.settings(),
         client_id="quire-settings",
         request_timeout_ms=request_timeout_ms,
     )
@@ -51,8 +54,8 @@ async def broker_settings(
         raise BrokerUnreachable("the broker did not answer in time") from error
     except KafkaError as error:
         if not client.cluster.brokers():
-            raise BrokerUnreachable(await why_unreachable(bootstrap_servers)) from error
+            raise BrokerUnreachable(await brokers.why_unreachable()) from error
         raise translate(error, "asking a broker for its settings failed") from error
     finally:
         await client.close()
-    raise BrokerUnreachable(await why_unreachable(bootstrap_servers))
+    raise BrokerUnreachable(await brokers.why_unreachable())

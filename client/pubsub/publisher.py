@@ -27,7 +27,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import RecordMetadata
 
-from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
+from client.pubsub.addresses import BOOTSTRAP_SERVERS
+from client.pubsub.brokers import Brokers
 from client.pubsub.errors import (
     BrokerUnreachable,
     PublishFailed,
@@ -86,7 +87,7 @@ class Publisher:
 
     def __init__(
         self,
-        bootstrap_servers: str = BOOTSTRAP_SERVERS,
+        bootstrap_servers: str | Brokers = BOOTSTRAP_SERVERS,
         *,
         client_id: str = "quire-publisher",
         compression: str | None = None,
@@ -98,10 +99,9 @@ class Publisher:
 
         Raises ConfigError if `bootstrap_servers` is not `host:port[,host:port...]`.
         """
-        parse(bootstrap_servers)
-        self._bootstrap_servers = bootstrap_servers
+        self._brokers = Brokers.of(bootstrap_servers)
         self._settings: dict[str, object] = {
-            "bootstrap_servers": bootstrap_servers,
+            **self._brokers.settings(),
             "client_id": client_id,
             "acks": "all",
             "enable_idempotence": True,
@@ -131,7 +131,7 @@ class Publisher:
                 await producer.start()
         except (KafkaError, TimeoutError) as error:
             await producer.stop()
-            raise BrokerUnreachable(await why_unreachable(self._bootstrap_servers)) from error
+            raise BrokerUnreachable(await self._brokers.why_unreachable()) from error
         except BaseException:
             await producer.stop()
             raise

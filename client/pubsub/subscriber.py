@@ -25,7 +25,8 @@ from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError, KafkaErr
 from aiokafka.structs import ConsumerRecord
 
 from client.errors import ConfigError
-from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
+from client.pubsub.addresses import BOOTSTRAP_SERVERS
+from client.pubsub.brokers import Brokers
 from client.pubsub.errors import BrokerUnreachable, PubSubError, check_topic_name, translate
 from client.pubsub.stable_offsets import StableConsumer
 
@@ -84,7 +85,7 @@ class Subscriber:
     def __init__(
         self,
         *topics: str,
-        bootstrap_servers: str = BOOTSTRAP_SERVERS,
+        bootstrap_servers: str | Brokers = BOOTSTRAP_SERVERS,
         group: str | None = None,
         start: Literal["earliest", "latest"] = "earliest",
         isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
@@ -98,7 +99,7 @@ class Subscriber:
         ConfigError if `bootstrap_servers` is not `host:port[,host:port...]` or there is no such
         isolation level, and InvalidTopic.
         """
-        parse(bootstrap_servers)
+        self._brokers = Brokers.of(bootstrap_servers)
         if isolation_level not in ("read_uncommitted", "read_committed"):
             raise ConfigError(
                 f"isolation_level {isolation_level!r}: use read_uncommitted or read_committed"
@@ -107,10 +108,9 @@ class Subscriber:
             check_topic_name(topic)
         self._topics = topics
         self._group = group
-        self._bootstrap_servers = bootstrap_servers
         self._on_assigned = on_assigned
         self._settings: dict[str, object] = {
-            "bootstrap_servers": bootstrap_servers,
+            **self._brokers.settings(),
             "client_id": client_id,
             "group_id": group,
             "enable_auto_commit": False,
@@ -131,7 +131,7 @@ class Subscriber:
                 await consumer.start()
         except KafkaConnectionError as error:
             await consumer.stop()
-            raise BrokerUnreachable(await why_unreachable(self._bootstrap_servers)) from error
+            raise BrokerUnreachable(await self._brokers.why_unreachable()) from error
         except TimeoutError as error:
             await consumer.stop()
             names = ", ".join(self._topics)

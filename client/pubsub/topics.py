@@ -33,7 +33,8 @@ from aiokafka.protocol.admin import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
+from client.pubsub.addresses import BOOTSTRAP_SERVERS
+from client.pubsub.brokers import Brokers
 from client.pubsub.errors import (
     BrokerUnreachable,
     PubSubError,
@@ -103,18 +104,20 @@ class TopicAdmin:
     """
 
     def __init__(
-        self, bootstrap_servers: str = BOOTSTRAP_SERVERS, *, request_timeout_ms: int = 30_000
+        self,
+        bootstrap_servers: str | Brokers = BOOTSTRAP_SERVERS,
+        *,
+        request_timeout_ms: int = 30_000,
     ) -> None:
         """Raises ConfigError if `bootstrap_servers` is not `host:port[,host:port...]`."""
-        parse(bootstrap_servers)
-        self._bootstrap_servers = bootstrap_servers
+        self._cluster = Brokers.of(bootstrap_servers)
         self._request_timeout_ms = request_timeout_ms
         self._client: AIOKafkaClient | None = None
 
     async def start(self) -> None:
         """Connect. Raises BrokerUnreachable."""
         client = AIOKafkaClient(
-            bootstrap_servers=self._bootstrap_servers,
+            **self._cluster.settings(),
             client_id="quire-admin",
             request_timeout_ms=self._request_timeout_ms,
         )
@@ -122,7 +125,7 @@ class TopicAdmin:
             await client.bootstrap()
         except KafkaError as error:
             await client.close()
-            raise BrokerUnreachable(await why_unreachable(self._bootstrap_servers)) from error
+            raise BrokerUnreachable(await self._cluster.why_unreachable()) from error
         self._client = client
 
     async def close(self) -> None:
@@ -236,7 +239,7 @@ class TopicAdmin:
                 return await self._ask(doing, broker, request)
             except NodeNotReadyError:
                 continue
-        reason = await why_unreachable(self._bootstrap_servers)
+        reason = await self._cluster.why_unreachable()
         raise BrokerUnreachable(f"{doing}: {reason}")
 
     async def _metadata(self, doing: str, names: list[str] | None) -> list[_Topic]:
@@ -275,7 +278,7 @@ class TopicAdmin:
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         if not partitions:
             return {}, {}
-        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap_servers)
+        consumer = AIOKafkaConsumer(**self._cluster.settings())
         try:
             async with asyncio.timeout(_OFFSETS_TIMEOUT_S):
                 await consumer.start()

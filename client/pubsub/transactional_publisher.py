@@ -27,7 +27,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
 from client.errors import ConfigError
-from client.pubsub.addresses import BOOTSTRAP_SERVERS, parse, why_unreachable
+from client.pubsub.addresses import BOOTSTRAP_SERVERS
+from client.pubsub.brokers import Brokers
 from client.pubsub.coordinators import GROUP, TRANSACTION, Coordinators, NoAnswer
 from client.pubsub.core import verdicts
 from client.pubsub.core.transaction import (
@@ -101,7 +102,7 @@ class TransactionalPublisher:
     def __init__(
         self,
         transactional_id: str,
-        bootstrap_servers: str = BOOTSTRAP_SERVERS,
+        bootstrap_servers: str | Brokers = BOOTSTRAP_SERVERS,
         settings: TransactionSettings | None = None,
     ) -> None:
         """Raises ConfigError for an id, an address or a setting that is none."""
@@ -110,9 +111,8 @@ class TransactionalPublisher:
             raise ConfigError("a transactional id may not be empty")
         if self._settings.compression not in _CODECS:
             raise ConfigError(f"compression {self._settings.compression!r}: use one of {_CODECS}")
-        parse(bootstrap_servers)
+        self._brokers = Brokers.of(bootstrap_servers)
         self._id = transactional_id
-        self._bootstrap_servers = bootstrap_servers
         self._state = TransactionState()
         self._is_running: _Running | None = None
         self._turn = 0
@@ -123,7 +123,7 @@ class TransactionalPublisher:
         Raises BrokerUnreachable, TransactionRefused, TransactionInDoubt.
         """
         client = AIOKafkaClient(
-            bootstrap_servers=self._bootstrap_servers,
+            **self._brokers.settings(),
             client_id=self._settings.client_id,
             request_timeout_ms=self._settings.request_timeout_ms,
         )
@@ -132,7 +132,7 @@ class TransactionalPublisher:
                 await client.bootstrap()
         except (KafkaError, TimeoutError) as error:
             await client.close()
-            raise BrokerUnreachable(await why_unreachable(self._bootstrap_servers)) from error
+            raise BrokerUnreachable(await self._brokers.why_unreachable()) from error
         settings = self._settings
         coordinators = Coordinators(client, settings.retry_timeout_ms / 1000)
         queue = RecordQueue(

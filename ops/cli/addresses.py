@@ -9,6 +9,9 @@ Each kind of address comes from the first of these that has it:
 4. where `quire up` puts things.
 
 So a name never mixes with addresses of another cluster that the environment still has.
+
+Brokers that want TLS or a login are reached by the settings of `quire --client-config FILE`, or of
+the named cluster's `client_config`.
 """
 
 from __future__ import annotations
@@ -16,14 +19,17 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from client.errors import QuireError
+from client.kafka_security import PLAIN_TEXT, read_properties, security_of
 from client.pubsub.addresses import BOOTSTRAP_SERVERS
 from client.pubsub.broker_settings import ADMIN_URLS, ZOOKEEPER, broker_settings
+from client.pubsub.brokers import Brokers
 from ops.cli import named_clusters
 from ops.cli.named_clusters import NamedCluster
 
@@ -31,6 +37,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _GIVEN: Final = "ops.cli.addresses.bootstrap_servers"
 """Key in click's `meta`: the Kafka address of a command that talks to something else."""
+_SECURITY: Final = "ops.cli.addresses.security"
+"""Key in click's `meta`: how Kafka's clients reach the brokers."""
 _BOOTSTRAP_VARIABLE: Final = "QUIRE_BOOTSTRAP"
 _METAVAR: Final = "HOST:PORT[,...]"
 
@@ -56,8 +64,26 @@ cluster_option = click.option(
 """Option of `quire` itself, before the command."""
 
 
-def use(ctx: click.Context, cluster_name: str | None) -> None:
-    """Remember the named cluster for the command. Raises ConfigError if there is none."""
+client_config_option = click.option(
+    "--client-config",
+    "client_config",
+    metavar="FILE",
+    envvar="QUIRE_CLIENT_CONFIG",
+    show_envvar=True,
+    default=None,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Properties file of a Kafka client: security.protocol, sasl.*, ssl.*.",
+)
+"""Option of `quire` itself, before the command."""
+
+
+def use(ctx: click.Context, cluster_name: str | None, client_config: Path | None) -> None:
+    """Remember the named cluster and the security settings for the command.
+
+    Raises ConfigError if there is no such cluster, or the settings make no sense.
+    """
+    if client_config is not None:
+        ctx.meta[_SECURITY] = security_of(read_properties(client_config))
     if cluster_name is not None:
         ctx.obj = named_clusters.find(cluster_name, named_clusters.file_path())
 
@@ -74,11 +100,20 @@ def prefer(ctx: click.Context, param: click.Parameter, of_cluster: str) -> bool:
     return bool(of_cluster) and source is not ParameterSource.COMMANDLINE
 
 
-def _bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def _secured(ctx: click.Context, bootstrap_servers: str) -> Brokers:
+    """Return addresses with the security settings for them. Raises ConfigError."""
+    found = ctx.meta.get(_SECURITY)
+    cluster = named(ctx)
+    if found is None and cluster is not None and cluster.client_config:
+        found = security_of(read_properties(Path(cluster.client_config).expanduser()))
+    return Brokers(bootstrap_servers, PLAIN_TEXT if found is None else found)
+
+
+def _bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> Brokers:
     cluster = named(ctx)
     if cluster is not None and prefer(ctx, param, cluster.bootstrap_server):
-        return cluster.bootstrap_server
-    return value
+        value = cluster.bootstrap_server
+    return _secured(ctx, value)
 
 
 bootstrap_option = click.option(
@@ -165,13 +200,13 @@ _SETTINGS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 def _told(name: str, servers: str) -> str:
     setting, what, option = _SETTINGS[name]
-    found = _ask(servers).get(setting, "")
+    found = _ask(_secured(click.get_current_context(), servers)).get(setting, "")
     if not found:
         raise QuireError(f"the brokers at {servers} know of no {what}: give it with {option}")
     return found
 
 
 @functools.cache
-def _ask(servers: str) -> Mapping[str, str]:
+def _ask(servers: Brokers) -> Mapping[str, str]:
     """Ask once, however many kinds of address a command needs."""
     return asyncio.run(broker_settings(servers, (ADMIN_URLS, ZOOKEEPER)))

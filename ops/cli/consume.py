@@ -12,6 +12,7 @@ import click
 
 from client.errors import QuireError
 from client.pubsub import Record, Subscriber, TopicAdmin
+from client.pubsub.brokers import Brokers
 from client.pubsub.errors import TopicNotFound
 from client.pubsub.subscriber import BATCH_RECORDS_MAX
 from ops.cli import lines
@@ -68,7 +69,7 @@ def consume(
     timeout_s: float | None,
     key_separator: str | None,
     as_json: bool,
-    bootstrap_servers: str,
+    bootstrap_servers: Brokers,
 ) -> None:
     """Print the records of TOPIC, a line per record, until Ctrl-C.
 
@@ -110,7 +111,7 @@ def consume(
     run(work())
 
 
-async def _must_exist(topic: str, bootstrap_servers: str) -> None:
+async def _must_exist(topic: str, bootstrap_servers: Brokers) -> None:
     # Subscribing to a misspelled name would create that topic.
     async with TopicAdmin(bootstrap_servers) as topics:
         if topic not in [listing.name for listing in await topics.listings()]:

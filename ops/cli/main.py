@@ -10,13 +10,14 @@ import difflib
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 import click
 
 from client.errors import QuireError
 from ops.cli import console
-from ops.cli.addresses import cluster_option, use
+from ops.cli.addresses import client_config_option, cluster_option, use
 
 
 class _Row(NamedTuple):
@@ -79,8 +80,9 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="quire", message="%(package)s %(version)s")
 @cluster_option
+@client_config_option
 @click.pass_context
-def quire(ctx: click.Context, cluster_name: str | None) -> None:
+def quire(ctx: click.Context, cluster_name: str | None, client_config: Path | None) -> None:
     """Quire: a Kafka-protocol message broker on fenced, replicated ledgers.
 
     Start with `quire up`, then `quire produce TOPIC` and `quire consume TOPIC`.
@@ -90,7 +92,7 @@ def quire(ctx: click.Context, cluster_name: str | None) -> None:
 
     Exit codes: 0 done, 1 it failed and stderr says why, 2 wrong usage, 130 Ctrl-C.
     """
-    use(ctx, cluster_name)
+    use(ctx, cluster_name, client_config)
 
 
 def main() -> None:

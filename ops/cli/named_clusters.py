@@ -6,7 +6,8 @@
     admin_token = "..."
 
 `bootstrap_server` is enough; the brokers tell the rest. `admin`, `zookeeper`, `admin_token` and
-`admin_ca` are what the options of those names are, for clusters that cannot tell.
+`admin_ca` are what the options of those names are, for clusters that cannot tell, and
+`client_config` is a properties file as for `quire --client-config`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class NamedCluster(NamedTuple):
     zookeeper: str = ""
     admin_token: str = ""
     admin_ca: str = ""
+    client_config: str = ""
+    """Properties file of a Kafka client, for brokers that want TLS or a login."""
 
 
 def file_path(environ: Mapping[str, str] = os.environ) -> Path:

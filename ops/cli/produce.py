@@ -16,6 +16,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from client.errors import QuireError
 from client.pubsub import Address, Publisher, PubSubError
+from client.pubsub.brokers import Brokers
 from ops.cli import lines
 from ops.cli.addresses import bootstrap_option
 from ops.cli.console import (
@@ -61,7 +62,7 @@ def produce(
     key_separator: str | None,
     partition: int | None,
     as_json: bool,
-    bootstrap_servers: str,
+    bootstrap_servers: Brokers,
 ) -> None:
     """Publish every line of the FILEs, or of stdin, as a record of TOPIC.
 

@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from client.pubsub.brokers import Brokers
 from client.pubsub.errors import TopicExists
 from client.pubsub.topics import CLUSTER_DEFAULT, TopicAdmin, TopicDescription
 from ops.cli import topic_actions
@@ -75,7 +76,7 @@ def create(
     settings: tuple[str, ...],
     if_not_exists: bool,
     as_json: bool,
-    bootstrap_servers: str,
+    bootstrap_servers: Brokers,
 ) -> None:
     """Create the topic NAME.
 
@@ -119,7 +120,7 @@ def _setting(text: str) -> tuple[str, str]:
 @click.option("--all", "with_internal", is_flag=True, help="Show the cluster's own topics too.")
 @json_option
 @bootstrap_option
-def list_topics(with_internal: bool, as_json: bool, bootstrap_servers: str) -> None:
+def list_topics(with_internal: bool, as_json: bool, bootstrap_servers: Brokers) -> None:
     """List the topics of the cluster.
 
     \b
@@ -149,7 +150,7 @@ def list_topics(with_internal: bool, as_json: bool, bootstrap_servers: str) -> N
 @click.argument("name")
 @json_option
 @bootstrap_option
-def describe(name: str, as_json: bool, bootstrap_servers: str) -> None:
+def describe(name: str, as_json: bool, bootstrap_servers: Brokers) -> None:
     """Show the partitions of the topic NAME: leaders, offsets and settings.
 
     START is the offset of the oldest record that is kept, END the offset that the next record
@@ -184,7 +185,7 @@ def describe(name: str, as_json: bool, bootstrap_servers: str) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @bootstrap_option
-def delete(names: tuple[str, ...], yes: bool, bootstrap_servers: str) -> None:
+def delete(names: tuple[str, ...], yes: bool, bootstrap_servers: Brokers) -> None:
     """Delete topics with all their records, for good.
 
     \b

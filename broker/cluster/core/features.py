@@ -20,7 +20,7 @@ from client.metadata.json_node import read_object, whole
 
 TRANSACTION_VERSION: Final = "transaction.version"
 
-KNOWN: Final[Mapping[str, int]] = {TRANSACTION_VERSION: 0}
+KNOWN: Final[Mapping[str, int]] = {TRANSACTION_VERSION: 2}
 """The highest level of each feature that this release knows: the one switch. 0: it is not
 published. `transaction.version` 2 is that each transaction has an epoch of its own (KIP-890)."""
 

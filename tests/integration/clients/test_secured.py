@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ from confluent_kafka.admin import AdminClient
 from broker.app import Broker
 from broker.security.config import SecurityConfig
 from broker.security.core.mechanisms import Mechanism
+from client.kafka_security import read_properties, security_of
+from client.pubsub.brokers import Brokers
+from client.pubsub.errors import BrokerUnreachable
+from client.pubsub.publisher import Publisher
+from client.pubsub.subscriber import Subscriber
+from client.pubsub.topics import TopicAdmin
 from tests.fakes import certificates
 from tests.fakes.broker import FakeCloud
 from tests.fakes.clock import WallClock
@@ -374,3 +381,42 @@ async def test_aiokafka_and_kafka_python_hear_that_they_may_not(
     with pytest.raises(kafka.errors.KafkaError):
         await in_thread(send)
     assert not guarded.cluster.topics.keys() & {"orders"}
+
+
+# --- our own clients
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_publisher_and_subscriber(broker: Broker, files: Path, way: str) -> None:
+    protocol = way.partition(" ")[0]
+    security = security_of(read_properties(java_properties(broker, files, way)))
+    brokers = Brokers(f"127.0.0.1:{broker.ports[protocol]}", security)
+    async with TopicAdmin(brokers) as topics:
+        await topics.create("orders")
+    async with Publisher(brokers) as publisher:
+        await publisher.publish("orders", b"v")
+    async with Subscriber("orders", bootstrap_servers=brokers) as subscriber:
+        async for record in subscriber:
+            assert record.value == b"v"
+            break
+
+
+async def test_a_publisher_with_a_wrong_password(broker: Broker, files: Path) -> None:
+    way = "SASL_SSL SCRAM-SHA-256"
+    security = security_of(read_properties(java_properties(broker, files, way, "wrong")))
+    brokers = Brokers(f"127.0.0.1:{broker.ports['SASL_SSL']}", security)
+    with pytest.raises(BrokerUnreachable, match="refuses SASL_SSL with these settings"):
+        await Publisher(brokers).start()
+
+
+async def test_the_command_line(broker: Broker, files: Path) -> None:
+    way = "SASL_SSL SCRAM-SHA-256"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "ops.cli.main",
+        "--client-config", str(java_properties(broker, files, way)),
+        "topic", "create", "orders", "-b", f"127.0.0.1:{broker.ports['SASL_SSL']}",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, output.decode()
+    assert "orders" in broker.cluster.topics

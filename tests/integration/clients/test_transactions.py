@@ -234,6 +234,13 @@ class TestJava:
         )
         assert "2000 records sent" in printed
         assert len(read(bootstrap_servers, topic)) == 2000
+        described = run(
+            TRANSACTIONS, "--bootstrap-server", bootstrap_servers,
+            "describe", "--transactional-id", topic,
+        )  # fmt: skip
+        head, row = (line.split() for line in described.splitlines()[-2:])
+        epoch = int(row[head.index("ProducerEpoch")])
+        assert epoch > 1, "each transaction has an epoch of its own"
 
     def test_a_copy_is_exact(
         self, bootstrap_servers: str, fresh_name: Callable[[str], str]

@@ -64,6 +64,10 @@ EXPLAINED: Sequence[Explained] = (
         "Kafka fails on an operation that does not exist; here it is a bad request.",
     ),
     Explained(
+        r"^produce .*by the older incarnation.*log_start_offset",
+        "A batch that was held for its coordinator has a leader, which says where its log begins.",
+    ),
+    Explained(
         r"^describe_topic_partitions .*topic_authorized_operations",
         "Authorized operations are not computed yet.",
     ),
@@ -73,13 +77,12 @@ _KRAFT = "between the controllers of KRaft, which Quire does not have"
 _SHARE = "share groups"
 NOT_SERVED: Mapping[range, str] = {
     range(17, 18): "SASL",
-    range(24, 32): "transactions and ACLs",
+    range(29, 32): "ACLs",
     range(36, 37): "SASL",
     range(38, 42): "delegation tokens",
     range(48, 52): "quotas and credentials",
     range(55, 56): f"DescribeQuorum: {_KRAFT}; the metadata store is ZooKeeper, see `quire doctor`",
     range(57, 58): "features cannot be changed by hand",
-    range(65, 67): "transactions",
     range(68, 70): "the new protocol of consumer groups",
     range(71, 73): "metrics of clients",
     range(76, 80): _SHARE,
@@ -91,8 +94,8 @@ NOT_SERVED: Mapping[range, str] = {
 """APIs of Kafka's brokers that are not served, by their keys."""
 
 OLDER: Mapping[int, str] = {
-    0: "12 and 13 come with transactions of the second generation",
-    22: "5 comes with transactions",
+    0: "13 names topics by their ids only",
+    66: "2 filters by a regular expression, which could keep a broker busy",
 }
 """APIs of which Kafka serves newer versions."""
 

@@ -12,6 +12,7 @@ from tests.integration.differential.explained import EXPLAINED, NEWER, NOT_SERVE
 from tests.integration.differential.group_steps import GROUPS_WITH_MEMBERS
 from tests.integration.differential.kafka_node import KafkaNode
 from tests.integration.differential.steps import DELETING, STEPS
+from tests.integration.differential.transaction_steps import TRANSACTIONS
 
 _AS_KAFKA = {
     "QUIRE_BROKER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
@@ -52,7 +53,7 @@ def _is_within(low: int, high: int, theirs: tuple[int, int] | None) -> bool:
 
 async def test_the_same_requests_have_the_same_answers(ports: tuple[int, int]) -> None:
     kafka, quire = Party(ports[0]), Party(ports[1])
-    steps = (*STEPS, *GROUPS_WITH_MEMBERS, *DELETING)
+    steps = (*STEPS, *GROUPS_WITH_MEMBERS, *TRANSACTIONS, *DELETING)
     found, asked = await converse(steps, kafka, quire)
     await kafka.close()
     await quire.close()

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from broker.cluster.core.features import Finalized
 from broker.topics.producer_ids import ProducerIds
 from client.errors import ConfigError, QuireError
 from client.ledger.ledger_ids import LedgerIds
@@ -63,6 +64,17 @@ async def test_numbers_given_out_since_are_not_given_out_again() -> None:
     newest = await ids_of(fresh).next()
     await restore(again, second)
     assert await ids_of(again).next() > newest
+
+
+async def test_the_epoch_of_features_does_not_fall() -> None:
+    store = await a_cluster()
+    await store.create(paths.FEATURES, Finalized(3, {"transaction.version": 2}).encode())
+    lines = await lines_of(store)
+    fresh = MemoryCluster().session()
+    await restore(fresh, lines)
+    epoch, levels = Finalized.decode((await fresh.get(paths.FEATURES)).data)
+    assert epoch > 1_000
+    assert levels == {"transaction.version": 2}
 
 
 async def test_a_restore_that_was_cut_short_is_completed() -> None:

@@ -20,6 +20,7 @@ from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
 
 LEVEL = {TRANSACTION_VERSION: 2}
+DISABLED = TransactionSettings(enabled=False)
 ENABLED = TransactionSettings(enabled=True)
 
 
@@ -46,7 +47,7 @@ async def told(broker: Broker, version: int = 4) -> Any:
 
 
 async def test_a_feature_is_used_once_every_broker_knows_it(cloud: FakeCloud) -> None:
-    one = await cloud.start_broker(1)
+    one = await cloud.start_broker(1, transactions=DISABLED)
     two = await cloud.start_broker(2, transactions=ENABLED)
     answer = await told(one)
     assert answer.finalized_features_epoch == -1
@@ -68,7 +69,7 @@ async def test_a_feature_is_used_once_every_broker_knows_it(cloud: FakeCloud) ->
 async def test_it_stays_in_use(cloud: FakeCloud) -> None:
     one = await cloud.start_broker(1, transactions=ENABLED)
     await until(lambda: one.services.features.finalized.epoch == 0)
-    two = await cloud.start_broker(2)
+    two = await cloud.start_broker(2, transactions=DISABLED)
     assert two.services.features.finalized == Finalized(0, LEVEL)
     await until(lambda: 2 in one.cluster.brokers)
     assert one.services.features.finalized == Finalized(0, LEVEL)

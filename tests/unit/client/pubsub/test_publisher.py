@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaConnectionError, OutOfOrderSequenceNumber
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 from client.errors import ConfigError
+from client.pubsub import brokers
 from client.pubsub import publisher as module
 from client.pubsub.errors import (
     BrokerUnreachable,
@@ -169,7 +170,7 @@ async def test_says_that_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> Non
     async def why(_: str) -> str:
         return "nothing listens at h:1"
 
-    monkeypatch.setattr(module, "why_unreachable", why)
+    monkeypatch.setattr(brokers, "why_unreachable", why)
     FakeProducer.refuse = True
     with pytest.raises(BrokerUnreachable, match=r"^nothing listens at h:1$"):
         await Publisher("h:1").start()

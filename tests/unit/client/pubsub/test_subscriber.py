@@ -15,6 +15,7 @@ from aiokafka.errors import (
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from client.errors import ConfigError
+from client.pubsub import brokers
 from client.pubsub import subscriber as module
 from client.pubsub.errors import (
     BrokerUnreachable,
@@ -187,7 +188,7 @@ async def test_a_failed_start_disconnects_and_says_why(
     async def why(_: str) -> str:
         return "nothing listens at h:1"
 
-    monkeypatch.setattr(module, "why_unreachable", why)
+    monkeypatch.setattr(brokers, "why_unreachable", why)
     FakeConsumer.start_error = cause
     with pytest.raises(error, match=words):
         await Subscriber("t", group="g").start()

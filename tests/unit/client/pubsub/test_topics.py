@@ -22,6 +22,7 @@ from aiokafka.protocol.admin import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from client.errors import Outcome
+from client.pubsub import brokers
 from client.pubsub import topics as module
 from client.pubsub.errors import (
     BrokerUnreachable,
@@ -133,7 +134,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeClient]:
     async def why(_: str) -> str:
         return "nothing listens at h:1"
 
-    monkeypatch.setattr(module, "why_unreachable", why)
+    monkeypatch.setattr(brokers, "why_unreachable", why)
     return FakeClient
 
 

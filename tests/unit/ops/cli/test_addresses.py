@@ -7,6 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from client.pubsub.brokers import Brokers
 from ops.admin_api import ADMIN_URL, Access
 from ops.cli import addresses
 from ops.cli.addresses import bootstrap_option, cluster_option, use
@@ -32,13 +33,13 @@ zookeeper = "only:2181"
 @cluster_option
 @click.pass_context
 def root(ctx: click.Context, cluster_name: str | None) -> None:
-    use(ctx, cluster_name)
+    use(ctx, cluster_name, None)
 
 
 @root.command()
 @bootstrap_option
-def kafka(bootstrap_servers: str) -> None:
-    print(bootstrap_servers)
+def kafka(bootstrap_servers: Brokers) -> None:
+    print(bootstrap_servers.bootstrap_servers)
 
 
 @root.command()
@@ -65,7 +66,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Brokers that answer; the addresses at which they were asked."""
     found: list[str] = []
 
-    async def answer(servers: str, names: Sequence[str] | None = None) -> Mapping[str, str]:
+    async def answer(brokers: Brokers, names: Sequence[str] | None = None) -> Mapping[str, str]:
+        servers = brokers.bootstrap_servers
         found.append(servers)
         host = servers.partition(":")[0]
         if host == "kafka":

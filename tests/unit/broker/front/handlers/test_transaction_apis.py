@@ -18,6 +18,7 @@ from broker.front.handlers import (
 from broker.transaction_settings import TransactionSettings
 from broker.transactions.core.transaction_types import ProducerIdAndEpoch, TransactionState
 from client.ids import BrokerId, ProducerId
+from tests.fakes.partitions import FakeLog
 from tests.fakes.transaction_front import ID, TransactionFront
 from tests.fakes.virtual_time import run
 
@@ -317,6 +318,20 @@ class TestConnections:
                 await front.add(who)
             front.connection = 5
             assert await front.add(who) == {("t", 0): "none"}
+
+        run(scenario())
+
+    def test_the_very_first_coordinator_takes_any(self) -> None:
+        async def scenario() -> None:
+            front = TransactionFront()
+            for index in range(16):
+                front.transaction_logs[index] = FakeLog(TRANSACTIONS_TOPIC, index)
+                front.transaction_logs[index].epoch = -1
+            await front.start()
+            front.connection = 7
+            await front.serving()  # 6 was accepted before
+            front.connection = 6
+            assert (await front.init()).error_code.name == "none"
 
         run(scenario())
 
