@@ -219,6 +219,12 @@ class BrokerConfig:
     fetch_session_partitions_max: int = setting(
         100_000, "Partitions of all those consumers together.", at_least=0
     )
+    group_requests_bytes_max: int = setting(
+        256 * _MIB,
+        "Bytes of JoinGroup and SyncGroup requests, decoded, that wait for their groups. Further"
+        " ones are answered with COORDINATOR_NOT_AVAILABLE, which clients retry.",
+        at_least=1024,
+    )
     produce_timeout_max_ms: int = setting(
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
     )

@@ -117,6 +117,10 @@ _ROWS: Final = (
         _B + "fetch_reading_bytes", _G,
         "Record bytes that fetches read from bookies, or have read and not answered with.",
     ),
+    Row(
+        _B + "group_requests_bytes", _G,
+        "Bytes of JoinGroup and SyncGroup requests that wait for their groups.",
+    ),
     Row(_B + "fetch_sessions", _G, "Consumers that fetch incrementally."),
     Row(_B + "fetch_session_partitions", _G, "Partitions of all those consumers together."),
     Row(

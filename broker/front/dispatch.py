@@ -36,6 +36,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from broker.access.login import Login
 from broker.errors import InvalidRequest, OldConnection
 from broker.faults import Code, code_of, message_of
+from broker.front.core.group_requests import GroupRequests
 from broker.front.services import Call, Peer, Services
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
 from client.fast_tuple import new_tuple
@@ -120,6 +121,10 @@ class Dispatcher:
         self._services = services
         self._handlers = {handler.key: handler for handler in handlers}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._group_requests = GroupRequests(services.config.group_requests_bytes_max)
+        services.metrics.provide_one(
+            "quire_broker_group_requests_bytes", lambda: self._group_requests.size
+        )
 
     @property
     def turns(self) -> Turns:
@@ -203,9 +208,8 @@ class Dispatcher:
             self._answer_error(error, call, slot, channel)
         else:
             await turns.next()
-            assert handler.handle is not None, "an API has a handle or a start"
             try:
-                result = handler.handle(self._services, call, request)
+                result = self._handle(handler, call, request, slot)
             except Exception as error:  # as in `_start`
                 self._answer_error(error, call, slot, channel)
             else:
@@ -216,9 +220,8 @@ class Dispatcher:
     def _start(
         self, handler: Handler, call: Call, request: Any, channel: Channel, slot: Slot
     ) -> None:
-        assert handler.handle is not None, "an API has a handle or a start"
         try:
-            result = handler.handle(self._services, call, request)
+            result = self._handle(handler, call, request, slot)
         except Exception as error:  # the outermost loop of a request: nothing may escape
             self._answer_error(error, call, slot, channel)
             return
@@ -236,6 +239,13 @@ class Dispatcher:
         else:
             channel.mute()
             self._run(self._finish_answer(steps, call, slot, channel), call)
+
+    def _handle(
+        self, handler: Handler, call: Call, request: Any, slot: Slot
+    ) -> Fields | Awaitable[Fields]:
+        assert handler.handle is not None, "an API has a handle or a start"
+        self._group_requests.admit(call.api_key, slot)
+        return handler.handle(self._services, call, request)
 
     async def _finish(
         self, result: Awaitable[Fields], call: Call, slot: Slot, channel: Channel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from urllib.parse import quote
 
 import click
@@ -113,6 +114,23 @@ def describe(name: str, as_json: bool, access: Access) -> None:
                 for row in about["offsets"]
             ],
         )
+        if about["pending"]:
+            say("Pending: offsets of transactions that are not over (quire transaction list).")
+            now_s = time.time()
+            print_table(
+                ["TOPIC", "PARTITION", "OFFSET", "AGE SECONDS", "PRODUCER ID", "EPOCH"],
+                [
+                    [
+                        row["topic"],
+                        row["partition"],
+                        row["offset"],
+                        _seconds(max(0.0, now_s - row["committed_ms"] / 1000)),
+                        row["producer_id"],
+                        row["producer_epoch"],
+                    ]
+                    for row in about["pending"]
+                ],
+            )
 
     with_api(access, work)
 

@@ -49,9 +49,11 @@ BROKER: Final = (
            "client/node/framed_server.py",
            [["unfinished_bytes_max"]], "quire_broker_unfinished_bytes"),
     Buffer("requests that are not answered, decoded or not, and the last one that still started:"
-           " records until they are confirmed, long polls, joins",
+           " records until they are confirmed, long polls",
            "broker/front/server.py",
            [["in_flight_bytes_max"], ["request_bytes_max"]], "quire_broker_in_flight_bytes"),
+    Buffer("requests that wait for their consumer groups", "broker/front/core/group_requests.py",
+           [["group_requests_bytes_max"]], "quire_broker_group_requests_bytes"),
     Buffer("answers that clients have not taken: those counted as unread, as much again that is"
            " not, and the last one", "client/node/framed_server.py",
            [[2, "unread_bytes_max"], ["fetch_bytes_max"]], "quire_broker_unsent_bytes"),
@@ -60,7 +62,7 @@ BROKER: Final = (
     Buffer("what consumers that fetch incrementally were told of each partition",
            "broker/front/core/fetch_sessions.py",
            [["fetch_session_partitions_max", 768]], "quire_broker_fetch_session_partitions"),
-    Buffer("recent records, with what Python needs for each batch",
+    Buffer("recent records, with all that each batch keeps in memory",
            "broker/partition/tail_cache.py",
            [["tail_cache_bytes_max"]], "quire_broker_tail_cache_bytes"),
     Buffer("entries read ahead, or kept for other groups", "broker/partition/read_ahead.py",

@@ -144,6 +144,9 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
             assert is_allowed(before.state, S.EMPTY), "an id expires between transactions"
             del self.durable[name]
             return
+        if value == before:  # stored again, which proves that this coordinator is one (PROVEN)
+            assert value.state in (S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
+            return
         assert is_allowed(None if before is None else before.state, value.state)
         if before is not None:
             if value.producer_id == before.producer_id:

@@ -38,6 +38,7 @@ from broker.groups.core.group_types import (
     MemberDescription,
     OffsetToCommit,
 )
+from broker.groups.core.group_view import GroupView
 from client.ids import Offset
 
 OFFSET: Final = "offset"
@@ -100,6 +101,17 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             **_LAGS,
         },
     ),
+    "GroupPendingOffset": record(
+        "An offset that a transaction has committed which is not over.",
+        {
+            "topic": text("The topic."),
+            "partition": whole("The partition."),
+            "offset": whole("The next offset to read, if the transaction commits."),
+            "committed_ms": whole("When it was committed.", -1),
+            "producer_id": whole("Whose transaction it is."),
+            "producer_epoch": whole("The producer's epoch."),
+        },
+    ),
     "Group": record(
         "A consumer group.",
         {
@@ -107,6 +119,11 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "protocol": text("How its members divide the partitions."),
             "members": list_of(ref("GroupMember"), "Its members."),
             "offsets": list_of(ref("GroupOffset"), "Its committed offsets."),
+            "pending": list_of(
+                ref("GroupPendingOffset"),
+                "Offsets of transactions that are not over: consumers of committed data wait for"
+                " their ends before they begin to read.",
+            ),
             **_LAGS,
         },
     ),
@@ -277,9 +294,24 @@ async def describe_group(context: AdminContext, request: AdminRequest) -> Answer
             "protocol": group.protocol,
             "members": [_member(group, one) for one in group.members],
             "offsets": offsets,
+            "pending": _pending(coordinator.last_view, name),
             **totals(lags.values(), now_ms),
         }
     )
+
+
+def _pending(view: GroupView, name: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "offset": pending.committed.offset,
+            "committed_ms": pending.committed.commit_ms,
+            "producer_id": producer_id,
+            "producer_epoch": pending.producer_epoch,
+        }
+        for key, producer_id, pending in sorted(view.pending(name))
+    ]
 
 
 def _assigned(group: GroupDescription, member: MemberDescription) -> Mapping[str, Sequence[int]]:

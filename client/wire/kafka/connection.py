@@ -55,6 +55,12 @@ class Slot:
         self._held_bytes -= size
         self._memory.size -= size  # no `give`: no room was made
 
+    def hand_over(self) -> int:
+        """Everything that is held for the request is held by somebody else; return its bytes."""
+        size, self._held_bytes = self._held_bytes, 0
+        self._memory.give(size)
+        return size
+
     def let_go(self) -> None:
         """The answer is written, or there will be none: nothing is held for it any longer."""
         if self.on_gone is not None:

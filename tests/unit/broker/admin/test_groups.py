@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.coordinator.core.coordinator_types import LogRecord, TransactionalRecord
 from broker.errors import BrokerError, LogReadFailed
-from broker.groups.core.group_types import Commit, Join, OffsetToCommit, Sync
+from broker.groups.core.group_types import Commit, CommittedOffset, Join, OffsetToCommit, Sync
+from broker.groups.core.offset_records import offset_record
+from client.ids import Offset, ProducerId
 from tests.fakes.admin import AdminCloud, until
 from tests.fakes.brokers import batch, done
 
@@ -93,6 +96,23 @@ async def test_lag_counts_records_and_seconds_over_all_leaders() -> None:
             assert rows == [(0, 1, 3, 2, 8.0), (1, 0, 2, 2, 60.0), (2, 1, 1, 0, 0.0)]
             assert (group["lag_records"], group["lag_seconds"]) == (4, 60.0)
             assert group["state"] == "Empty"
+
+
+async def test_offsets_of_an_open_transaction_are_shown() -> None:
+    async with AdminCloud(1) as cloud:
+        await topic(cloud)
+        await commit(cloud, "g", p0=3)
+        found = await coordinator(cloud, "g")
+        place = LogRecord(*offset_record("g", "t", 0, CommittedOffset(7, -1, "", NOW_MS, -1)))
+        found._shard.replay(TransactionalRecord(place, ProducerId(9), 4, Offset(1)))
+        about = await cloud.get("/groups/g")
+        assert about["pending"] == [
+            {
+                "topic": "t", "partition": 0, "offset": 7, "committed_ms": NOW_MS,
+                "producer_id": 9, "producer_epoch": 4,
+            }
+        ]  # fmt: skip
+        assert [row["committed_offset"] for row in about["offsets"]] == [3]
 
 
 async def test_lag_is_unknown_where_a_leader_cannot_be_asked() -> None:

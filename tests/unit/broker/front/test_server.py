@@ -352,6 +352,40 @@ class TestBackPressure:
         gate.set()
         await until(lambda: not broker.server.in_flight_bytes)
 
+    async def test_requests_that_wait_for_their_group_keep_nobody_from_starting(
+        self, cloud: FakeCloud
+    ) -> None:
+        limit = 64 * 1024
+        broker = await cloud.start_broker(1, group_requests_bytes_max=2 * limit)
+        object.__setattr__(broker.server.config, "in_flight_bytes_max", limit)
+        gate = asyncio.Event()
+
+        async def wait(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
+            await gate.wait()
+            raise CoordinatorNotAvailable("closed")
+
+        table = [
+            row._replace(handle=wait) if row.key == ApiKey.JOIN_GROUP else row for row in handlers()
+        ]
+        broker.server.dispatcher = Dispatcher(broker.services, table)
+        protocols = [{"name": "range", "metadata": bytes(limit // DECODED_TIMES)}]
+        clients = [await WireClient.connect(broker.port) for _ in range(2)]
+        for client in clients:
+            client.send(
+                ApiKey.JOIN_GROUP, 5, group_id="g", session_timeout=10_000,
+                rebalance_timeout=10_000, member_id="", group_instance_id=None,
+                protocol_type="consumer", protocols=protocols,
+            )  # fmt: skip
+        refused = await clients[1].receive()
+        assert refused.error_code.name == "coordinator_not_available"
+        assert broker.server.in_flight_bytes == 0
+        answer = await clients[1].call(ApiKey.METADATA, 12, topics=[])
+        assert answer.brokers
+        gate.set()
+        assert (await clients[0].receive()).error_code.name == "coordinator_not_available"
+        for client in clients:
+            await client.close()
+
     async def test_a_fetch_that_waits_is_forgotten_with_its_client(self, cloud: FakeCloud) -> None:
         broker = await cloud.start_broker(1)
         await create_topic(broker)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401  (asks a program for the fonts, the first time of all)
 import pytest
 
 from ops.bench.figures import Figure
