@@ -139,11 +139,14 @@ class PartitionReader:
         if not offsets.log_start <= offset <= offsets.log_end:
             raise await self.out_of_range(offset)
         limit = offsets.last_stable if read_committed else offsets.high_watermark
-        listed = self._segments
-        fetched = await self._log.read(listed, offset, limit, size_max, at_least_one=at_least_one)
-        if read_committed:
-            return await self._log.find_aborted(listed, offset, fetched)
-        return fetched
+        fetched = await self._log.read(
+            self._segments, offset, limit, size_max, at_least_one=at_least_one
+        )
+        if not read_committed:
+            return fetched
+        if offset < offsets.log_start:  # since it was read
+            raise await self.out_of_range(offset)
+        return await self._log.find_aborted(self._segments, offset, fetched)
 
     async def out_of_range(self, offset: Offset) -> OffsetOutOfRange:
         """Return the error, once the metadata store has confirmed that we still lead.
