@@ -21,7 +21,7 @@ LEDGER_SEEDS ?= 0..21300
 
 .DEFAULT_GOAL := help
 .PHONY: help setup upgrade up demo test test-all test-fast clients clients-short lint format clean
-.PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short power-loss crash-loop rolling-restart
+.PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short chaos-transactions chaos-transactions-short power-loss crash-loop rolling-restart
 .PHONY: wheel test-newest interop interop-short bench bench-short bench-profile docs
 
 help:  ## Show this list
@@ -112,6 +112,12 @@ chaos: $(INSTALLED) clients  ## Real processes under real faults for MINUTES (de
 chaos-short: $(INSTALLED) clients  ## Three minutes of it, at least 50 faults
 	@$(BIN)/python -m tests.chaos --minutes 3 --every-s 2.5 --faults-min 50 --seed 11 $(ARGS)
 
+chaos-transactions: $(INSTALLED) clients  ## Transactions under real faults, clients killed too, for MINUTES (default 10)
+	@$(BIN)/python -m tests.chaos.exactly_once --minutes $(or $(MINUTES),10) $(ARGS)
+
+chaos-transactions-short: $(INSTALLED) clients  ## A minute and a half of it
+	@$(BIN)/python -m tests.chaos.exactly_once --minutes 1.5 --every-s 2.5 --faults-min 20 --seed 5 $(ARGS)
+
 power-loss: $(INSTALLED) clients  ## The whole cluster loses power COUNT times (default 20) under load
 	@$(BIN)/python -m tests.chaos --only power_loss --strikes $(or $(COUNT),20) $(ARGS)
 
@@ -161,7 +167,8 @@ format: $(INSTALLED)  ## Format the code and sort the imports
 clean:  ## Remove .venv, caches and test leftovers; keeps ./data
 	rm -rf $(VENV) $(VENV)-newest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
-	rm -rf tests/integration/clients/kafkajs/node_modules tests/integration/clients/java/lib
+	rm -rf tests/integration/clients/kafkajs/node_modules tests/integration/clients/*/lib
+	rm -rf tests/integration/clients/franz-go/bin tests/integration/clients/franz-go/tools
 	rm -rf tests/integration/spark/jars/lib
 	rm -rf tests/interop/bookkeeper/java/lib ops/bench/peers/java*/lib
 	find broker bookie client ops tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -159,7 +159,8 @@ class Broker:
             served=advertised(handlers()),
         )
         self.server = _server(self.services, ledgers, tls)
-        transactions.follow(lambda: self.server.last_connection)
+        for coordinators in (groups, transactions):
+            coordinators.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
             peers, links, tls, self.compactor, self.services.features,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),

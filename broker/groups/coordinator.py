@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from broker.coordinator.core.coordinator_types import LogItem, Now, Token, TransactionalRecord
 from broker.coordinator.runtime import CoordinatorRuntime, Phase, as_coordinator_error
 from broker.errors import BrokerError
+from broker.groups.commit_order import CommitOrder
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_shard import GroupShard, Outcomes
 from broker.groups.core.group_types import (
@@ -32,7 +33,7 @@ from broker.groups.core.group_types import (
 from broker.groups.core.group_view import GroupView
 from broker.groups.core.pending_offsets import HeardMarker
 from broker.partition.partition import Partition
-from client.ids import Clock, LeaderEpoch
+from client.ids import Clock, ConnectionId, LeaderEpoch
 from client.wire.kafka.batches.control_batch import Marker
 
 _LOG = logging.getLogger(__name__)
@@ -49,15 +50,20 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         clock: Clock,
         new_member_id: Callable[[str], str],
         copy_bytes_min: int,
+        order: CommitOrder,
         on_rebalance: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare; `start` begins to read the log. `on_rebalance` is told each time one begins."""
+        """Prepare; `start` begins to read the log. `on_rebalance` is told each time one begins.
+
+        `order`: whose offsets of transactions count, from the takeover on.
+        """
         super().__init__(
             partition,
             lambda: GroupShard(config, new_member_id),
             clock=clock,
             copy_bytes_min=copy_bytes_min,
         )
+        self._order = order
         self._on_rebalance = on_rebalance
 
     # --- membership ---------------------------------------------------------------------------
@@ -103,12 +109,17 @@ class Coordinator(CoordinatorRuntime[GroupShard]):
         )
 
     async def commit_in_transaction(
-        self, commit: Commit, offsets: Sequence[OffsetToCommit], producer: ProducerEpoch
+        self,
+        commit: Commit,
+        offsets: Sequence[OffsetToCommit],
+        producer: ProducerEpoch,
+        connection: ConnectionId,
     ) -> Outcomes:
         """Commit offsets that count when the transaction commits; durable on return.
 
-        Returns an outcome for each. Raises BrokerError.
+        Returns an outcome for each. Raises BrokerError; OldConnection: nothing is to be answered.
         """
+        self._order.admit(producer.producer_id, producer.epoch, connection)
         return await self._ask_outcomes(
             lambda token, now: self._shard.offsets.commit_in_transaction(
                 commit, offsets, producer, token, now

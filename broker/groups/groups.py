@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
@@ -25,12 +26,13 @@ from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.coordinator.internal_topic import InternalTopic
 from broker.coordinator.runtime import Phase
 from broker.errors import NotCoordinator
+from broker.groups.commit_order import CommitOrder
 from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_types import GroupState
 from broker.partition.partition import Partition
 from broker.topics.topics import Topics
 from client.errors import MetadataError
-from client.ids import Clock, LeaderEpoch, Rng
+from client.ids import Clock, ConnectionId, LeaderEpoch, Rng
 from client.node import background
 from client.wire.kafka.batches.control_batch import Marker
 
@@ -64,11 +66,16 @@ class Groups:
             cluster, topics, OFFSETS_TOPIC, config.offsets_topic_partitions, TOPIC_SETTINGS
         )
         self._coordinators = Coordinators(self._topic, config.node_id, self._make)
+        self._last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
         self._sweeper: asyncio.Task[None] | None = None
         self._topic_ids: dict[str, UUID] = {}
         self._missing: frozenset[str] = frozenset()
 
     # --- life ---------------------------------------------------------------------------------
+
+    def follow(self, last_connection: Callable[[], ConnectionId]) -> None:
+        """Say which connection was accepted last; before `start`."""
+        self._last_connection = last_connection
 
     def start(self) -> None:
         """Follow the cluster's topics from now on."""
@@ -90,6 +97,7 @@ class Groups:
             clock=self._clock,
             new_member_id=self._new_member_id,
             copy_bytes_min=self._config.group_log_copy_bytes,
+            order=CommitOrder(self._last_connection()),
             on_rebalance=self._count_rebalance,
         )
 

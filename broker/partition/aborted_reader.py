@@ -92,12 +92,13 @@ class AbortedReader:
             return None  # it begins in a page
         found: list[AbortedTransaction] = []
         for segment in reversed(segments):
-            index = self._index(segment)
+            own = self._own.get(segment.ledger_id)
+            index = self._index(segment, own)
             if index is None:
                 return None
             blocks: dict[EntryId, AbortedBlock] = {}
             for entry_id in index.wanted(start, end):
-                block = self._block(segment.ledger_id, entry_id)
+                block = self._block(segment.ledger_id, entry_id, own)
                 if block is None:
                     return None
                 blocks[entry_id] = block
@@ -109,41 +110,44 @@ class AbortedReader:
     async def find(
         self, listed: SegmentList, start: Offset, end: Offset
     ) -> Sequence[AbortedTransaction]:
-        """Like `find_now`, and read what that takes. Raises MetadataError, LogReadFailed,
-        LogCorrupt."""
+        """Like `find_now`, and read what that takes. `listed` is the list as it is now: a ledger
+        of ours that is closed while others are read has no facts in it.
+
+        Raises MetadataError, LogReadFailed, LogCorrupt.
+        """
         known = self.find_now(listed, start, end)
         if known is not None:
             return known
+        own = dict(self._own)
         found: list[AbortedTransaction] = []
         walk = self._pages.segments(listed, lambda ref: ref.end_offset > start)
         async with aclosing(walk):
             async for segment in walk:
                 if segment.end_offset is not None and segment.end_offset <= start:
                     continue
-                found += await self._find_in(segment, start, end)
+                found += await self._find_in(segment, start, end, own.get(segment.ledger_id))
                 if _is_decided(segment, end):
                     break
         return found
 
     async def _find_in(
-        self, segment: Segment, start: Offset, end: Offset
+        self, segment: Segment, start: Offset, end: Offset, own: SegmentTransactions | None
     ) -> Sequence[AbortedTransaction]:
-        index = self._index(segment)
+        index = self._index(segment, own)
         if index is None:
             index = await self._read_index(segment)
         ledger_id = segment.ledger_id
         blocks: dict[EntryId, AbortedBlock] = {}
         for entry_id in index.wanted(start, end):
-            block = self._block(ledger_id, entry_id)
+            block = self._block(ledger_id, entry_id, own)
             if block is None:
                 block = open_block(await self._read_entry(ledger_id, entry_id))
                 _keep(self._blocks, (ledger_id, entry_id), block, _BLOCKS_MAX)
             blocks[entry_id] = block
         return index.within(start, end, blocks)
 
-    def _index(self, segment: Segment) -> LedgerAborted | None:
+    def _index(self, segment: Segment, own: SegmentTransactions | None) -> LedgerAborted | None:
         """Return a segment's index; None: it has to be read."""
-        own = self._own.get(segment.ledger_id)
         if own is not None:
             return own.aborted
         if _place(segment) is None:
@@ -153,8 +157,9 @@ class AbortedReader:
             _keep(self._indexes, segment.ledger_id, index, _INDEXES_MAX)
         return index
 
-    def _block(self, ledger_id: LedgerId, entry_id: EntryId) -> AbortedBlock | None:
-        own = self._own.get(ledger_id)
+    def _block(
+        self, ledger_id: LedgerId, entry_id: EntryId, own: SegmentTransactions | None
+    ) -> AbortedBlock | None:
         if own is not None:
             return own.blocks[entry_id]
         block = self._blocks.get((ledger_id, entry_id))

@@ -9,7 +9,7 @@ dropped; nothing here changes anything of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.errors import LeadershipLost, LogReadFailed, NotLeader, OffsetOutOfRange
 from broker.partition.core.active_segment import ActiveSegment
@@ -23,6 +23,8 @@ from client.errors import MetadataError
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import SegmentList
 from client.wire.kafka.batches.record_scan import OpenedRecords
+
+FIRST: Final = Offset(0)
 
 
 class Offsets(Protocol):
@@ -91,8 +93,9 @@ class PartitionReader:
         """A ledger of ours is closed."""
         self._log.on_sealed(ledger_id)
 
-    def forget(self, ledger_ids: Iterable[LedgerId]) -> None:
-        """These ledgers left the list."""
+    def forget(self, ledger_ids: Iterable[LedgerId], compacted_below: Offset = FIRST) -> None:
+        """These ledgers left the list; what is below an offset was compacted."""
+        self._tail.drop_below(compacted_below)
         self._log.forget(ledger_ids)
 
     def close(self) -> None:
@@ -136,11 +139,14 @@ class PartitionReader:
         if not offsets.log_start <= offset <= offsets.log_end:
             raise await self.out_of_range(offset)
         limit = offsets.last_stable if read_committed else offsets.high_watermark
-        listed = self._segments
-        fetched = await self._log.read(listed, offset, limit, size_max, at_least_one=at_least_one)
-        if read_committed:
-            return await self._log.find_aborted(listed, offset, fetched)
-        return fetched
+        fetched = await self._log.read(
+            self._segments, offset, limit, size_max, at_least_one=at_least_one
+        )
+        if not read_committed:
+            return fetched
+        if offset < offsets.log_start:  # since it was read
+            raise await self.out_of_range(offset)
+        return await self._log.find_aborted(self._segments, offset, fetched)
 
     async def out_of_range(self, offset: Offset) -> OffsetOutOfRange:
         """Return the error, once the metadata store has confirmed that we still lead.

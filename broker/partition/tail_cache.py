@@ -133,6 +133,15 @@ class PartitionTail:
         self._batches.clear()
         self._head = 0
 
+    def drop_below(self, offset: Offset) -> None:
+        """Forget batches that end at or below an offset: they were compacted."""
+        while self._head < len(self._batches):
+            batch = self._batches[self._head]
+            assert batch is not None
+            if batch.next_offset > offset:
+                return
+            self._cache._on_cleared(self._drop_oldest(), 1)
+
     def _drop_oldest(self) -> int:
         """Forget the oldest batch and return what it held; 0 after `clear`."""
         if self._head >= len(self._batches):

@@ -7,6 +7,7 @@ import base64
 import json
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 import click
 
@@ -34,6 +35,13 @@ _POLL_MS = 500
     metavar="NAME",
     help="Read as a member of this group: its members share the partitions, and the next run "
     "goes on where the group has stopped.",
+)
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted",
+    show_default=True,
+    help="With read_committed, leave out what aborted transactions wrote, and wait for open ones.",
 )
 @click.option(
     "--max",
@@ -65,6 +73,7 @@ def consume(
     topic: str,
     from_beginning: bool,
     group: str | None,
+    isolation_level: Literal["read_uncommitted", "read_committed"],
     record_count_max: int | None,
     timeout_s: float | None,
     key_separator: str | None,
@@ -90,6 +99,7 @@ def consume(
             topic,
             bootstrap_servers=bootstrap_servers,
             group=group,
+            isolation_level=isolation_level,
             start="earliest" if from_beginning else "latest",
             client_id="quire-consume",
         )

@@ -34,7 +34,10 @@ def _path(transactional_id: str) -> str:
 
 @transaction.command(name="list")
 @click.option(
-    "--state", type=click.Choice(_STATES, case_sensitive=False), help="Only those in this state."
+    "--state",
+    type=click.Choice(_STATES, case_sensitive=False),
+    metavar="STATE",
+    help=f"Only those in this state: {', '.join(_STATES)}.",
 )
 @click.option(
     "--open",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
+from confluent_kafka import KafkaException, Producer
 
 from client.ledger.standalone import connect
 from ops.cli.main import COMMANDS, quire
@@ -66,6 +67,9 @@ def test_the_table_of_commands_is_complete(tmp_path: Path) -> None:
         assert row.help in text
 
 
+NEEDS_YES = ("topic delete", "group delete", "transaction abort")
+
+
 def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster) -> None:
     (shell.folder / "passwd.txt").write_text("".join(f"user{n}:secret{n}\n" for n in range(12)))
     order = [
@@ -92,6 +96,10 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
         "group list",
         "group",
         "group delete",
+        "transaction list",
+        "transaction describe",
+        "transaction",
+        "transaction abort",
         "cluster",
         "cluster describe",
         "broker",
@@ -129,6 +137,7 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
     shell.run("quire topic delete orders --yes")  # the cluster is shared
     shell.ok("quire topic create orders --partitions 3")
     shell.ok("quire record publish orders 'two pears' --partition 0")
+    payments = _open_transaction(cluster, "payments-1", "orders")
     for name in order:
         for example in examples(name):
             example = example.replace("greetings", "cli-greetings")
@@ -136,7 +145,7 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
                 example += " --if-not-exists"
             if "quire consume" in example:
                 example += " --timeout 5"
-            if "quire topic delete" in example or "quire group delete" in example:
+            if any(f"quire {one}" in example for one in NEEDS_YES):
                 example += " --yes"
             example = example.replace("| source", "| cat")  # fish's word
             if example == "quire top":
@@ -146,6 +155,18 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
                 example = example.replace(" 7", f" {_lonely_ledger(cluster)}")
             example = example.replace("127.0.0.1:3181", str(cluster.about["bookies"][0]["id"]))
             shell.quick(example)
+    with pytest.raises(KafkaException):
+        payments.commit_transaction(30)
+
+
+def _open_transaction(cluster: LocalCluster, name: str, topic: str) -> Producer:
+    servers = cluster.bootstrap_servers
+    made = Producer({"bootstrap.servers": servers, "transactional.id": name})
+    made.init_transactions(30)
+    made.begin_transaction()
+    made.produce(topic, b"1")
+    assert made.flush(30) == 0
+    return made
 
 
 def _some_ledger(shell: Shell, topic: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.shell_completion import ShellComplete
+from confluent_kafka import KafkaException, Producer
 
 from ops.cli.main import quire
 from ops.ports import pick_free
@@ -72,6 +73,28 @@ def test_a_group_is_seen_reset_and_deleted(shell: Shell) -> None:
     shell.quick("quire group delete op-readers --yes")
     assert "`quire group list`" in shell.fails("quire group delete op-readers --yes")
     shell.quick("quire group delete op-readers --yes --if-exists")
+
+
+def test_a_transaction_is_seen_and_aborted(shell: Shell, cluster: LocalCluster) -> None:
+    shell.quick("quire topic create op-transaction --partitions 1")
+    servers = cluster.bootstrap_servers
+    made = Producer({"bootstrap.servers": servers, "transactional.id": "op-pay", "client.id": "op"})
+    made.init_transactions(30)
+    made.begin_transaction()
+    made.produce("op-transaction", b"1")
+    assert made.flush(30) == 0
+    assert "op-pay" in shell.quick("quire transaction list --state Ongoing")
+    assert "op-pay" not in shell.quick("quire transaction list --open 3600")
+    about = read(shell, "quire transaction describe op-pay")
+    assert (about["state"], about["client_id"]) == ("Ongoing", "op")
+    assert about["partitions"] == [{"topic": "op-transaction", "partition": 0}]
+    assert "op at 127.0.0.1" in shell.run("quire transaction describe op-pay").stderr
+    assert "add --yes" in shell.fails("quire transaction abort op-pay")
+    shell.quick("quire transaction abort op-pay --yes")
+    with pytest.raises(KafkaException):
+        made.commit_transaction(30)
+    assert "no open transaction" in shell.fails("quire transaction abort op-pay --yes")
+    assert "GET /admin/v1/transactions" in shell.fails("quire transaction describe nobody")
 
 
 def test_leaders_move_and_ledgers_roll_and_go(shell: Shell) -> None:

@@ -71,6 +71,13 @@ async def test_what_commits_is_visible_and_nothing_else(cluster: LocalCluster) -
         await asyncio.sleep(0.1)
         values = await asyncio.to_thread(read, cluster, topic)
         assert sorted(map(int, values)) == [*range(500), 700]
+        command = [sys.executable, "-m", "ops.cli.main", "consume", topic, "--from-beginning"]
+        command += ["--isolation-level", "read_committed", "--max", "501"]
+        command += ["-b", cluster.bootstrap_servers]
+        shown = await asyncio.to_thread(
+            subprocess.run, command, cwd=ROOT, capture_output=True, timeout=60, check=False
+        )
+        assert sorted(map(int, shown.stdout.split())) == [*range(500), 700], shown.stderr
 
 
 async def test_a_refused_record_takes_its_transaction_with_it(cluster: LocalCluster) -> None:

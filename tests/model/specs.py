@@ -178,6 +178,61 @@ _LEDGER: Final = Model(
     ),
 )
 
+
+def _compaction(
+    values: str, tombstones: str, records: int, ledgers: int, changes: int
+) -> dict[str, str]:
+    return {
+        "Brokers": "{b1, b2}",
+        "RecordsMax": str(records),
+        "Values": values,
+        "Tombstones": tombstones,
+        "LedgersMax": str(ledgers),
+        "ChangesMax": str(changes),
+    }
+
+
+_COMPACTION: Final = Model(
+    module="Compaction",
+    rules=(
+        "CompactCas",
+        "Version",
+        "KeepTail",
+        "Grace",
+        "Retire",
+        "SwapFirst",
+        "Horizon",
+        "Judged",
+        "NextSegment",
+    ),
+    bounds=(
+        Bounds("a tombstone", _compaction("{1}", "{2}", 3, 5, 8)),
+        Bounds("two values", _compaction("{1, 2}", "{}", 3, 5, 8)),
+        Bounds("long", _compaction("{1, 3}", "{2}", 4, 7, 10), is_long=True),
+    ),
+    invariants=(
+        "TypeOK",
+        "ListedIsThere",
+        "ListIsWhole",
+        "NewestIsThere",
+        "ReaderKnows",
+        "ReaderGoesOn",
+        "EndIsThere",
+    ),
+    symmetry="Symmetry",
+    mutants=(
+        Mutant("CompactCas", ("ListIsWhole", "ListedIsThere")),
+        Mutant("Version", ("ListIsWhole", "NewestIsThere", "ListedIsThere", "EndIsThere")),
+        Mutant("KeepTail", ("EndIsThere",), "a tombstone"),
+        Mutant("Grace", ("ReaderGoesOn",)),
+        Mutant("Retire", ("ReaderGoesOn",)),
+        Mutant("SwapFirst", ("ListedIsThere",)),
+        Mutant("Horizon", ("ReaderKnows",)),
+        Mutant("Judged", ("ReaderKnows",)),
+        Mutant("NextSegment", ("ReaderGoesOn",)),
+    ),
+)
+
 _TAKEOVER: Final = Model(
     module="Takeover",
     rules=("Fold", "FoldUnconfirmed", "AcceptedOrder", "Parked", "SequenceCheck", "Unknown"),
@@ -330,4 +385,4 @@ _PAGES: Final = Model(
     ),
 )
 
-MODELS: Final = (_ROLLING, _LEDGER, _TAKEOVER, _TRANSACTIONS, _PAGES)
+MODELS: Final = (_ROLLING, _LEDGER, _TAKEOVER, _TRANSACTIONS, _PAGES, _COMPACTION)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-KINDS = {"transactions": 0, "mixed": 88, "crowded": 6, "busy": 6}
+KINDS = {"transactions": 8, "mixed": 80, "crowded": 6, "busy": 6}
 """Shares of the kinds of cluster schedules, in percent. Transactions are on top of what a mixed one
 has (`transaction_load.py`)."""
 

@@ -153,6 +153,7 @@ class ClusterOracle(LedgerOracle):
         self._owners: dict[int, PartitionBook] = {}
         """Ledger -> the partition whose list names it, or did."""
         self._topic_ids: dict[str, str] = {}
+        self._partition_counts: dict[str, int] = {}
         self.ack_quorum_min = 1
         """Copies that every topic of this schedule wants before an acknowledgement."""
         self.is_only_slow: Callable[[], bool] = lambda: False
@@ -223,7 +224,9 @@ class ClusterOracle(LedgerOracle):
             self._book(page[0]).pages[page[1]] = data
         if path.startswith(_TOPIC_PREFIX):
             fields = json.loads(data)
-            self._topic_ids[path.removeprefix(_TOPIC_PREFIX)] = fields["topic_id"]
+            name = path.removeprefix(_TOPIC_PREFIX)
+            self._topic_ids[name] = fields["topic_id"]
+            self._partition_counts[name] = fields["partition_count"]
             if fields["internal"]:  # its coordinators trim it as they think fit
                 for index in range(fields["partition_count"]):
                     book = self._book(f"{_PARTITIONS}{fields['topic_id']}/{index}")
@@ -377,9 +380,9 @@ class ClusterOracle(LedgerOracle):
         """Return the book of a partition by its topic's name."""
         return self._book(f"{_PARTITIONS}{self._topic_ids[topic]}/{index}")
 
-    def has_topic(self, topic: str) -> bool:
-        """Tell whether there is, or was, a topic of this name."""
-        return topic in self._topic_ids
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; 0 if there is none."""
+        return self._partition_counts.get(topic, 0)
 
     def topic_of(self, book: PartitionBook) -> str:
         """Return the name of the topic of a partition."""

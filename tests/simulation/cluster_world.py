@@ -19,6 +19,7 @@ from broker.leadership.orphan_ledgers import OrphanLedgers
 from broker.partition.core.log_limits import LogLimits
 from broker.partition.ledger_access import LedgerAccess
 from broker.partition.partition import Partition
+from broker.transaction_settings import TransactionSettings
 from client.autorecovery.config import AutoRecoveryConfig
 from client.autorecovery.service import AutoRecovery
 from client.config import setting
@@ -37,6 +38,7 @@ from tests.simulation.kafka_link import PORT
 from tests.simulation.ledger_tap import TappedLedgers
 from tests.simulation.machines import Machines
 from tests.simulation.transaction_clients import TransactionClients
+from tests.simulation.transaction_load import SWEEP_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -67,6 +69,7 @@ class VariedConfig(BrokerConfig):
 
     snapshot_interval_bytes: int = setting(1 << 22, "See LogLimits.", at_least=1)
     page_entries: int = setting(256, "See LogLimits.", at_least=2)
+    aborted_block_entries: int = setting(1_000, "See LogLimits.", at_least=1)
     room_bytes: int = setting(0, "LogLimits.in_flight_bytes_max; 0: its default.", at_least=0)
 
     def log_limits(self) -> LogLimits:
@@ -83,6 +86,7 @@ class VariedConfig(BrokerConfig):
             search_span_entries=2,
             read_entries_max=8,
             readers_max=2,
+            aborted_block_entries=self.aborted_block_entries,
         )
 
 
@@ -154,6 +158,8 @@ class ClusterWorld(Machines):
             group_log_copy_bytes=3_000,
             tail_cache_bytes_max=plan.tail_cache_bytes,
             shutdown_timeout_ms=1000,
+            transactions=_transaction_settings(plan),
+            aborted_block_entries=plan.transactions.block_entries if plan.transactions else 1_000,
         )
         self._recovery_config = AutoRecoveryConfig(
             poll_ms=500,
@@ -528,6 +534,20 @@ class ClusterWorld(Machines):
     def late(self, text: str) -> None:
         """The bound of the healed phase is over."""
         self.oracle.fail("T16", text)
+
+
+def _transaction_settings(plan: ClusterSwarm) -> TransactionSettings:
+    """Return the settings of transactions: served only where there are any."""
+    options = plan.transactions
+    if options is None:
+        return TransactionSettings()
+    return TransactionSettings(
+        enabled=True,
+        topic_partitions=options.coordinators,
+        timeout_interval_ms=int(SWEEP_S * 1000),
+        log_copy_bytes=options.log_copy_bytes,
+        request_markers_max=2,
+    )
 
 
 def run_schedule(seed: int, *, log: bool = False) -> Result:

@@ -30,6 +30,9 @@ class StubOracle:
     def count(self, what: str) -> None:
         pass
 
+    def partition_count(self, topic: str) -> int:
+        return 0
+
     def topic_of(self, book: PartitionBook) -> str:
         return book.name.partition("/")[0]
 

@@ -107,6 +107,8 @@ class TransactionBook:
         self._starting: dict[str, set[str]] = {}
         """By transactional id: clients that asked for an epoch and have none, or no other yet."""
         self._states: dict[str, _State] = {}
+        self._positions: dict[OffsetKey, int] = {}
+        """Where the record of each visible offset lies."""
         self.offsets: dict[OffsetKey, list[int]] = {}
         """Every value that each offset has had, in the order of the log."""
 
@@ -118,6 +120,12 @@ class TransactionBook:
             found = self._logs[book.name] = TransactionLog(self._oracle, book, self)
         found.advance()
         return found
+
+    def advance(self) -> None:
+        """Look at what was confirmed in the coordinators' logs meanwhile."""
+        for topic in (OFFSETS_TOPIC, STATES_TOPIC):
+            for index in range(self._oracle.partition_count(topic)):
+                self.log(topic, index)
 
     def _fail(self, rule: str, text: str) -> None:
         self._oracle.fail(rule, text)
@@ -196,9 +204,9 @@ class TransactionBook:
             if others:
                 self._fail("X3", f"{transaction} is {fate.value} in {place}, but {others}")
         if is_commit and place[0] == OFFSETS_TOPIC:
-            rows = {row.key: row for batch in batches for row in offset_rows(batch)}
-            for row in rows.values():
-                self._commit_offset(row)
+            rows = {row.key: (row, one) for one in batches for row in offset_rows(one)}
+            for row, one in rows.values():
+                self._commit_offset(row, one.base_offset)
         elif is_commit:
             self._check_values(place, batches, found)
 
@@ -207,7 +215,7 @@ class TransactionBook:
         topic, _ = self._place(book)
         if topic == OFFSETS_TOPIC:
             for row in offset_rows(batch):
-                self._commit_offset(row)
+                self._commit_offset(row, batch.base_offset)
         elif topic == STATES_TOPIC:
             for record in records(batch.data):
                 self._state(record.key or b"", record.value)
@@ -237,7 +245,11 @@ class TransactionBook:
                 sent = transaction.values.get(place)
                 self._fail("X1", f"{transaction} commits in {place} {values}, it has sent {sent}")
 
-    def _commit_offset(self, row: OffsetRow) -> None:
+    def _commit_offset(self, row: OffsetRow, position: int) -> None:
+        """An offset becomes visible, unless a later one in the log is so already."""
+        if position < self._positions.get(row.key, 0):
+            return
+        self._positions[row.key] = position
         history = self.offsets.setdefault(row.key, [-1])
         if row.offset != history[-1]:
             history.append(row.offset)
@@ -281,9 +293,13 @@ class TransactionBook:
 
     def count_of_offsets(self, key: OffsetKey) -> int:
         """Return how many values a group's offset has had so far."""
-        if self._oracle.has_topic(OFFSETS_TOPIC):
-            self.log(OFFSETS_TOPIC, 0)
+        self.advance()
         return len(self.offsets.setdefault(key, [-1]))
+
+    def offset(self, key: OffsetKey) -> int:
+        """Return a group's offset as the log has it."""
+        self.advance()
+        return self.offsets.get(key, [-1])[-1]
 
     def fetched_offset(self, key: OffsetKey, since: int, offset: int) -> None:
         """X9: a client was told a stable offset; `since`: how many values it had when it asked."""
@@ -296,6 +312,7 @@ class TransactionBook:
 
     def judge(self) -> None:
         """See that every transaction is whole: all of it in every place, or nothing."""
+        self.advance()
         for transaction in self._transactions.values():
             fates = set(transaction.fates.values())
             if Fate.COMMITTED in fates or (transaction.is_commit and transaction.is_answered):
@@ -324,8 +341,8 @@ def offset_rows(batch: Batch) -> list[OffsetRow]:
     rows = []
     for record in records(batch.data):
         key, value = record.key or b"", record.value
-        if int.from_bytes(key[:2], "big") > 1 or value is None:
-            continue
+        if int.from_bytes(key[:2], "big") > 1 or value is None or record.headers:
+            continue  # no offset, or a copy of one: it changes nothing
         group, rest = _string(key[2:])
         topic, rest = _string(rest)
         index = int.from_bytes(rest[:4], "big")

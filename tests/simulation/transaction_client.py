@@ -119,7 +119,12 @@ class TransactionalClient:
         self._sequences: dict[Place, int] = {}
         self._key = ProducerKey(-1, -1)
         self._begun_s = 0.0
-        self.doing = ""
+        self._is_begun = False
+        """Whether the coordinator knows of the transaction for sure."""
+        self.doing = "nothing"
+
+    def __repr__(self) -> str:
+        return f"{self.me.who}: {self.doing}"
 
     @property
     def book(self) -> TransactionBook:
@@ -129,6 +134,7 @@ class TransactionalClient:
     def begin(self, number: int) -> Transaction:
         """Begin a transaction."""
         self._begun_s = self._world.loop.time()
+        self._is_begun = False
         return self.book.begin(self.me.name, self.me.who, number)
 
     # ---------------------------------------------------------------- requests
@@ -159,6 +165,7 @@ class TransactionalClient:
         if self.me.generation == 1:
             request = wire.add_partitions(self.me.name, self._key, topic, indexes)
             await self._ask(self._coordinator, request, wire.read_added)
+            self._is_begun = True
 
     async def send(
         self, transaction: Transaction, place: Place, values: list[bytes], *, wait: bool = True
@@ -251,12 +258,14 @@ class TransactionalClient:
         self._now_has(given)
 
     async def give_up(self, transaction: Transaction) -> None:
-        """Abort the transaction whatever has become of its batches. Raises Fenced."""
-        if self.me.generation == 1:
-            self.book.asked(transaction, self._key, is_commit=False)
-            await self.start(anew=False)
-        else:
+        """Abort the transaction whatever has become of its batches. Raises Fenced, MustAbort.
+
+        In TV1 their sequences are not known then, and an epoch of its own begins anew.
+        """
+        if self.me.generation == 2 or self._is_begun:
             await self.end(transaction, commit=False)
+        if self.me.generation == 1:
+            await self.start(anew=False)
 
     # ---------------------------------------------------------------- how to ask
 

@@ -9,6 +9,7 @@ second topic, with its offsets, in one transaction.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from tests.simulation.kafka_clients import OUTPUTS, TOPIC, TROUBLE, Guide
@@ -46,6 +47,10 @@ class TransactionClients:
         self._finished: dict[str, object] = {}
         """Host -> its process that has done all that it had to."""
         self._started: dict[str, int] = {}
+        self._clients: dict[str, deque[TransactionalClient]] = {}
+        """The latest of each host."""
+        self._behind: dict[int, str] = {}
+        """Partition -> how far its chain has come."""
 
     def assign(self, host: Host, role: str) -> None:
         """Decide what a client host runs."""
@@ -80,7 +85,9 @@ class TransactionClients:
         rng = self._world.fork_rng(f"transactions {name} {number}")
         me = Client(name, f"{name}#{number}", rng.choice(options.generations))
         guides = {topic: self.guide(host, topic) for topic in (TOPIC, OUTPUTS)}
-        return TransactionalClient(self._world, me, guides, rng)
+        client = TransactionalClient(self._world, me, guides, rng)
+        self._clients.setdefault(host.name, deque(maxlen=3)).append(client)
+        return client
 
     def abandon(self, host: Host) -> None:
         """Let the next clients of a host have another transactional id."""
@@ -94,7 +101,8 @@ class TransactionClients:
         """Tell whether all hosts of a role have done all that they had to."""
         for host in self._hosts:
             if self._roles[host.name] == role and not self._is_done(host):
-                self._world.doing = f"waiting for {host.name}"
+                clients = ", ".join(map(repr, self._clients.get(host.name, ())))
+                self._world.doing = f"waiting for {host.name}: {clients}; {self._behind}"
                 return False
         return True
 
@@ -128,12 +136,13 @@ class TransactionClients:
         """Tell whether all that there will be is behind the chain."""
         if not self._world.healed or not self.is_finished("writer"):
             return False
-        if not all(stream.finished for stream in self._world.work.streams):
+        streams = self._world.work.streams
+        if not all(stream.finished for stream in streams if stream.process.alive):
             return False
         log = self.book.log(TOPIC, index)
-        done = self.book.offsets.get((Chain.GROUP, TOPIC, index), [-1])[-1]
+        done = self.book.offset((Chain.GROUP, TOPIC, index))
         left = [offset for offset, _ in log.committed if offset >= done]
-        self._world.doing = f"the chain of {index} is at {done} of {log.end_offset}"
+        self._behind[index] = f"at {done} of {log.end_offset}, open is {log.open_transactions()}"
         return log.first_open is None and not left
 
     async def _read(self, host: Host) -> None:
@@ -183,7 +192,7 @@ class TransactionClients:
     def _judge_chain(self, index: int) -> None:
         """X9: what a chain wrote of a partition is what it had read, each record once."""
         inputs = sorted(self.book.log(TOPIC, index).committed)
-        done = self.book.offsets.get((Chain.GROUP, TOPIC, index), [-1])[-1]
+        done = self.book.offset((Chain.GROUP, TOPIC, index))
         wanted = [b"%d=%b" % row for row in inputs if row[0] < done]
         outputs = sorted(self.book.log(OUTPUTS, index).committed)
         found = [value.split(b":", 4)[4] for _, value in outputs]

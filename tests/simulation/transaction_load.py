@@ -12,6 +12,9 @@ from dataclasses import dataclass
 SWEEP_S = 0.3
 """How often coordinators look for transactions that are open for too long, in schedules."""
 
+GENERATIONS = ((1,), (2,), (1, 2))
+"""Protocols of the clients of a schedule: those that brokers serve."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionOptions:
@@ -37,6 +40,11 @@ class TransactionOptions:
     zombie_p: float
     """How often another client of the same name begins while one works."""
     think_s: float
+    coordinators: int
+    """Partitions of the coordinators' topic."""
+    log_copy_bytes: int
+    block_entries: int
+    """Aborted transactions that make a block of a ledger's index."""
 
 
 def draw_transactions(rng: random.Random) -> TransactionOptions:
@@ -48,10 +56,13 @@ def draw_transactions(rng: random.Random) -> TransactionOptions:
         transactions=rng.choice((5, 10, 15)),
         records_max=rng.choice((1, 2, 4)),
         timeout_ms=rng.choice((800, 2_000, 5_000)),
-        generations=rng.choice(((1,), (2,), (1, 2))),
+        generations=rng.choice(GENERATIONS),
         abort_p=rng.choice((0.1, 0.3, 0.5)),
         silence_p=rng.choice((0.0, 0.1, 0.2)),
         late_p=rng.choice((0.0, 0.1, 0.3)),
         zombie_p=rng.choice((0.0, 0.1, 0.2)),
         think_s=rng.choice((0.0, 0.02, 0.1)),
+        coordinators=rng.choice((1, 1, 2)),
+        log_copy_bytes=rng.choice((1_000, 3_000, 1 << 20)),
+        block_entries=rng.choice((1, 2, 1_000)),
     )

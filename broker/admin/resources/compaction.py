@@ -27,12 +27,14 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "partition": whole("Its number."),
             "state": text(
                 "running; due: it waits for its turn; failing: the last round failed, and it is"
-                " tried again after a pause; clean: nothing is to be done; unknown: nobody has"
-                " looked yet.",
-                enum=["running", "due", "failing", "clean", "unknown"],
+                " tried again after a pause; blocked: what stands in the way is no failure; clean:"
+                " nothing is to be done; unknown: nobody has looked yet.",
+                enum=["running", "due", "failing", "blocked", "clean", "unknown"],
             ),
             "why": nullable(text("Why it is due: asked, overdue, tombstones or dirty.")),
-            "reason": text("Why the last round failed; empty: it did not."),
+            "reason": text(
+                "Why the last round failed, or what stands in the way of more; empty: nothing."
+            ),
             "failures": whole("Rounds that failed since the last one that did not."),
             "dirty_percent": nullable(
                 whole("Share of bytes never compacted, of those that may be; see"
@@ -91,7 +93,7 @@ def _shown(context: AdminContext, partition: Partition) -> dict[str, Any]:
     found = status.found
     state = "clean" if status.why is None else "due"
     if status.reason:
-        state = "failing"
+        state = "failing" if status.failure_count else "blocked"
     return {
         **shown,
         "state": "running" if status.is_running else state,

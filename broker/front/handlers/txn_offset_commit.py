@@ -21,6 +21,7 @@ from broker.errors import (
     BrokerError,
     InvalidGroupId,
     InvalidRequest,
+    OldConnection,
     TransactionAbortable,
     TransactionsDisabled,
 )
@@ -78,7 +79,11 @@ async def _commit(
     try:
         _check(services, request)
         coordinator = services.groups.coordinator(request.group_id)
-        outcomes = await coordinator.commit_in_transaction(commit, offsets, producer)
+        outcomes = await coordinator.commit_in_transaction(
+            commit, offsets, producer, call.connection
+        )
+    except OldConnection:
+        raise
     except TransactionAbortable:
         known = call.version >= _ABORTABLE_FROM
         code = Code.transaction_abortable if known else Code.invalid_txn_state

@@ -205,6 +205,7 @@ class LogChanges:
     def _on_compacted(self, effect: Compacted) -> None:
         log, swap, done = (self._steps.topic.name, self._steps.index), effect.swap, effect.done
         if swap is not None:
+            self._reader.forget((), Offset(swap.last_offset + 1))
             _LOG.info(
                 "compaction.swapped topic=%s partition=%d old=%s new=%s",
                 *log, ",".join(map(str, swap.old)),

@@ -7,6 +7,9 @@ while a decision is not durable nobody knows which epoch will be right.
 A request to add partitions that finds its id between two transactions is *parked* instead, until
 Complete* is durable or about to be written; then the next transaction begins in the same batch.
 
+    AHEAD  An epoch after the stored one was given by another coordinator, which this one has not
+           heard of: it coordinates the id no longer, and is not to call the newest producer fenced.
+
 Source: KAFKA-18575 (AK#18467, AK#18730) on the order of the checks.
 """
 
@@ -23,6 +26,7 @@ from broker.errors import (
     InvalidRequest,
     InvalidTransactionTimeout,
     NoOpenTransaction,
+    NotCoordinator,
     TransactionalIdNotFound,
 )
 from broker.transactions.core.transaction import (
@@ -43,6 +47,7 @@ from broker.transactions.core.transaction_records import ID_BYTES_MAX
 from broker.transactions.core.transaction_table import TransactionTable
 from broker.transactions.core.transaction_types import (
     ABORTED,
+    EPOCH_FENCED,
     FENCED,
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -92,6 +97,7 @@ class TransactionRequests:
             transaction = table.get_or_create(request.transactional_id)
         transaction.client = request.client or transaction.client
         _check_idle(transaction)
+        _check_not_ahead(transaction, expected)
         found = transaction
         return self.decide(
             found,
@@ -113,6 +119,7 @@ class TransactionRequests:
             self._table.park(transaction, Parked(request, token, until_s))
             return ()
         _check_idle(transaction)
+        _check_not_ahead(transaction, request.producer)
         return self.decide(
             transaction,
             lambda now_ms, _: add_partitions(
@@ -137,6 +144,7 @@ class TransactionRequests:
         transaction = self._table.get(transactional_id)
         if transaction is None or transaction.stored is None:
             raise InvalidProducerIdMapping(f"{transactional_id!r} is not known")
+        _check_not_ahead(transaction, producer)
         return verify_partitions(transaction.stored, transactional_id, producer, partitions)
 
     def end_transaction(self, request: EndTransaction, token: Token, now: Now) -> ShardEffects:
@@ -146,6 +154,7 @@ class TransactionRequests:
         """
         transaction, stored = self._find(request)
         _check_idle(transaction)
+        _check_not_ahead(transaction, request.producer)
         return self.decide(
             transaction,
             lambda now_ms, new_id: end_transaction(stored, request, now_ms, new_id),
@@ -305,6 +314,15 @@ def _check_id(transactional_id: str) -> None:
         raise InvalidRequest("a transactional id must not be empty")
     if len(transactional_id) > ID_BYTES_MAX or len(transactional_id.encode()) > ID_BYTES_MAX:
         raise InvalidRequest("the transactional id is too long")
+
+
+def _check_not_ahead(transaction: Transaction, producer: ProducerIdAndEpoch | None) -> None:
+    """Raise NotCoordinator for an epoch after the stored one (AHEAD)."""
+    stored = transaction.stored
+    if stored is None or producer is None or producer.producer_id != stored.producer_id:
+        return
+    if stored.epoch < producer.epoch < EPOCH_FENCED:
+        raise NotCoordinator(f"{transaction.transactional_id!r} has a newer epoch than known here")
 
 
 def _check_idle(transaction: Transaction) -> None:

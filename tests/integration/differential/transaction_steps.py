@@ -26,6 +26,8 @@ LIVES: Sequence[tuple[int, int, int, int, int]] = (
     (4, 3, 4, 4, 4),
     (5, 3, 4, 4, 4),
 )
+_EPOCH_EACH = 5
+_ADDS_BY_ITSELF = 12
 TOPIC = "t"
 
 Who = Callable[[Seen], tuple[int, int]]
@@ -154,7 +156,13 @@ class Life:
             if who is None and code == "none":
                 seen.values[self._sequence] += 1
 
-        return Step(f"{self.name}: {what}", ApiKey.PRODUCE, fields, (9,), note)
+        version = _ADDS_BY_ITSELF if self.is_second_generation else 9
+        return Step(f"{self.name}: {what}", ApiKey.PRODUCE, fields, (version,), note, _is_settled)
+
+    @property
+    def is_second_generation(self) -> bool:
+        """Whether each of its transactions has an epoch of its own (KIP-890)."""
+        return self.end_in >= _EPOCH_EACH
 
     @property
     def _sequence(self) -> str:
@@ -166,7 +174,12 @@ class Life:
             return {"transactional_id": self.name, "producer_id": producer_id,
                     "producer_epoch": epoch, "committed": commit}  # fmt: skip
 
-        return Step(f"{self.name}: {what}", END, fields, (self.end_in,), None, _is_settled)
+        def note(seen: Seen, answer: Any) -> None:
+            if self.is_second_generation and answer.error_code.name == "none":
+                seen.values[self.name] = answer.producer_id, answer.producer_epoch
+                seen.values[self._sequence] = 0
+
+        return Step(f"{self.name}: {what}", END, fields, (self.end_in,), note, _is_settled)
 
     def read(self, what: str, *, is_open: bool = False) -> Step:
         row = {"partition": self.partition, "current_leader_epoch": -1, "fetch_offset": 0,
@@ -197,6 +210,38 @@ class Life:
     def describe_producers(self, what: str) -> Step:
         topics = [{"name": TOPIC, "partition_indexes": [self.partition]}]
         return Step(f"{self.name}: {what}", ApiKey.DESCRIBE_PRODUCERS, always(topics=topics))
+
+    def second_generation(self) -> Iterator[Step]:
+        """Yield the same of an id whose transactions have an epoch each."""
+        for kind in (0, 1):
+            yield Step(f"coordinator {kind}", ApiKey.FIND_COORDINATOR,
+                       always(key=self.name, key_type=kind), (3,), None, _is_settled)  # fmt: skip
+        yield self.init("the first time")
+        yield self.end("abort of nothing", commit=False)
+        yield self.produce("records")
+        yield self.describe("open")
+        yield self.describe_producers("its producer")
+        yield self.read("while it is open", is_open=True)
+        yield self.commit_offset("an offset", 5)
+        yield self.committed("not yet", stable=False)
+        yield self.end("commit with another epoch", commit=True, who=self.before)
+        yield self.end("commit", commit=True)
+        yield self.read("when it is committed")
+        yield self.committed("the offset")
+        yield self.end("commit again", commit=True, who=self.before)
+        yield self.end("abort of what is committed", commit=False, who=self.before)
+        yield self.produce("by the epoch before", self.before)
+        yield self.produce("records to abort")
+        yield self.commit_offset("an offset to abort", 9)
+        yield self.end("abort", commit=False)
+        yield self.end("abort again", commit=False, who=self.before)
+        yield self.end("commit of what is aborted", commit=True, who=self.before)
+        yield self.end("commit of nothing", commit=True)
+        yield self.read("when it is aborted")
+        yield self.committed("the offset of before")
+        yield self.produce("records left open")
+        yield self.init("another incarnation")
+        yield self.read("when it was fenced")
 
     def steps(self) -> Iterator[Step]:
         """Yield everything that happens to the id, in order."""
@@ -261,6 +306,7 @@ TRANSACTIONS: Sequence[Step] = (
         for number, versions in enumerate(LIVES)
         for step in Life(number, versions).steps()
     ),
+    *Life(6, (5, 5, 4, _EPOCH_EACH, 5)).second_generation(),
     Step("of an id that is not known", ADD, always(
         v3_and_below_transactional_id="nobody", v3_and_below_producer_id=1,
         v3_and_below_producer_epoch=0, transactional_id="nobody", producer_id=1, producer_epoch=0,

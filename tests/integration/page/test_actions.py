@@ -8,8 +8,10 @@ import urllib.error
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 from playwright.sync_api import Locator, Page, expect
 
+from tests.integration.cluster import LocalCluster
 from tests.integration.page.browser import Visit
 from tests.integration.page.conftest import Api
 
@@ -281,3 +283,31 @@ def test_an_action_is_answered_once_however_impatient_the_reader(visit: Open, ap
     expect(told(page)).to_contain_text("offset 0")
     bodies = [json.loads(body) for body in sent if body]
     assert [body["records"][0]["value"] for body in bodies] == ["v"]
+
+
+def test_a_transaction_that_hangs_is_aborted(
+    visit: Open, api: Api, small_cluster: LocalCluster
+) -> None:
+    api.create("ledgers.of.money")
+    servers = small_cluster.bootstrap_servers
+    made = Producer({"bootstrap.servers": servers, "transactional.id": "payments-1"})
+    made.init_transactions(30)
+    made.begin_transaction()
+    made.produce("ledgers.of.money", b"1")
+    assert made.flush(30) == 0
+    page = visit().open("transactions")
+    expect(page.get_by_role("row").filter(has_text="payments-1")).to_contain_text("open")
+    page.get_by_label("Find a transactional id").fill("nothing like it")
+    expect(page.get_by_text("No transactional id is called so.")).to_be_visible()
+    page.get_by_label("Find a transactional id").fill("payments")
+    page.get_by_role("link", name="payments-1").click()
+    expect(page).to_have_title("payments-1 · Quire")
+    expect(page.get_by_role("link", name="ledgers.of.money-0")).to_be_visible()
+    dialog = ask(page, "Abort")
+    expect(dialog).to_contain_text("Its producer is fenced")
+    answer(dialog, "Abort")
+    expect(told(page)).to_have_text("The transaction of payments-1 is aborted.")
+    expect(page.get_by_text("aborted", exact=True)).to_be_visible()
+    assert api.get("/transactions/payments-1")["state"] == "CompleteAbort"
+    with pytest.raises(KafkaException):
+        made.commit_transaction(30)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+from typing import Any
 
 from broker.compaction.compactor import Compactor
 from broker.compaction.config import CompactionConfig
 from broker.partition.partition import Partition
+from broker.topics.topic_cleaner import TopicCleaner
+from client.errors import WriteFailed
 from client.ids import Offset
-from tests.fakes.brokers import Broker, World, done, forget_cache, settle
+from client.log.compaction_state import NEVER_COMPACTED
+from client.metadata import paths
+from tests.fakes.brokers import Broker, World, done, forget_cache, settle, with_config
 from tests.fakes.keyed import Kept, keyed, newest, read_keyed
 from tests.fakes.one_partition import one_partition
 
@@ -92,5 +98,134 @@ def test_a_reader_of_an_old_ledger_goes_on_until_its_grace_is_over() -> None:
         assert not {*retired} & {*world.ledger_ids()}
         assert world.segments(partition.topic).compaction.retired == ()
         assert newest(await read_keyed(partition)) == newest(written)
+
+    one_partition(scenario, config=COMPACT)
+
+
+def test_who_reads_from_memory_is_given_what_is_left_too() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        written = await write(partition, ("only", "once"))
+        for number in range(6):
+            written += await write(partition, ("a", f"a{number}"), ("b", f"b{number}"))
+        assert await read_keyed(partition) == written
+        await compactor(broker, partition).visit_all()
+        assert await read_keyed(partition) == [written[0], *written[-4:]]
+
+    one_partition(scenario, config=COMPACT)
+
+
+def test_a_partition_that_cannot_be_read_says_why_and_is_tried_again() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        written = await filled(partition)
+        cleaning = compactor(broker, partition)
+        world.backend.service.fail_next("open", WriteFailed("no bookie answers"))
+        await cleaning.visit_all()
+        status = cleaning.status(partition)
+        assert status is not None
+        assert "no bookie answers" in status.reason
+        assert status.failure_count == 1
+        assert status.why is not None
+        await cleaning.visit_all()  # too early
+        assert broker.services.metrics.compaction_rounds == 0
+        await asyncio.sleep(15.1)
+        await broker.services.lease.ask(broker.store)
+        await cleaning.visit_all()
+        status = cleaning.status(partition)
+        assert status is not None
+        assert (status.reason, status.failure_count) == ("", 0)
+        assert newest(await read_keyed(partition)) == newest(written)
+
+    one_partition(scenario, config=COMPACT)
+
+
+def test_who_asks_has_it_compacted_however_clean_it_is() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await filled(partition)
+        cleaning = compactor(broker, partition)
+        await cleaning.visit_all()
+        assert broker.services.metrics.compaction_rounds == 0, "half of it is not dirty enough"
+        cleaning.ask(partition)
+        assert cleaning.is_asked(partition)
+        await cleaning.visit_all()
+        assert not cleaning.is_asked(partition)
+        assert broker.services.metrics.compaction_rounds == 1
+
+    one_partition(
+        scenario, config={"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "1.0"}
+    )
+
+
+def test_topics_that_are_not_compacted_and_internal_ones_are_left_alone() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await filled(partition)
+        cleaning = compactor(broker, partition)
+        cleaning.ask(partition)
+        await cleaning.visit_all()
+        assert cleaning.status(partition) is None
+        assert not cleaning.covers(partition)
+        partition.configure(
+            dataclasses.replace(with_config(partition.topic, **COMPACT), name="__consumer_offsets")
+        )
+        await cleaning.visit_all()
+        assert cleaning.status(partition) is None
+        assert world.segments(partition.topic).compaction == NEVER_COMPACTED
+
+    one_partition(scenario)
+
+
+def test_a_round_that_a_trim_overtakes_lists_nothing_and_leaves_nothing_behind() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await filled(partition)
+        before = {*world.ledger_ids()}
+        gate = world.backend.service.stop_at("close")
+        task = asyncio.get_running_loop().create_task(compactor(broker, partition).visit_all())
+        await settle()
+        await partition.changes.delete_records(Offset(5))
+        gate.set()
+        await task
+        listed = world.segments(partition.topic)
+        assert listed.compaction == NEVER_COMPACTED
+        assert {*world.ledger_ids()} < before
+        assert (await read_keyed(partition))[0].offset == 5
+        await compactor(broker, partition).visit_all()
+        assert newest(await read_keyed(partition)).keys() == {"a", "b"}
+
+    one_partition(scenario, config=COMPACT)
+
+
+def test_a_later_leader_goes_on_where_the_one_before_was() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        written = await filled(partition)
+        await compactor(broker, partition).visit_all()
+        retired = world.segments(partition.topic).compaction.retired
+        await partition.close(1)
+        other = await world.broker(2, owning=False)
+        taken = await other.open(partition.topic)
+        assert world.segments(partition.topic).compaction.retired == retired
+        for number in range(4):
+            written += await write(taken, ("a", f"later {number}"))
+        await asyncio.sleep(61)
+        await other.services.lease.ask(other.store)
+        await compactor(other, taken).visit_all()
+        forget_cache(taken)
+        assert newest(await read_keyed(taken)) == newest(written)
+        assert not {one.ledger_id for one in retired} & {*world.ledger_ids()}
+        await taken.close(1)
+
+    one_partition(scenario, config=COMPACT)
+
+
+def test_deleting_the_topic_takes_replaced_ledgers_too() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await filled(partition)
+        await compactor(broker, partition).visit_all()
+        listed = world.segments(partition.topic)
+        assert listed.compaction.retired
+        await partition.close(1)
+        cleaner: Any = TopicCleaner(
+            broker.store, broker.cluster, None, broker.ledgers, broker.id, world.clock
+        )  # type: ignore[arg-type]
+        await cleaner._clean_partition(paths.partition(partition.topic.id_text, 0))
+        assert world.ledger_ids() == []
 
     one_partition(scenario, config=COMPACT)

@@ -20,6 +20,7 @@ from broker.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
+from broker.groups.commit_order import CommitOrder
 from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_offsets import TopicPartition
 from broker.groups.core.group_types import (
@@ -34,7 +35,7 @@ from broker.groups.core.group_types import (
     Sync,
 )
 from broker.groups.core.offset_records import offset_record
-from client.ids import Offset
+from client.ids import ConnectionId, Offset
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.fakes.partitions import FakeLog, FakePartition
 from tests.fakes.virtual_time import VirtualClock, run
@@ -54,6 +55,7 @@ class Broker:
             clock=VirtualClock(),
             new_member_id=self._new_member_id,
             copy_bytes_min=copy_bytes_min,
+            order=CommitOrder(ConnectionId(0)),
         )
         self.coordinator.start()
 

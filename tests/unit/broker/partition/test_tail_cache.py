@@ -126,6 +126,22 @@ def test_one_read_returns_so_many_batches_however_small() -> None:
     assert found.next_offset == READ_BATCHES_MAX  # two records and two buffers each
 
 
+def test_what_was_compacted_is_forgotten_and_the_rest_stays() -> None:
+    cache = TailCache(1000, overhead_bytes=1)
+    tail, other = cache.tail(), cache.tail()
+    fill(tail, 0, 5)
+    fill(other, 0, 1)
+    tail.drop_below(Offset(5))
+    assert read(tail, 3) is None
+    assert read(tail, 4) == ([2, 3, 4], 10)
+    assert cache.size == 4 * 11
+    tail.drop_below(Offset(100))
+    assert read(tail, 8) is None
+    assert cache.size == 11
+    fill(tail, 5, 200)  # older ones are dropped again as others come
+    assert cache.size <= 1000
+
+
 def test_a_batch_counts_with_all_that_it_keeps_in_memory() -> None:
     cache = TailCache(1000, overhead_bytes=0)
     tail = cache.tail()

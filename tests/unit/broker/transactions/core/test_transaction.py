@@ -52,6 +52,8 @@ from tests.unit.broker.transactions.core.transaction_driver import (
 )
 
 OK, INVALID_EPOCH, INVALID_STATE, NO_MAPPING, BUSY, FENCED = 0, 47, 48, 49, 51, 90
+ELSEWHERE = 16
+"""Of an epoch that is not given yet: another broker coordinates the id (AHEAD)."""
 LAST = 32_766
 """The last epoch that clients get."""
 
@@ -118,9 +120,11 @@ def init_cases() -> Iterator[tuple[TransactionState, str, int, int, tuple[int, i
     for version in range(6):
         fenced = FENCED if version >= 4 else INVALID_EPOCH
         for claim in INIT_CLAIMS if version >= 3 else ("none",):
-            ours = claim in ("none", "current", "last", "older", "newer", "previous id, exhausted")
+            ours = claim in ("none", "current", "last", "older", "previous id, exhausted")
             for state in STATES:
-                if state in PREPARED:
+                if claim == "newer":
+                    yield state, claim, version, ELSEWHERE, same
+                elif state in PREPARED:
                     yield state, claim, version, BUSY if ours else fenced, same
                 elif state is ONGOING and claim in ("none", "current"):
                     yield state, claim, version, BUSY, (6, -1)  # fenced
@@ -236,6 +240,8 @@ def add_cases() -> Iterator[tuple[TransactionState, str, int, int]]:
             for claim in CLAIMS:
                 if "id" in claim:
                     yield state, claim, version, NO_MAPPING
+                elif claim == "newer":
+                    yield state, claim, version, ELSEWHERE
                 elif claim != "current":
                     yield state, claim, version, fenced
                 else:
@@ -296,6 +302,8 @@ def classic_cases() -> Iterator[tuple[TransactionState, str, bool, int, int]]:
                     expected = CLASSIC[state][0 if is_commit else 1]
                     if "id" in claim:
                         expected = NO_MAPPING
+                    elif claim == "newer":
+                        expected = ELSEWHERE
                     elif claim != "current":
                         expected = fenced
                     yield state, claim, is_commit, version, expected
@@ -360,7 +368,7 @@ def test_end_txn_with_an_epoch_per_transaction(
         column = (0 if is_commit else 2) + (claim == "older")
         expected = TABLE_TV2[state][column]
     else:
-        expected = NO_MAPPING if claim == "another id" else FENCED
+        expected = {"another id": NO_MAPPING, "newer": ELSEWHERE}.get(claim, FENCED)
     assert code(bench, token, ApiKey.END_TXN, 5) == expected
     found = bench.stored
     if expected == OK and claim == "current":
@@ -577,7 +585,7 @@ def test_nothing_is_judged_while_a_producer_id_is_allocated(
 def test_verification(state: TransactionState, claim: str) -> None:
     bench = bench_with(value(state))
     verify = bench.shard.requests.verify
-    expected = NO_MAPPING if "id" in claim else FENCED
+    expected = NO_MAPPING if "id" in claim else ELSEWHERE if claim == "newer" else FENCED
     if claim == "current" and state not in PREPARED:
         found = verify(ID, CLAIMS[claim], (P0, P1))
         codes = [OK if error is None else code_of(error) for error in found]
