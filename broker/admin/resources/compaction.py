@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_leader
 from broker.admin.operation import Operation
+from broker.admin.problems import Problem
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources.partitions import led_here
 from broker.admin.schema import Schema, nullable, record, ref, text, truth, whole
-from broker.errors import PolicyViolation
 from broker.partition.partition import Partition
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
@@ -58,13 +58,16 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 
 
 def _compacted(context: AdminContext, partition: Partition) -> None:
-    """Raises PolicyViolation for a topic that is not compacted here."""
+    """Raises Problem for a topic that is not compacted here."""
     if not context.broker.compactor.covers(partition):
         policy = ",".join(partition.topic.config.cleanup_policy)
         what = f"cleanup.policy of {partition.topic.name} is {policy}"
         if partition.topic.config.compacts:
             what = f"{partition.topic.name} is kept small by its coordinators"
-        raise PolicyViolation(f"{what}: its records are not compacted by key")
+        raise Problem(
+            409, "not-compacted", f"{what}: its records are not compacted by key",
+            "PATCH the topic with cleanup.policy=compact, if that is what you want.",
+        )  # fmt: skip
 
 
 def _time(at_ms: float) -> int | None:
