@@ -154,6 +154,12 @@ class BookieConfig:
         "Unanswered long polls of one connection; further ones are refused.",
         at_least=1,
     )
+    other_requests_max: int = setting(
+        20_000,
+        "Unanswered requests of all connections that are neither adds nor reads: explicit LACs,"
+        " forces, lists of entries. Further ones are refused. Each takes 2 KiB.",
+        at_least=1,
+    )
     unsent_bytes_max: int = setting(
         4 * _MIB,
         "Answers a client has not read before its connection is no longer read.",

@@ -64,6 +64,7 @@ def server_limits(config: BookieConfig) -> ServerLimits:
             config.reads_in_flight_max,
             config.long_polls_max,
             config.long_polls_per_connection_max,
+            config.other_requests_max,
         ),
     )
 

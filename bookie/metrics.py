@@ -54,6 +54,7 @@ GAUGES: Final = {
     "adds_in_progress": "Adds not answered yet",
     "reads_in_progress": "Reads not answered yet, without long polls",
     "long_polls": "Long polls not answered yet",
+    "other_requests": "Requests not answered yet that are neither adds nor reads",
     "pending_bytes": "Bytes of entries that are not durable and indexed yet",
     "pending_entries": "Entries that are not durable and indexed yet",
     "open_group_requests": "Requests that wait for the group in flight before theirs is written",

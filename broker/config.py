@@ -32,11 +32,6 @@ _LADDER: Final = (
 """Each of these limits is at most the next: credit comes up from the bookies, step by step, and a
 step that could hold less than the one below it would never let that one fill."""
 
-_REPLACED_BY_LISTENERS: Final = {
-    "listen_host": "127.0.0.1", "port": 9092, "advertised_host": None, "advertised_port": 0,
-}  # fmt: skip
-"""Settings of the one listener of plain text, with their defaults."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
@@ -425,7 +420,7 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         """Check ranges and relations; raise ConfigError."""
         check_ranges(self)
-        self._check_listeners()
+        self.security.check_beside(self)
         if self.admin_read_token and not self.admin_token:
             raise ConfigError("admin_read_token is worth nothing without admin_token")
         if (self.admin_tls_cert is None) != (self.admin_tls_key is None):
@@ -451,13 +446,6 @@ class BrokerConfig:
             raise ConfigError("default_ensemble_size is below default_replication_factor")
         if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
             raise ConfigError("group_session_timeout_min_ms exceeds ..._max_ms")
-
-    def _check_listeners(self) -> None:
-        if not self.security.listeners:
-            return
-        for name, default in _REPLACED_BY_LISTENERS.items():
-            if getattr(self, name) != default:
-                raise ConfigError(f"{name} is worth nothing beside security.listeners")
 
     def _bytes_of(self, name: str) -> int:
         owner, _, field_name = name.rpartition(".")

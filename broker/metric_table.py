@@ -152,7 +152,8 @@ _ROWS: Final = (
     ),
     Row(
         _B + "compaction_stuck_partitions", _G,
-        "Partitions led here whose last round failed; their descriptions say why.",
+        "Partitions led here whose last round failed, or that transactions stand in the way of;"
+        " their descriptions say why.",
     ),
     Row(
         _B + "compaction_overdue_seconds", _G,

@@ -315,13 +315,26 @@ class Handlers:
         reply(ErrorResponse(*request))
 
 
-def too_many(request: AddRequest | ReadRequest | BatchReadRequest) -> Response:
+def too_many(request: Request) -> Response:
     """Return the answer to a request beyond a limit, which nobody looks at any further."""
-    if isinstance(request, AddRequest):
-        return AddResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id)
-    if isinstance(request, BatchReadRequest):
-        return _batch(request, Status.TOO_MANY_REQUESTS, [])
-    return _refused(request, Status.TOO_MANY_REQUESTS)
+    status = Status.TOO_MANY_REQUESTS
+    match request:
+        case AddRequest():
+            return AddResponse(status, request.ledger_id, request.entry_id)
+        case ReadRequest():
+            return _refused(request, status)
+        case BatchReadRequest():
+            return _batch(request, status, [])
+        case ReadLacRequest():
+            return ReadLacResponse(status, request.ledger_id)
+        case WriteLacRequest():
+            return WriteLacResponse(status, request.ledger_id)
+        case ForceLedgerRequest():
+            return ForceLedgerResponse(status, request.ledger_id)
+        case ListEntriesRequest():
+            return ListEntriesResponse(status, request.ledger_id)
+    assert isinstance(request, BookieInfoRequest), "what is answered at once is never refused"
+    return BookieInfoResponse(status)
 
 
 def _refused(request: ReadRequest, status: Status) -> ReadResponse:

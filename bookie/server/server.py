@@ -7,12 +7,13 @@ say) leave with one write per connection. Bounds, each of which ends at the peer
 - how many connections there may be, how long one may be silent and what it may make us hold is
   bounded as in every server of ours (`client/node/framed_server.py`);
 - a connection with too many unanswered requests, or that does not read its answers, is not read;
-  beyond twice as many, if a few bytes bring so many, adds and reads are refused;
+  beyond twice as many, if a few bytes bring so many, further ones are refused;
 - while too much is accepted and not yet durable, no connection is read;
 - of very many small requests that one read brought some are begun in each turn of the loop, in
   their order; nothing further is read meanwhile;
-- beyond so many adds or reads of all connections, further ones are refused; so are long polls, of
-  all or of one connection, and they end with their connection (`core/request_limiter.py`).
+- beyond so many adds, reads or others of all connections, further ones are refused; so are long
+  polls, of all or of one connection, and they end with their connection
+  (`core/request_limiter.py`).
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class BookieServer(FramedServer["_Connection"]):
         self.backlog = backlog
         self.limits = limits
         self.surplus_at = 2 * limits.requests_in_flight_max
-        """Beyond so many unanswered requests of a connection adds and reads are refused."""
+        """Beyond so many unanswered requests of a connection further ones are refused."""
         self.metrics = metrics
         self.is_stopping = False
         self.request_limiter = RequestLimiter(limits.request_limiter)
@@ -107,6 +108,7 @@ class BookieServer(FramedServer["_Connection"]):
         gauges["adds_in_progress"] = lambda: request_limiter.adds
         gauges["reads_in_progress"] = lambda: request_limiter.reads
         gauges["long_polls"] = lambda: request_limiter.polls
+        gauges["other_requests"] = lambda: request_limiter.others
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port (a free one for 0). Raises OSError if it is taken."""
@@ -287,7 +289,7 @@ class _Connection(FramedConnection):
         server, request = self._server, call.request
         work = request_kind_of(request)
         self._in_flight += 1
-        is_surplus = self._in_flight > server.surplus_at and work is not RequestKind.OTHER
+        is_surplus = self._in_flight > server.surplus_at and work is not RequestKind.TRIFLE
         if work is RequestKind.POLL:
             self._begin_poll(call, is_surplus, began_s)
         elif (is_surplus and not is_urgent(request)) or not server.request_limiter.enter(
@@ -330,7 +332,7 @@ class _Connection(FramedConnection):
             self._set_reading(may_read)
 
     def _turn_away(self, call: Call) -> None:
-        """Refuse an add or a read that is beyond a limit."""
+        """Refuse a request that is beyond a limit."""
         metrics = self._server.metrics
         metrics.refused_requests += 1
         metrics.refused_adds += isinstance(call.request, AddRequest)

@@ -52,7 +52,7 @@ class CompactionStatus(NamedTuple):
     """Why it is due; None: it is not."""
     is_running: bool
     reason: str
-    """Why the last round failed; empty: it did not."""
+    """Why the last round failed, or what stands in the way of more; empty: nothing does."""
     failure_count: int
 
 
@@ -112,9 +112,12 @@ class Compactor:
         watch = self._watches.get(partition.name)
         if watch is None or watch.status is None or not is_compacted(partition):
             return None
+        reason, blocked_at = watch.attempts.reason, watch.status.found.blocked_at
+        if not reason and blocked_at is not None:
+            reason = f"transactions begin at offset {blocked_at}: they are not compacted yet"
         return watch.status._replace(
             is_running=self._running == partition.name,
-            reason=watch.attempts.reason,
+            reason=reason,
             failure_count=watch.attempts.failure_count,
         )
 

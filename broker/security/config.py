@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from broker.security.core.acls import USER
 from broker.security.core.listeners import DEFAULT_NAME, Listener, parse_listeners
@@ -18,6 +18,12 @@ ClientAuth = Literal["none", "requested", "required"]
 _LISTENER_SETTINGS: Final = (
     "listener_protocols", "advertised_listeners", "inter_broker_listener", "tls_cert",
 )  # fmt: skip
+
+_REPLACED_BY_LISTENERS: Final = {
+    "listen_host": "127.0.0.1", "port": 9092, "advertised_host": None, "advertised_port": 0,
+}  # fmt: skip
+"""The broker's settings of the one listener of plain text, with their defaults."""
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +155,18 @@ class SecurityConfig:
             raise ConfigError("security.tls_cert is worth nothing: no listener speaks TLS")
         if found:
             self._check_inter_broker(found)
+
+    def check_beside(self, broker: Any) -> None:
+        """Check relations to settings of the broker, which has this table. Raises ConfigError."""
+        for name, default in _REPLACED_BY_LISTENERS.items():
+            if self.listeners and getattr(broker, name) != default:
+                raise ConfigError(f"{name} is worth nothing beside security.listeners")
+        is_open = broker.admin_port >= 0 and not broker.admin_token
+        if self.authorization and is_open and broker.admin_host not in _LOOPBACK:
+            raise ConfigError(
+                "security.authorization needs admin_token: whoever reaches the admin API at"
+                f" {broker.admin_host or 'all addresses'} may do everything"
+            )
 
     def _check_authorization(self) -> None:
         if not self.authorization and (self.super_users or self.allow_everyone_if_no_acl_found):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from broker.metrics import Metrics
 from broker.transactions.core.transaction_types import STATE_NAMES, TransactionState
@@ -11,12 +12,32 @@ from broker.transactions.transactions import Transactions
 from client.ids import Clock
 from client.node.exposition import Samples
 
+_COUNTED_MS: Final = 500
+"""For so long a count is good for all that one scrape asks: there may be a million ids."""
+
+
+class _Counted:
+    """The transactional ids of a broker, counted once for each scrape."""
+
+    def __init__(self, transactions: Transactions, clock: Clock) -> None:
+        self._transactions = transactions
+        self._clock = clock
+        self._at_ms: int | None = None
+        self._found: Sequence[TransactionSummary] = ()
+
+    def now(self) -> Sequence[TransactionSummary]:
+        """Return a count of each coordinator."""
+        now_ms = self._clock.now_ms()
+        if self._at_ms is None or not 0 <= now_ms - self._at_ms < _COUNTED_MS:
+            self._found = [one.last_view.summary() for one in self._transactions.coordinators()]
+            self._at_ms = now_ms
+        return self._found
+
 
 def provide_transactions(metrics: Metrics, transactions: Transactions, clock: Clock) -> None:
     """Let metrics read the transactions that a broker coordinates."""
 
-    def summaries() -> list[TransactionSummary]:
-        return [one.last_view.summary() for one in transactions.coordinators()]
+    counted = _Counted(transactions, clock)
 
     def age_s(times_ms: Iterable[int | None]) -> float:
         oldest_ms = min((at_ms for at_ms in times_ms if at_ms is not None), default=None)
@@ -24,7 +45,7 @@ def provide_transactions(metrics: Metrics, transactions: Transactions, clock: Cl
 
     def states() -> Samples:
         counts = dict.fromkeys(TransactionState, 0)
-        for summary in summaries():
+        for summary in counted.now():
             for state, count in summary.state_counts.items():
                 counts[state] += count
         for state in TransactionState:
@@ -38,11 +59,11 @@ def provide_transactions(metrics: Metrics, transactions: Transactions, clock: Cl
     )
     metrics.provide_one(
         "quire_transaction_oldest_seconds",
-        lambda: age_s(one.oldest_start_ms for one in summaries()),
+        lambda: age_s(one.oldest_start_ms for one in counted.now()),
     )
     metrics.provide_one(
         "quire_transaction_oldest_decision_seconds",
-        lambda: age_s(one.oldest_decision_ms for one in summaries()),
+        lambda: age_s(one.oldest_decision_ms for one in counted.now()),
     )
     metrics.provide_one(
         "quire_transaction_markers",

@@ -17,7 +17,9 @@ may be ABORT markers for it (`index_run`). Of an index it asks only the blocks t
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from client.errors import LogCorrupt
@@ -74,11 +76,8 @@ class LedgerAborted:
 
     def wanted(self, fetch_offset: Offset, end_offset: Offset) -> list[EntryId]:
         """Return the entries of the blocks that may list something in the range."""
-        return [
-            ref.entry_id
-            for ref in self.refs
-            if ref.last_offset >= fetch_offset and ref.first_min < end_offset
-        ]
+        start = bisect_left(self.refs, fetch_offset, key=attrgetter("last_offset"))
+        return [ref.entry_id for ref in self.refs[start:] if ref.first_min < end_offset]
 
     def within(
         self,

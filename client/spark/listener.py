@@ -25,6 +25,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from client.errors import QuireError
+from client.pubsub.brokers import Brokers
 from client.spark.brokers.kafka_cluster import KafkaCluster
 from client.spark.plan.source_offset import ABOUT, SourceOffset, parse_offset
 from client.spark.splits import TopicPartition
@@ -47,7 +48,7 @@ class QuireListener(StreamingQueryListener):
 
     def __init__(
         self,
-        bootstrap_servers: str = "",
+        bootstrap_servers: str | Brokers = "",
         *,
         commit_group_id: str = "",
         query_name: str | None = None,

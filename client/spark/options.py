@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from client.errors import ConfigError
+from client.kafka_security import security_of
 from client.pubsub.addresses import parse as parse_addresses
+from client.pubsub.brokers import Brokers
 from client.spark.option_values import (
     Bounds,
     bounds_json,
@@ -36,7 +38,7 @@ _KAFKA: Final = "kafka."
 READER_OPTIONS: Final[Mapping[str, str]] = {
     "kafka.bootstrap.servers": "required: `host:port[,host:port...]`",
     "kafka.isolation.level": "`read_uncommitted` (default) or `read_committed`",
-    "kafka.security.protocol": "`PLAINTEXT` (default); others are refused",
+    "kafka.security.protocol": "`PLAINTEXT` (default), `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
     "subscribe": "topics, separated by commas",
     "subscribePattern": "a regular expression (Python's) that a topic's whole name must match",
     "assign": 'partitions: `{"topic":[0,1]}`; one of these three is required',
@@ -91,7 +93,7 @@ _PROTECTED: Final[Mapping[str, str]] = {
     "interceptor.classes": "records are never objects here",
 }
 
-_SECURITY: Final = ("kafka.ssl.", "kafka.sasl.")
+_SECURITY: Final = ("kafka.security.", "kafka.ssl.", "kafka.sasl.")
 
 _NO_EFFECT: Final = frozenset(
     {
@@ -118,7 +120,7 @@ _STREAM_ONLY: Final = (
 class Options:
     """What a reader was asked for. Pickled to the tasks."""
 
-    bootstrap_servers: str
+    bootstrap_servers: Brokers
     read_committed: bool = False
     columns: tuple[str, ...] = PLAIN_COLUMNS
     subscribe: tuple[str, ...] = ()
@@ -165,7 +167,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     _refuse(values, _BATCH_ONLY if streaming else _STREAM_ONLY, streaming=streaming)
     subscribe, pattern, assign = _topics(values)
     return Options(
-        bootstrap_servers=_bootstrap(values),
+        bootstrap_servers=brokers_of(values),
         read_committed=choice(
             values, "kafka.isolation.level", ("read_uncommitted", "read_committed")
         )
@@ -223,14 +225,8 @@ def check_kafka_option(name: str) -> None:
 
 
 def check_supported(name: str) -> None:
-    """Raise ConfigError for an option of Kafka clients, or of this source's design, that is not
-    supported: nobody may believe that a connection is encrypted which is not."""
+    """Raise ConfigError for an option of this source's design that is not supported."""
     lower = name.lower()
-    if lower.startswith(_SECURITY):
-        raise ConfigError(
-            f"option {name}: TLS and SASL are not supported by the data source, which connects in"
-            " plain text; leave it out, on a network that only permitted readers can reach"
-        )
     if lower == "transform":
         raise ConfigError(
             "option transform is not supported: write the expression on the DataFrame, and leave"
@@ -238,14 +234,27 @@ def check_supported(name: str) -> None:
         )
 
 
-def check_protocol(values: Mapping[str, str]) -> None:
-    """Raise ConfigError for another protocol than plain text."""
-    protocol = values.get("kafka.security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise ConfigError(
-            f"option kafka.security.protocol: {protocol} is not supported by the data source;"
-            " leave it out, or set PLAINTEXT"
-        )
+def is_security(name: str) -> bool:
+    """Say whether an option is a Kafka client's setting of TLS or SASL; `name` in lower case."""
+    return name.startswith(_SECURITY)
+
+
+def brokers_of(values: Mapping[str, str]) -> Brokers:
+    """Return where the brokers are, and how they are reached. Raises ConfigError."""
+    servers = values.get("kafka.bootstrap.servers", "")
+    if not servers:
+        raise ConfigError("option kafka.bootstrap.servers is required: host:port of a broker")
+    try:
+        parse_addresses(servers)
+    except ConfigError as error:
+        raise ConfigError(f"option kafka.bootstrap.servers: {error}") from error
+    given = {
+        name.removeprefix(_KAFKA): value for name, value in values.items() if is_security(name)
+    }
+    try:
+        return Brokers(servers, security_of(given))
+    except ConfigError as error:
+        raise ConfigError(f"options {_KAFKA}*: {error}") from error
 
 
 def _known(given: Mapping[str, str]) -> dict[str, str]:
@@ -258,6 +267,9 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
         check_supported(name)
         if lower == "path":
             raise ConfigError("load() takes no path: name topics with option subscribe")
+        if is_security(lower):
+            values[lower] = value.strip()
+            continue
         if lower in _NO_EFFECT:
             log.warning("option %s has no effect on format quire", name)
             continue
@@ -266,7 +278,6 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
             hint = f"; did you mean {proper[near[0]]}?" if near else ""
             raise ConfigError(f"there is no option {name!r} for reading{hint}")
         values[proper[lower]] = value.strip()
-    check_protocol(values)
     if values.get("planLeaseMs", "0") != "0":
         raise ConfigError("option planLeaseMs: leases are not implemented; leave it out, or set 0")
     return values
@@ -277,17 +288,6 @@ def _refuse(values: Mapping[str, str], names: Iterable[str], *, streaming: bool)
         if name in values:
             kind = "stream" if streaming else "batch"
             raise ConfigError(f"option {name} has no meaning for a {kind} query: leave it out")
-
-
-def _bootstrap(values: Mapping[str, str]) -> str:
-    servers = values.get("kafka.bootstrap.servers", "")
-    if not servers:
-        raise ConfigError("option kafka.bootstrap.servers is required: host:port of a broker")
-    try:
-        parse_addresses(servers)
-    except ConfigError as error:
-        raise ConfigError(f"option kafka.bootstrap.servers: {error}") from error
-    return servers
 
 
 def _topics(

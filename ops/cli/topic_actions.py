@@ -307,7 +307,7 @@ def compaction(name: str, as_json: bool, access: Access) -> None:
         )  # fmt: skip
         for row in found:
             if row["reason"]:
-                say(f"{name}-{row['partition']} failed {row['failures']} times: {row['reason']}")
+                say(f"{name}-{row['partition']} is {row['state']}: {row['reason']}")
 
     with_api(access, work)
 

@@ -228,8 +228,10 @@ BOOKIES: Final = Dashboard(
                   _I), "groups given up by {{instance}}"), unit="cps"),
         ]),
         Row("Inside", [
-            lines("Long polls", (f"sum by (instance) (quire_bookie_long_polls{{{_I}}})",
-                  "{{instance}}")),
+            lines("Requests that wait", (f"sum by (instance) (quire_bookie_long_polls{{{_I}}})",
+                  "long polls at {{instance}}"),
+                  (f"sum by (instance) (quire_bookie_other_requests{{{_I}}})",
+                  "neither adds nor reads at {{instance}}")),
             lines("Held", (f"sum(quire_bookie_unfinished_bytes{{{_I}}})",
                   "unfinished requests"), (f"sum(quire_bookie_unread_bytes{{{_I}}})",
                   "unread answers"), (f"sum(quire_bookie_unsent_bytes{{{_I}}})",

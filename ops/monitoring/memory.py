@@ -107,6 +107,8 @@ BOOKIE: Final = (
            [["reads_in_flight_max", 2 * _KIB]], "quire_bookie_reads_in_progress"),
     Buffer("long polls", "bookie/server/core/request_limiter.py",
            [["long_polls_max", 2 * _KIB]], "quire_bookie_long_polls"),
+    Buffer("requests that are neither adds nor reads", "bookie/server/core/request_limiter.py",
+           [["other_requests_max", 2 * _KIB]], "quire_bookie_other_requests"),
     Buffer("connections", "client/node/connection_limits.py",
            [["connections_max", 16 * _KIB]], "quire_bookie_connections"),
     Buffer("bodies of admin requests", "client/node/http_connections.py",

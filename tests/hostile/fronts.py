@@ -163,7 +163,7 @@ async def _bookie(settings: dict[str, int]) -> AsyncIterator[Front]:
         ),
         frame_bytes_max=FRAME_BYTES_MAX,
         requests_in_flight_max=1000,
-        request_limiter=RequestLimits(1000, 1000, 1000, 1000),
+        request_limiter=RequestLimits(1000, 1000, 1000, 1000, others_max=1000),
     )
     loop = asyncio.get_running_loop()
     server = BookieServer(box.handlers, box.backlog, limits, loop=loop, metrics=box.metrics)

@@ -88,7 +88,7 @@ def test_a_transaction_is_seen_and_aborted(shell: Shell, cluster: LocalCluster) 
     about = read(shell, "quire transaction describe op-pay")
     assert (about["state"], about["client_id"]) == ("Ongoing", "op")
     assert about["partitions"] == [{"topic": "op-transaction", "partition": 0}]
-    assert "op at 127.0.0.1" in shell.quick("quire transaction describe op-pay")
+    assert "op at 127.0.0.1" in shell.run("quire transaction describe op-pay").stderr
     assert "add --yes" in shell.fails("quire transaction abort op-pay")
     shell.quick("quire transaction abort op-pay --yes")
     with pytest.raises(KafkaException):

@@ -71,11 +71,9 @@ async def test_what_commits_is_visible_and_nothing_else(cluster: LocalCluster) -
         await asyncio.sleep(0.1)
         values = await asyncio.to_thread(read, cluster, topic)
         assert sorted(map(int, values)) == [*range(500), 700]
-        told = [
-            *["consume", "--from-beginning", "--isolation-level", "read_committed", "--max", "501"],
-            topic,
-        ]
-        command = [sys.executable, "-m", "ops.cli.main", *told, "-b", cluster.bootstrap_servers]
+        command = [sys.executable, "-m", "ops.cli.main", "consume", topic, "--from-beginning"]
+        command += ["--isolation-level", "read_committed", "--max", "501"]
+        command += ["-b", cluster.bootstrap_servers]
         shown = await asyncio.to_thread(
             subprocess.run, command, cwd=ROOT, capture_output=True, timeout=60, check=False
         )

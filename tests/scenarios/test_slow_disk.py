@@ -112,7 +112,7 @@ async def flooded(version: int) -> None:
         ),
         frame_bytes_max=100_000,
         requests_in_flight_max=10_000,
-        request_limiter=RequestLimits(100_000, 1000, 1000, 1000),
+        request_limiter=RequestLimits(100_000, 1000, 1000, 1000, others_max=1000),
     )
     loop = asyncio.get_running_loop()
     server = BookieServer(box.handlers, box.backlog, limits, loop=loop, metrics=box.metrics)

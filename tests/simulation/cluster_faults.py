@@ -39,6 +39,11 @@ class ClusterLevers(World, Protocol):
         """Let a background task of the broker on a host run into a bug, once."""
         ...
 
+    def break_a_callback(self, host: Host, which: int) -> bool:
+        """Let whoever hears of an add of the broker on a host run into a bug, once; False if
+        nobody waits for one."""
+        ...
+
 
 class ClusterNemesis(Nemesis):
     """Makes faults in one whole-cluster schedule."""
@@ -159,6 +164,13 @@ class ClusterNemesis(Nemesis):
             return False
         self._note("a task of %s will fail", host.name)
         self._cluster.break_a_task(host, self._rng.randrange(2))
+        return True
+
+    def _failing_callback(self) -> bool:
+        host = self._running(self._cluster.brokers)
+        if host is None or not self._cluster.break_a_callback(host, self._rng.randrange(2)):
+            return False
+        self._note("a callback of %s will fail", host.name)
         return True
 
     def _ambush(self, what: str, who: str) -> None:

@@ -18,7 +18,7 @@ KINDS = {"transactions": 8, "mixed": 80, "crowded": 6, "busy": 6}
 """Shares of the kinds of cluster schedules, in percent. Transactions are on top of what a mixed one
 has (`transaction_load.py`)."""
 
-FAULTS = ("slow link", "slow bookie", "failing task")
+FAULTS = ("slow link", "slow bookie", "failing task", "failing callback")
 """Classes of `cluster_faults.py` that only overloaded schedules have."""
 
 _REQUEST_BYTES, _REQUESTS_MIN = 2_500, 3

@@ -111,7 +111,13 @@ def _with_transactions(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
 def _as_crowded(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
     """Overload it, on top of all that happens to it."""
     room_bytes = drawn.room_bytes or rng.choice((1000, 4000))
-    faults = {**drawn.common.faults, "slow link": 3, "slow bookie": 3, "failing task": 1}
+    faults = {
+        **drawn.common.faults,
+        "slow link": 3,
+        "slow bookie": 3,
+        "failing task": 1,
+        "failing callback": 5,
+    }
     return replace(
         drawn,
         common=replace(drawn.common, faults=faults),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.app import Broker
@@ -40,7 +41,7 @@ from tests.simulation.transaction_clients import TransactionClients
 from tests.simulation.transaction_load import SWEEP_S
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Any
 
     from client.metadata.store import MetadataStore
@@ -319,6 +320,24 @@ class ClusterWorld(Machines):
 
         setattr(owner, name, fail)
 
+    def break_a_callback(self, host: Host, which: int) -> bool:
+        """Let whoever hears of an add of the broker on a host run into a bug, once: the owner of
+        its outcome, or the core that takes a bookie's answer."""
+        broker = self._running.get(host.name)
+        partitions = [] if broker is None or not broker.is_started else [*broker.partitions]
+        for partition in partitions:
+            writer: Any = partition._sender._steps.writer
+            pipeline = writer._writer._pipeline
+            waiting = pipeline._reports._callbacks
+            if waiting and partition.is_open:
+                first = next(iter(waiting))
+                if which:
+                    pipeline.adds.on_stored = partial(_fail_once, pipeline.adds)
+                else:
+                    waiting[first] = partial(_fail_after, waiting[first])
+                return True
+        return False
+
     def check_tasks(self) -> None:
         """See that no background task of a broker has ended."""
         for host in self.brokers:
@@ -535,6 +554,18 @@ def run_schedule(seed: int, *, log: bool = False) -> Result:
     """Run one whole-cluster schedule and return what it came to."""
     plan = cluster_swarm.draw(seed)
     return machines.run(ClusterWorld(plan, log=log), plan)
+
+
+def _fail_once(adds: Any, *_: object) -> None:
+    """Stand for `on_stored` once, and fail."""
+    adds.__dict__.pop("on_stored", None)
+    raise Injected("planted in a callback")
+
+
+def _fail_after(call: Callable[..., None], *arguments: object) -> None:
+    """Do what a callback does, and fail then."""
+    call(*arguments)
+    raise Injected("planted in a callback")
 
 
 def _roll_soon(partition: Partition) -> None:

@@ -154,7 +154,7 @@ class HeldBytes:
 
     def _look_at_link(self, link: Link) -> None:
         held = sum(record.size for record in link._records)
-        if link._waiting:
+        if link._waiting.count:
             self._world.oracle.count("looks at full links")
         if held != link.in_flight_bytes:
             self._fail("B4", f"counts {link.in_flight_bytes} bytes under way, has {held}")

@@ -68,6 +68,8 @@ class Patch:
 
 
 _KINDS = {
+    "callback-failure-is-forgotten": "crowded",
+    "callbacks-escape": "crowded",
     "credit-back-at-quorum": "busy",
     "credit-back-before-last-copy": "busy",
     "credit-back-on-disconnect": "busy",

@@ -11,10 +11,13 @@ from broker.front.handlers.produce import _Produce
 from broker.front.server import Connection, Server
 from broker.partition.core.append_queue import Append, AppendQueue
 from broker.partition.core.producer_state import ProducerState
+from client import callbacks
 from client.errors import BookieUnavailable, MetadataError
 from client.held_memory import HeldMemory
 from client.ledger.bookies.bookie_link import Link
 from client.ledger.core.adds import Adds
+from client.ledger.write import add_reports
+from client.ledger.write.add_pipeline import AddPipeline
 from client.ledger.write.writer_memory import WriterMemory
 from client.ledger.write.writer_room import WriterRoom
 from client.node import background
@@ -192,6 +195,17 @@ def task_ends_in_silence(patch: Any) -> None:
             return
 
     patch(background, "_supervise", supervise)
+
+
+def callbacks_escape(patch: Any) -> None:
+    """What a callback raises goes through to whoever calls the next one."""
+    patch(callbacks, "RAISED", ())
+
+
+def callback_failure_is_forgotten(patch: Any) -> None:
+    """A callback that raised is reported, and its writer goes on as if it had heard."""
+    patch(AddPipeline, "_on_bug", lambda self, error: None)
+    patch(add_reports, "_untaken", lambda entry_id, raised: None)
 
 
 def lease_ends_unanswered(patch: Any) -> None:

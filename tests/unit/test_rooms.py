@@ -331,6 +331,7 @@ def test_the_brokers_walks_are_short_and_name_files_that_exist() -> None:
         "Produce",
         "Fetch",
         "Takeover",
+        "Transaction",
         "Compaction",
     ]
     for walk in walks:

@@ -4,7 +4,8 @@
     urgent ones       recovery adds, adds marked so, fencing reads: counted, never refused, because
                       an overloaded cluster must still be able to recover its ledgers
     long polls        counted, of a connection and of all: each is small, but waits for long
-    anything else     not counted
+    anything else     explicit LACs, forces, lists of entries: counted; beyond a limit refused, too
+    trifles           what is answered at once: not counted
 
 A refused add is sent again after a pause (rule ADD-BUSY; Apache BookKeeper's writers replace the
 bookie instead), a refused read makes its reader ask another one, so the limits are far above what a
@@ -16,9 +17,19 @@ Sources: Apache BookKeeper `maxAddsInProgressLimit`, `maxPendingReadRequestsPerT
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from client.wire.bookkeeper.messages import AddRequest, BatchReadRequest, ReadRequest, Request
+from client.wire.bookkeeper.messages import (
+    AddRequest,
+    AuthRequest,
+    BatchReadRequest,
+    ReadRequest,
+    Request,
+    StartTlsRequest,
+    UnknownRequest,
+)
+
+_TRIFLES: Final = (AuthRequest, StartTlsRequest, UnknownRequest)
 
 
 class RequestKind(enum.Enum):
@@ -28,6 +39,7 @@ class RequestKind(enum.Enum):
     READ = "read"
     POLL = "poll"
     OTHER = "other"
+    TRIFLE = "trifle"
 
 
 class RequestLimits(NamedTuple):
@@ -37,6 +49,7 @@ class RequestLimits(NamedTuple):
     reads_max: int
     polls_max: int
     polls_per_connection_max: int
+    others_max: int
 
 
 def request_kind_of(request: Request) -> RequestKind:
@@ -46,7 +59,9 @@ def request_kind_of(request: Request) -> RequestKind:
     if type(request) is ReadRequest:
         is_poll = request.previous_lac is not None and not request.fence
         return RequestKind.POLL if is_poll else RequestKind.READ
-    return RequestKind.READ if type(request) is BatchReadRequest else RequestKind.OTHER
+    if type(request) is BatchReadRequest:
+        return RequestKind.READ
+    return RequestKind.TRIFLE if isinstance(request, _TRIFLES) else RequestKind.OTHER
 
 
 def is_urgent(request: Request) -> bool:
@@ -64,6 +79,7 @@ class RequestLimiter:
         self.adds = 0
         self.reads = 0
         self.polls = 0
+        self.others = 0
 
     @property
     def adds_left(self) -> int:
@@ -80,6 +96,10 @@ class RequestLimiter:
             if self.reads >= self._limits.reads_max and not is_urgent(request):
                 return False
             self.reads += 1
+        elif work is RequestKind.OTHER:
+            if self.others >= self._limits.others_max:
+                return False
+            self.others += 1
         return True
 
     def enter_poll(self, of_connection: int) -> bool:
@@ -102,3 +122,5 @@ class RequestLimiter:
             self.reads -= count
         elif work is RequestKind.POLL:
             self.polls -= count
+        elif work is RequestKind.OTHER:
+            self.others -= count

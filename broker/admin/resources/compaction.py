@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_leader
 from broker.admin.operation import Operation
+from broker.admin.problems import Problem
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources.partitions import led_here
 from broker.admin.schema import Schema, nullable, record, ref, text, truth, whole
-from broker.errors import PolicyViolation
 from broker.partition.partition import Partition
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
@@ -27,12 +27,14 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "partition": whole("Its number."),
             "state": text(
                 "running; due: it waits for its turn; failing: the last round failed, and it is"
-                " tried again after a pause; clean: nothing is to be done; unknown: nobody has"
-                " looked yet.",
-                enum=["running", "due", "failing", "clean", "unknown"],
+                " tried again after a pause; blocked: what stands in the way is no failure; clean:"
+                " nothing is to be done; unknown: nobody has looked yet.",
+                enum=["running", "due", "failing", "blocked", "clean", "unknown"],
             ),
             "why": nullable(text("Why it is due: asked, overdue, tombstones or dirty.")),
-            "reason": text("Why the last round failed; empty: it did not."),
+            "reason": text(
+                "Why the last round failed, or what stands in the way of more; empty: nothing."
+            ),
             "failures": whole("Rounds that failed since the last one that did not."),
             "dirty_percent": nullable(
                 whole("Share of bytes never compacted, of those that may be; see"
@@ -56,13 +58,16 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 
 
 def _compacted(context: AdminContext, partition: Partition) -> None:
-    """Raises PolicyViolation for a topic that is not compacted here."""
+    """Raises Problem for a topic that is not compacted here."""
     if not context.broker.compactor.covers(partition):
         policy = ",".join(partition.topic.config.cleanup_policy)
         what = f"cleanup.policy of {partition.topic.name} is {policy}"
         if partition.topic.config.compacts:
             what = f"{partition.topic.name} is kept small by its coordinators"
-        raise PolicyViolation(f"{what}: its records are not compacted by key")
+        raise Problem(
+            409, "not-compacted", f"{what}: its records are not compacted by key",
+            "PATCH the topic with cleanup.policy=compact, if that is what you want.",
+        )  # fmt: skip
 
 
 def _time(at_ms: float) -> int | None:
@@ -91,7 +96,7 @@ def _shown(context: AdminContext, partition: Partition) -> dict[str, Any]:
     found = status.found
     state = "clean" if status.why is None else "due"
     if status.reason:
-        state = "failing"
+        state = "failing" if status.failure_count else "blocked"
     return {
         **shown,
         "state": "running" if status.is_running else state,

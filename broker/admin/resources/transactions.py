@@ -70,6 +70,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 async def list_coordinated(context: AdminContext, request: AdminRequest) -> Answer:
     """List the transactional ids that this broker coordinates."""
     state, open_seconds = request.query.get("state"), request.query.get("open_seconds", 0)
+    pace = context.broker.services.turns.pace()
     rows = []
     for coordinator in context.broker.transactions.coordinators():
         try:
@@ -77,6 +78,7 @@ async def list_coordinated(context: AdminContext, request: AdminRequest) -> Answ
         except NotCoordinator:
             continue  # whoever coordinates them now lists them
         for transactional_id in view.ids():
+            await pace.item()
             stored = view.describe(transactional_id)
             if stored is None:
                 continue

@@ -68,6 +68,8 @@ class Standing(NamedTuple):
     """When its oldest dirty segment has waited long enough."""
     horizon_ms: float = NEVER
     """When some tombstone may go."""
+    blocked_at: Offset | None = None
+    """Where transactions begin, from which on nothing is compacted; None: nowhere that matters."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -84,9 +86,14 @@ def standing(
     now_ms: int,
 ) -> Standing:
     """Judge a partition by all of its segments, oldest first."""
-    cleanable = segments[: _cleanable_count(segments, limits, stable, now_ms)]
+    count = _cleanable_count(segments, limits, stable, now_ms)
+    cleanable, blocked_at = segments[:count], None
+    following = segments[count] if count < _kept_from(segments) else None
+    if following is not None and following.facts is not None and following.facts.transactions:
+        blocked_at = following.base_offset
     if not cleanable:
-        return Standing(first_dirty=state.cleaned_until, end=state.cleaned_until)
+        until = state.cleaned_until
+        return Standing(first_dirty=until, end=until, blocked_at=blocked_at)
     start, end = cleanable[0].base_offset, cleanable[-1].end_offset
     assert start is not None
     assert end is not None
@@ -100,7 +107,9 @@ def standing(
     if dirty and limits.lag_ms_max < _UNLIMITED_MS:
         overdue_ms = dirty[0].created_ms + limits.lag_ms_max
     horizon_ms = NEVER if state.next_horizon_ms < 0 else state.next_horizon_ms
-    return Standing(total - dirty_bytes, dirty_bytes, first_dirty, end, overdue_ms, horizon_ms)
+    return Standing(
+        total - dirty_bytes, dirty_bytes, first_dirty, end, overdue_ms, horizon_ms, blocked_at
+    )
 
 
 def why_due(found: Standing, limits: CompactionLimits, now_ms: int, *, asked: bool) -> Why | None:
@@ -155,11 +164,7 @@ def groups(
 def _cleanable_count(
     segments: Sequence[Segment], limits: CompactionLimits, stable: Offset, now_ms: int
 ) -> int:
-    count = min(
-        len(segments) - KEEP_SEGMENTS,
-        _newest(segments, _has_entries),
-        _newest(segments, _has_records),
-    )
+    count = _kept_from(segments)
     for at in range(count):
         facts, end = segments[at].facts, segments[at].end_offset
         if facts is None or end is None or end > stable or facts.transactions is not None:
@@ -170,7 +175,19 @@ def _cleanable_count(
                 newest_ms = segments[at + 1].created_ms
             if newest_ms > now_ms - limits.lag_ms_min:
                 return at
-    return max(0, count)
+    return count
+
+
+def _kept_from(segments: Sequence[Segment]) -> int:
+    """Return how many segments precede those that are never cleaned (KEEP-TAIL)."""
+    return max(
+        0,
+        min(
+            len(segments) - KEEP_SEGMENTS,
+            _newest(segments, _has_entries),
+            _newest(segments, _has_records),
+        ),
+    )
 
 
 def _newest(segments: Sequence[Segment], has: Callable[[Segment], bool]) -> int:

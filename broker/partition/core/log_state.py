@@ -273,8 +273,8 @@ class LogState:
 
     def _not_yet(self, header: BatchHeader) -> NotLeader:
         return NotLeader(
-            f"{self._name} is led since a moment ago: send what precedes sequence"
-            f" {header.base_sequence} of producer {header.producer_id} again, then this"
+            f"{self._name} was taken over just now; resend what producer {header.producer_id} sent"
+            f" before sequence {header.base_sequence}, then this batch"
         )
 
     def _repeat(self, known: AcceptedBatch) -> Append:

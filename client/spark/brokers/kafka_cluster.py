@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kio.schema.errors import ErrorCode as Code
 
 from client.pubsub.addresses import parse
+from client.pubsub.brokers import Brokers
 from client.spark.brokers.kafka_link import KafkaLink, LinkBroken
 from client.spark.brokers.retries import Transient, check_code, retry
 from client.spark.splits import TopicPartition
@@ -61,10 +62,11 @@ class TopicFacts(NamedTuple):
 class KafkaCluster:
     """The brokers behind one `kafka.bootstrap.servers`. Not for use by several threads."""
 
-    def __init__(self, bootstrap_servers: str, timeout_ms: int) -> None:
+    def __init__(self, bootstrap_servers: str | Brokers, timeout_ms: int) -> None:
         """Connects to nothing yet. Raises ConfigError for addresses that are none."""
-        self._bootstrap = parse(bootstrap_servers)
-        self._bootstrap_servers = bootstrap_servers
+        brokers = Brokers.of(bootstrap_servers)
+        self._bootstrap = parse(brokers.bootstrap_servers)
+        self._brokers = brokers
         self.timeout_s = timeout_ms / 1000
         self.ask_timeout_s = self.timeout_s / _BROKERS_ASKED
         """For one answer: a broker that hangs must leave time to ask others."""
@@ -85,7 +87,7 @@ class KafkaCluster:
         """
         asked = None if names is None else [{"topic_id": None, "name": name} for name in names]
         return self.retry(
-            f"asking {self._bootstrap_servers} for topics", lambda: self._topics(asked)
+            f"asking {self._brokers.bootstrap_servers} for topics", lambda: self._topics(asked)
         )
 
     def offsets(
@@ -192,7 +194,8 @@ class KafkaCluster:
     def _link(self, address: tuple[str, int]) -> KafkaLink:
         link = self._links.get(address)
         if link is None:
-            link = KafkaLink(*address, min(self.ask_timeout_s, _CONNECT_TIMEOUT_S))
+            timeout_s = min(self.ask_timeout_s, _CONNECT_TIMEOUT_S)
+            link = KafkaLink(*address, timeout_s, self._brokers.security)
             self._links[address] = link
         return link
 
@@ -322,12 +325,13 @@ class KafkaCluster:
                 check_code(row.error_code, f"committing offsets of group {group}")
 
 
-_shared: dict[tuple[str, int], KafkaCluster] = {}
+_shared: dict[tuple[Brokers, int], KafkaCluster] = {}
 
 
-def shared(bootstrap_servers: str, timeout_ms: int) -> KafkaCluster:
+def shared(bootstrap_servers: str | Brokers, timeout_ms: int) -> KafkaCluster:
     """Return this process's object for these brokers; connections stay open between tasks."""
-    key = (bootstrap_servers, timeout_ms)
+    brokers = Brokers.of(bootstrap_servers)
+    key = (brokers, timeout_ms)
     if key not in _shared:
-        _shared[key] = KafkaCluster(bootstrap_servers, timeout_ms)
+        _shared[key] = KafkaCluster(brokers, timeout_ms)
     return _shared[key]

@@ -8,11 +8,15 @@ too: a request goes out, its answer comes in. Any failure closes the connection;
 from __future__ import annotations
 
 import contextlib
+import math
+import secrets
 import socket
 import struct
+import time
 from typing import Any, Final
 
-from client.errors import RemoteProtocolError
+from client.errors import ConfigError, RemoteProtocolError
+from client.kafka_security import PLAIN_TEXT, ClientSecurity
 from client.wire.kafka.apis import ApiKey, schema_versions
 from client.wire.kafka.requests import (
     decode_response_body,
@@ -20,6 +24,7 @@ from client.wire.kafka.requests import (
     request_frame,
     split_response,
 )
+from client.wire.kafka.sasl_client import SaslExchange
 from client.wire.reused_buffers import ReusedBuffers
 
 CLIENT_ID: Final = "quire-spark"
@@ -34,6 +39,9 @@ _BUFFERS_MAX: Final = 6
 """Of large answers: one is being received, one decoded, and those between (`prefetch.AHEAD`)."""
 _UNSUPPORTED_VERSION: Final = 35
 _API_VERSIONS_PLAIN: Final = 0
+_SASL_AUTHENTICATE_AT_MOST: Final = 2
+_LOGIN_SHARE: Final = 0.8
+"""Of the time that a login is good for: then comes the next one."""
 
 
 class LinkBroken(Exception):
@@ -41,14 +49,21 @@ class LinkBroken(Exception):
 
 
 class KafkaLink:
-    """A connection to `host:port`, open from the start. Raises LinkBroken in every method."""
+    """A connection to `host:port`, open and logged in from the start. Raises LinkBroken in every
+    method."""
 
-    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+    def __init__(
+        self, host: str, port: int, timeout_s: float, security: ClientSecurity = PLAIN_TEXT
+    ) -> None:
+        """Also raises ConfigError: a file of the security settings cannot be read, or the login is
+        refused."""
         self.address = f"{host}:{port}"
         self._correlation_id = 0
+        self._security = security
+        self._login_s = math.inf
+        """When to log in again, by the monotonic clock."""
         try:
-            self._socket = socket.create_connection((host, port), timeout_s)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = _connect(host, port, timeout_s, security)
         except OSError as error:
             raise LinkBroken(f"{self.address}: {error.strerror or error}") from error
         self._buffers = ReusedBuffers(_BUFFERS_MAX)
@@ -56,6 +71,8 @@ class KafkaLink:
         answer = self.ask(ApiKey.API_VERSIONS, {}, timeout_s, version=_API_VERSIONS_PLAIN)
         for row in answer.api_keys:
             self._versions[int(row.api_key)] = (int(row.min_version), int(row.max_version))
+        if security.is_sasl:
+            self._log_in(timeout_s)
 
     def close(self) -> None:
         """Close; whatever was under way is lost, also for a thread that waits for it."""
@@ -91,6 +108,8 @@ class KafkaLink:
 
         What those contain means nothing; they let a decoder read beyond the end without a copy.
         """
+        if time.monotonic() >= self._login_s:
+            self._log_in(timeout_s)
         self._correlation_id += 1
         frame = request_frame(api, version, self._correlation_id, CLIENT_ID, body)
         try:
@@ -104,6 +123,38 @@ class KafkaLink:
         if correlation_id != self._correlation_id:
             raise self._broken("an answer to another request came")
         return padded[len(answer) - len(answer_body) :]
+
+    def _log_in(self, timeout_s: float) -> None:
+        """Show who we are; again, before the login ends (KIP-368)."""
+        self._login_s = math.inf
+        security = self._security
+        chosen = self.ask(
+            ApiKey.SASL_HANDSHAKE, {"mechanism": security.mechanism}, timeout_s, version=1
+        )
+        if chosen.error_code:
+            offered = ", ".join(chosen.mechanisms)
+            raise self._not_let_in(f"{security.mechanism} is not offered, but {offered}")
+        nonce = secrets.token_hex(24)
+        exchange = SaslExchange(security.mechanism, security.username, security.password, nonce)
+        token: bytes | None = exchange.first
+        version = self.version(ApiKey.SASL_AUTHENTICATE, _SASL_AUTHENTICATE_AT_MOST)
+        while token is not None:
+            fields = {"auth_bytes": token}
+            answer = self.ask(ApiKey.SASL_AUTHENTICATE, fields, timeout_s, version=version)
+            if answer.error_code:
+                raise self._not_let_in(f"user {security.username!r}: {answer.error_message}")
+            try:
+                token = exchange.answer(bytes(answer.auth_bytes))
+            except RemoteProtocolError as error:
+                raise self._broken(str(error)) from error
+        lifetime = getattr(answer, "session_lifetime", None)
+        if lifetime:
+            self._login_s = time.monotonic() + _LOGIN_SHARE * lifetime.total_seconds()
+
+    def _not_let_in(self, why: str) -> ConfigError:
+        """Close; trying again would not help, and make the broker answer later each time."""
+        self._socket.close()
+        return ConfigError(f"options kafka.sasl.*: {self.address}: {why}")
 
     def _receive_frame(self, room_bytes: int) -> memoryview:
         (size,) = _SIZE.unpack(self._receive(_SIZE.size, memoryview(bytearray(_SIZE.size))))
@@ -126,3 +177,16 @@ class KafkaLink:
     def _broken(self, why: str) -> LinkBroken:
         self._socket.close()
         return LinkBroken(f"{self.address}: {why}")
+
+
+def _connect(host: str, port: int, timeout_s: float, security: ClientSecurity) -> socket.socket:
+    """Raises OSError, ConfigError."""
+    plain = socket.create_connection((host, port), timeout_s)
+    try:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security.is_tls:
+            return security.context().wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+    return plain

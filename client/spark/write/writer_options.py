@@ -24,13 +24,14 @@ from pyspark.sql.types import (
 )
 
 from client.errors import ConfigError
-from client.pubsub.addresses import parse as parse_addresses
+from client.pubsub.brokers import Brokers
 from client.pubsub.errors import check_topic_name
 from client.spark.option_values import choice, positive, size_bytes, truth
 from client.spark.options import (
+    brokers_of,
     check_kafka_option,
-    check_protocol,
     check_supported,
+    is_security,
     names_by_lower_case,
 )
 from client.wire.kafka.batches.records import Codec
@@ -50,7 +51,7 @@ WRITER_OPTIONS: Final[Mapping[str, str]] = {
         " full; also `linger.ms`"
     ),
     "kafka.delivery.timeout.ms": "how long a batch may stay unacknowledged; default 120000",
-    "kafka.security.protocol": "`PLAINTEXT` (default); others are refused",
+    "kafka.security.protocol": "`PLAINTEXT` (default), `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
     "deliveryGuarantee": "streams: `at-least-once` (default) or `exactly-once`",
     "sinkId": "exactly once: names this sink for the brokers; one query at a time may use it",
     "transactionTimeoutMs": (
@@ -99,7 +100,7 @@ ACKS: Final = {"all": -1, "-1": -1, "1": 1}
 class WriterOptions:
     """What a sink was asked for. Pickled to the tasks."""
 
-    bootstrap_servers: str
+    bootstrap_servers: Brokers
     topic: str = ""
     """Empty: column topic says where each row goes."""
     acks: int = -1
@@ -116,10 +117,7 @@ class WriterOptions:
 def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
     """Turn what Spark hands over into `WriterOptions`. Raises ConfigError naming the option."""
     values = _known(given)
-    servers = values.get("kafka.bootstrap.servers", "")
-    if not servers:
-        raise ConfigError("option kafka.bootstrap.servers is required: host:port of a broker")
-    parse_addresses(servers)
+    brokers = brokers_of(values)
     topic = values.get("topic", "")
     if topic:
         check_topic_name(topic)
@@ -129,7 +127,7 @@ def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
         )
     codec = choice(values, "kafka.compression.type", [one.name.lower() for one in Codec])
     return WriterOptions(
-        bootstrap_servers=servers,
+        bootstrap_servers=brokers,
         topic=topic,
         acks=ACKS[choice(values, "kafka.acks", tuple(ACKS))],
         codec=Codec[codec.upper()],
@@ -207,6 +205,9 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         check_kafka_option(name)
         check_supported(name)
+        if is_security(lower):
+            values[lower] = value.strip()
+            continue
         if lower == "path":
             raise ConfigError("save() and start() take no path: name the topic with option topic")
         if lower in _SPARKS_OWN:
@@ -219,5 +220,4 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
             hint = f"; did you mean {proper[near[0]]}?" if near else ""
             raise ConfigError(f"there is no option {name!r} for writing{hint}")
         values[_ALIASES.get(proper[lower], proper[lower])] = value.strip()
-    check_protocol(values)
     return values

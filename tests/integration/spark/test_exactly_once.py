@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +51,14 @@ class Copy:
         self, value: Column | None = None, per_batch: int = 200, **options: str
     ) -> StreamingQuery:
         """Copy everything there is in several batches."""
+        query = self.start(value, per_batch, **options)
+        assert query.awaitTermination(100)
+        return query
+
+    def start(
+        self, value: Column | None = None, per_batch: int = 200, **options: str
+    ) -> StreamingQuery:
+        """Begin to copy everything there is."""
         servers = self._cluster.bootstrap_servers
         rows: DataFrame = (
             self._spark.readStream.format("quire")
@@ -73,7 +82,6 @@ class Copy:
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(100)
         return query
 
     def forget_last_commit(self) -> int:
@@ -129,6 +137,27 @@ def test_what_a_failed_task_wrote_is_never_seen(
         spark.conf.set(rows_max, before or "10000")
     assert copy.values() == list(range(COUNT))
     assert len(copy.values(committed=False)) > COUNT, "no task had written before it failed"
+
+
+@pytest.mark.timeout(300)
+def test_nodes_die_while_batches_are_written(
+    start_cluster: Callable[..., LocalCluster], spark: SparkSession, tmp_path: Path
+) -> None:
+    cluster = start_cluster(brokers=2, bookies=4)
+    copy = Copy(cluster, spark, "nodes", tmp_path)
+    copy.fill(0, 2 * COUNT)
+    victims = ["broker-0", "bookie-1", "broker-1"]
+    query = copy.start(per_batch=100)
+
+    def is_done() -> bool:
+        if victims and len(query.recentProgress) > 3 * (3 - len(victims)):
+            cluster.kill(victims.pop(0))
+        return not query.isActive
+
+    wait_until(is_done, "the query to copy everything", 250)
+    assert query.exception() is None
+    assert not victims
+    assert copy.values() == list(range(2 * COUNT))
 
 
 @pytest.mark.timeout(600)

@@ -16,9 +16,13 @@ from client.wire.bookkeeper import v2, v3
 from client.wire.bookkeeper.messages import (
     AddResponse,
     AuthRequest,
+    BookieInfoRequest,
+    ForceLedgerRequest,
+    ListEntriesRequest,
     ReadLacRequest,
     ReadRequest,
     Status,
+    WriteLacRequest,
 )
 from tests.fakes.bookie_box import BookieBox, add, fence, read, settle
 
@@ -34,7 +38,7 @@ SERVER_LIMITS = ServerLimits(
     ),
     frame_bytes_max=10_000,
     requests_in_flight_max=5,
-    request_limiter=RequestLimits(1000, 1000, 1000, 1000),
+    request_limiter=RequestLimits(1000, 1000, 1000, 1000, others_max=1000),
 )
 
 
@@ -164,7 +168,7 @@ async def test_answers_of_one_group_leave_with_one_write() -> None:
 ROOMY = SERVER_LIMITS._replace(
     frame_bytes_max=1 << 20,
     requests_in_flight_max=10_000,
-    request_limiter=RequestLimits(10_000, 10_000, 1000, 1000),
+    request_limiter=RequestLimits(10_000, 10_000, 1000, 1000, others_max=1000),
 )
 
 
@@ -405,7 +409,9 @@ async def test_one_connections_surplus_is_refused() -> None:
 async def test_beyond_the_total_limits_requests_are_refused_in_both_versions(version: int) -> None:
     box = BookieBox()
     box.disk.hold = True
-    server = serve(box, SERVER_LIMITS._replace(request_limiter=RequestLimits(3, 1, 9, 9)))
+    server = serve(
+        box, SERVER_LIMITS._replace(request_limiter=RequestLimits(3, 1, 9, 9, others_max=1000))
+    )
     one, one_wire = await connect(server)
     two, two_wire = await connect(server)
 
@@ -531,7 +537,12 @@ async def test_long_polls_end_with_their_connection() -> None:
 @pytest.mark.parametrize(("of_all", "of_one"), [(4, 9), (9, 4)])
 async def test_long_polls_beyond_a_limit_are_refused(of_all: int, of_one: int) -> None:
     box = BookieBox()
-    server = serve(box, SERVER_LIMITS._replace(request_limiter=RequestLimits(9, 9, of_all, of_one)))
+    server = serve(
+        box,
+        SERVER_LIMITS._replace(
+            request_limiter=RequestLimits(9, 9, of_all, of_one, others_max=1000)
+        ),
+    )
     await box_with_a_ledger(server, box)
     protocol, wire = await connect(server)
     deliver(protocol, polls(6))
@@ -557,3 +568,27 @@ async def test_a_parked_poll_keeps_only_what_is_small() -> None:
     protocol, _ = await connect(server)
     deliver(protocol, polls(1))
     assert [request.master_key for request in kept] == [None, None]
+
+
+async def test_forces_beyond_the_total_limit_are_refused() -> None:
+    box = BookieBox()
+    box.disk.hold = True
+    limits = RequestLimits(9, 9, 9, 9, others_max=1)
+    server = serve(box, SERVER_LIMITS._replace(request_limiter=limits))
+    protocol, wire = await connect(server)
+    deliver(protocol, frames(add(7, 0)))
+    requests = (
+        WriteLacRequest(LedgerId(7), EntryId(0), bytes(20), b"lac"),
+        ReadLacRequest(LedgerId(7)),
+        ForceLedgerRequest(LedgerId(7)),
+        ListEntriesRequest(LedgerId(7)),
+        BookieInfoRequest(total_capacity=True, free_space=True),
+    )
+    server.request_limiter.others = 1
+    for number, request in enumerate(requests, 1):
+        deliver(protocol, b"".join(v3.encode_request(request, number)))
+    await settle()
+    refused = [answer.status for answer in wire.answers()]
+    assert refused == [Status.TOO_MANY_REQUESTS] * 5
+    assert box.metrics.gauges["other_requests"]() == 1
+    assert box.metrics.refused_requests == 5

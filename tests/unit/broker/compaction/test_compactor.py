@@ -229,3 +229,62 @@ def test_deleting_the_topic_takes_replaced_ledgers_too() -> None:
         assert world.ledger_ids() == []
 
     one_partition(scenario, config=COMPACT)
+
+
+def test_retention_takes_compacted_segments_once_the_policy_says_so() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        written = await filled(partition)
+        await compactor(broker, partition).visit_all()
+        await partition.changes.maintain(world.clock.now_ms() + 1000 * DAY_MS)
+        assert newest(await read_keyed(partition)) == newest(written), "compact alone keeps all"
+        both = {**COMPACT, "cleanup_policy": "compact,delete", "retention_ms": "1000"}
+        partition.configure(with_config(partition.topic, **both))
+        await partition.changes.maintain(world.clock.now_ms() + 1000 * DAY_MS)
+        listed = world.segments(partition.topic)
+        assert not any(segment.cleaned for segment in listed.segments)
+        assert await read_keyed(partition) == []
+        # What was replaced before waits for its grace, whoever trims.
+        assert listed.compaction.retired
+        await asyncio.sleep(61)
+        await broker.services.lease.ask(broker.store)
+        await compactor(broker, partition).visit_all()
+        await settle()
+        assert {*world.ledger_ids()} == {
+            one.ledger_id for one in world.segments(partition.topic).segments
+        }
+
+    one_partition(scenario, config=COMPACT)
+
+
+def test_records_are_deleted_up_to_an_offset_that_compaction_has_removed() -> None:
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        written = await filled(partition)
+        await compactor(broker, partition).visit_all()
+        assert await partition.changes.delete_records(Offset(4)) == 4
+        left = await read_keyed(partition)
+        assert left == [one for one in written[-4:] if one.offset >= 4]
+        for start in range(4, partition.high_watermark):
+            forget_cache(partition)
+            assert await read_keyed(partition, start) == [
+                one for one in left if one.offset >= start
+            ]
+
+    one_partition(scenario, config=COMPACT)
+
+
+def test_a_segment_is_rolled_in_time_to_be_compacted() -> None:
+    config = {**COMPACT, "min_cleanable_dirty_ratio": "1.0", "max_compaction_lag_ms": "5000"}
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        for number in range(4):
+            await done(partition.append(keyed(("a", f"a{number}"))))
+            await asyncio.sleep(5.001)
+            await broker.services.lease.ask(broker.store)
+            await partition.changes.maintain(world.clock.now_ms())
+            await settle()
+        assert len(world.segments(partition.topic).segments) > 3
+        await compactor(broker, partition).visit_all()
+        forget_cache(partition)
+        assert [one.offset for one in await read_keyed(partition)] == [2, 3]
+
+    one_partition(scenario, config=config)

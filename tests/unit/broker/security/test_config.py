@@ -45,6 +45,14 @@ def test_listeners_replace_the_settings_of_the_one_listener(name: str) -> None:
         BrokerConfig(security=SecurityConfig(**TLS), **{name: value})
 
 
+def test_lists_beside_an_open_admin_api_are_refused() -> None:
+    security = SecurityConfig(authorization=True)
+    with pytest.raises(ConfigError, match="needs admin_token"):
+        BrokerConfig(security=security, admin_host="0.0.0.0")
+    for settings in ({}, {"admin_token": "t", "admin_host": "0.0.0.0"}, {"admin_port": -1}):
+        assert BrokerConfig(security=security, **settings).security.authorization
+
+
 def test_what_is_registered_of_several_listeners() -> None:
     security = SecurityConfig(
         listeners=("SSL://:0", "INSIDE://0.0.0.0:9092"),

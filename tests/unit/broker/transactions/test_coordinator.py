@@ -236,6 +236,28 @@ def test_time_that_runs_out_aborts_and_fences() -> None:
     run(scenario())
 
 
+def test_the_log_is_kept_short_and_loses_nothing() -> None:
+    async def scenario() -> None:
+        bench = await TransactionBench().active(copy_bytes_min=4_000)
+        who = await bench.init()
+        for _ in range(100):
+            await bench.add(who, P0, P1)
+            await bench.end(who)
+            await bench.becomes(COMPLETE_COMMIT)
+        await bench.add(who, P0)
+        await asyncio.sleep(1)
+        assert bench.log.start > 0
+        assert bench.log.size() < 20_000
+        before = bench.coordinator.view().describe("tx")
+        bench.lose()
+        await bench.active()
+        assert bench.coordinator.view().describe("tx") == before
+        await bench.end(who)
+        await bench.becomes(COMPLETE_COMMIT)
+
+    run(scenario())
+
+
 class TestConnections:
     """OLD-CONNECTION and FRESH-LEADER, through the shell."""
 

@@ -12,6 +12,7 @@ from bookie.server.core.request_limiter import (
 )
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import (
+    AuthRequest,
     BatchReadRequest,
     ForceLedgerRequest,
     ReadLacRequest,
@@ -48,7 +49,7 @@ def enter(request_limiter: RequestLimiter, request: Request) -> bool:
 
 
 def test_adds_and_reads_have_limits_of_their_own() -> None:
-    request_limiter = RequestLimiter(RequestLimits(2, 1, 3, 2))
+    request_limiter = RequestLimiter(RequestLimits(2, 1, 3, 2, others_max=1000))
     assert enter(request_limiter, add(7, 0))
     assert enter(request_limiter, add(7, 1))
     assert not enter(request_limiter, add(7, 2))
@@ -71,7 +72,7 @@ def test_adds_and_reads_have_limits_of_their_own() -> None:
     ],
 )
 def test_urgent_requests_are_never_refused(urgent: Request) -> None:
-    request_limiter = RequestLimiter(RequestLimits(1, 1, 1, 1))
+    request_limiter = RequestLimiter(RequestLimits(1, 1, 1, 1, others_max=1000))
     assert enter(request_limiter, add(7, 0))
     assert enter(request_limiter, read(7, 0))
     assert enter(request_limiter, urgent)
@@ -80,7 +81,9 @@ def test_urgent_requests_are_never_refused(urgent: Request) -> None:
 
 
 def test_long_polls_have_a_limit_of_their_own_and_one_per_connection() -> None:
-    request_limiter = RequestLimiter(RequestLimits(1, 1, polls_max=3, polls_per_connection_max=2))
+    request_limiter = RequestLimiter(
+        RequestLimits(1, 1, polls_max=3, polls_per_connection_max=2, others_max=1000)
+    )
     assert request_limiter.enter_poll(0)
     assert request_limiter.enter_poll(1)
     assert not request_limiter.enter_poll(2), "this connection has enough"
@@ -89,3 +92,16 @@ def test_long_polls_have_a_limit_of_their_own_and_one_per_connection() -> None:
     request_limiter.leave(RequestKind.POLL, 3)
     assert request_limiter.polls == 0
     assert enter(request_limiter, read(7, 0)), "they are no reads"
+
+
+def test_what_is_neither_has_a_limit_too() -> None:
+    request_limiter = RequestLimiter(RequestLimits(1, 1, 1, 1, others_max=2))
+    force = ForceLedgerRequest(LedgerId(7))
+    assert enter(request_limiter, force)
+    assert enter(request_limiter, force)
+    assert not enter(request_limiter, force)
+    assert enter(request_limiter, read(7, 0)), "they are no reads"
+    assert enter(request_limiter, AuthRequest("plugin", b"")), "answered at once"
+    request_limiter.leave(RequestKind.OTHER)
+    assert enter(request_limiter, force)
+    assert request_limiter.others == 2

@@ -17,6 +17,7 @@ from broker.compaction.core.plan import (
 )
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.compaction_state import CompactionState
+from client.log.segment import TransactionFacts
 from client.log.segments import Segment, SegmentFacts
 
 NOW_MS = 1_000_000
@@ -58,8 +59,7 @@ def judge(
 
 def test_the_last_two_segments_are_kept() -> None:
     assert judge(log(5)).end == 40
-    assert judge(log(1)) == Standing()
-    assert judge([]) == Standing()
+    assert judge(log(1)) == judge([]) == Standing()
 
 
 def test_the_newest_segments_with_entries_and_with_records_are_kept() -> None:
@@ -92,6 +92,21 @@ def test_nothing_younger_than_the_shortest_lag_nor_what_follows_it() -> None:
     segments[3] = segments[3]._replace(created_ms=NOW_MS - 5)
     assert judge(segments, lag_ms_min=6).end == 20
     assert judge(segments, lag_ms_min=5).end == 50
+
+
+def test_nothing_from_the_first_transaction_on_and_that_is_told() -> None:
+    segments = log(6)
+    facts = segments[2].facts
+    assert facts is not None
+    seen = TransactionFacts(True, 0, None, Offset(30))
+    segments[2] = segments[2]._replace(facts=facts._replace(transactions=seen))
+    found = judge(segments)
+    assert (found.end, found.blocked_at) == (20, 20)
+    assert judge(log(6)).blocked_at is None
+    # In what is kept anyway it stands in nobody's way.
+    segments = log(6)
+    segments[5] = segments[5]._replace(facts=facts._replace(transactions=seen))
+    assert judge(segments).blocked_at is None
 
 
 def test_the_dirty_ratio_is_of_what_may_be_compacted() -> None:

@@ -34,7 +34,7 @@ class Cluster:
         self.committed: list[Any] = []
         self.patience_s: list[float] = []
 
-    def connect(self, host: str, port: int, timeout_s: float) -> "Link":
+    def connect(self, host: str, port: int, timeout_s: float, _: object) -> "Link":
         if port in self.dead:
             raise LinkBroken(f"{host}:{port}: Connection refused")
         return Link(self, port)

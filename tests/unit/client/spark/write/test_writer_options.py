@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 
 import client.spark
 from client.errors import ConfigError
+from client.pubsub.brokers import Brokers
 from client.spark.write.stream_writer import make_stream_writer
 from client.spark.write.writer import make_writer
 from client.spark.write.writer_options import (
@@ -58,7 +59,7 @@ def schema(text: str) -> StructType:
 
 
 def test_defaults() -> None:
-    assert parsed() == WriterOptions("127.0.0.1:9092")
+    assert parsed() == WriterOptions(Brokers("127.0.0.1:9092"))
 
 
 def test_names_of_kafka_and_short_ones() -> None:
@@ -68,9 +69,9 @@ def test_names_of_kafka_and_short_ones() -> None:
             "kafka.batch.size": "64k", "kafka.delivery.timeout.ms": "9000", "topic": "t",
         }
     )  # fmt: skip
-    assert long == WriterOptions("127.0.0.1:9092", "t", 1, Codec.ZSTD, 64 << 10, 5, 9000)
+    assert long == WriterOptions(Brokers("127.0.0.1:9092"), "t", 1, Codec.ZSTD, 64 << 10, 5, 9000)
     short = parsed(**{"acks": "-1", "compression.type": "lz4", "linger.ms": "0"})
-    assert short == WriterOptions("127.0.0.1:9092", acks=-1, codec=Codec.LZ4, linger_ms=0)
+    assert short == WriterOptions(Brokers("127.0.0.1:9092"), acks=-1, codec=Codec.LZ4, linger_ms=0)
 
 
 def test_what_spark_and_java_jobs_carry_along_is_taken() -> None:
@@ -89,8 +90,8 @@ def test_what_spark_and_java_jobs_carry_along_is_taken() -> None:
         ("kafka.acks", "2", "none of all"),
         ("kafka.compression.type", "brotli", "none of none, gzip"),
         ("kafka.key.serializer", "x", "cast"),
-        ("kafka.security.protocol", "SASL_SSL", "not supported"),
-        ("kafka.ssl.keystore.location", "x", "TLS and SASL are not supported"),
+        ("kafka.security.protocol", "SASL_SSL", "needs sasl.mechanism"),
+        ("kafka.ssl.keystore.location", "x", "is worth nothing with"),
         ("path", "/x", "option topic"),
         ("tpoic", "t", "did you mean topic"),
         ("subscribe", "t", "no option 'subscribe' for writing"),
@@ -135,7 +136,7 @@ def test_columns_that_do(columns: str) -> None:
 )
 def test_columns_that_do_not(columns: str, topic: str, part: str) -> None:
     with pytest.raises(ConfigError, match=part):
-        check_columns(schema(columns), WriterOptions("127.0.0.1:9092", topic))
+        check_columns(schema(columns), WriterOptions(Brokers("127.0.0.1:9092"), topic))
 
 
 def test_writers_are_made_of_options_and_columns() -> None:
