@@ -53,6 +53,7 @@ test-all: $(INSTALLED) clients  ## All the rest, in half an hour; with `make tes
 	@$(PYTEST) -n 2 -m "$(SLOW)" $(WITHOUT_PROCESSES) $(ARGS) $(OR_NONE)
 	@$(if $(ARGS),,$(MAKE) -s sim-short CLUSTER_SEEDS=60..1500 LEDGER_SEEDS=900..21300)
 	@$(if $(ARGS),,$(MAKE) -s chaos-short ARGS="--readable-s-max 30")
+	@$(if $(ARGS),,$(MAKE) -s chaos-transactions-short)
 	@echo "test-all: real processes, foreign Kafka clients, Spark, Apache BookKeeper, two files at a time"
 	@$(PYTEST) -n 2 --dist loadscope -m "$(REAL)" $(WITH_PROCESSES) $(ARGS) $(OR_NONE)
 
