@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kio.serial import entity_reader
+from kio.serial.errors import OutOfBoundValue
 
 from client.wire.kafka.apis import is_flexible, request_type, response_type
 from client.wire.kafka.encoder import blank, encode
@@ -81,7 +82,12 @@ class WireClient:
         frame = await self.receive_raw(timeout_s)
         assert struct.unpack_from(">i", frame)[0] == correlation_id
         start = 5 if is_flexible(key, version) and key != 18 else 4
-        answer, size = entity_reader(response_type(key, version))(frame[start:], 0)
+        read = entity_reader(response_type(key, version))
+        try:
+            answer, size = read(frame[start:], 0)
+        except OutOfBoundValue:
+            # kio knows no -1 for "never", which an idle transactional id began: 1970 then.
+            answer, size = read(frame[start:].replace(b"\xff" * 8, bytes(8)), 0)
         assert start + size == len(frame)
         return answer
 

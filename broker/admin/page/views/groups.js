@@ -3,8 +3,8 @@
 import { get } from "../api.js";
 import { h } from "../dom.js";
 import { brokerLink, groupLink } from "../links.js";
-import { showAgain } from "../screen.js";
-import { cutNote, table } from "../tables.js";
+import { listView } from "../lists.js";
+import { table } from "../tables.js";
 import { count, NOTHING, short, span } from "../words.js";
 
 const LATE_S = 10;
@@ -17,7 +17,7 @@ const STATES = {
   Assigning: ["warn", "rebalancing"],
   Reconciling: ["warn", "rebalancing"],
 };
-let filter = "";
+const search = { text: "" };
 
 async function load() {
   const { items, silent, next } = await get("/groups?limit=1000");
@@ -73,36 +73,16 @@ export function groupTable(name, rows) {
 }
 
 function show({ items, silent }) {
-  const search = (event) => {
-    filter = event.target.value;
-    showAgain();
-  };
-  const found = items.filter((one) => one.group.includes(filter));
-  const empty = items.length
-    ? "No group is called so."
-    : "No consumer group has come by yet. One appears when a consumer with a group id joins or commits.";
-  return [
-    h(
-      "div",
-      { class: "head", key: "title" },
-      h("h1", {}, "Groups"),
-      h("input", {
-        type: "search",
-        placeholder: "Find a group",
-        "aria-label": "Find a group",
-        value: filter,
-        oninput: search,
-      }),
-    ),
-    silent.length > 0 &&
-      h(
-        "p",
-        { class: "banner bad", key: "silent" },
-        `Groups of broker ${silent.join(", ")} are missing: it cannot be asked.`,
-      ),
-    found.length === 0 ? h("p", { class: "empty", key: "empty" }, empty) : groupTable("groups", found),
-    cutNote(items),
-  ];
+  return listView({
+    title: "Groups",
+    what: "group",
+    items,
+    silent,
+    search,
+    name: (one) => one.group,
+    none: "No consumer group has come by yet. One appears when a consumer with a group id joins or commits.",
+    show: (found) => groupTable("groups", found),
+  });
 }
 
 export const groups = { name: "groups", title: () => "Groups", load, show };

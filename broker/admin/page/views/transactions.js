@@ -4,8 +4,9 @@ import { get, part, post } from "../api.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { addressOf, brokerLink, tags, trail, transactionLink } from "../links.js";
-import { refresh, showAgain } from "../screen.js";
-import { cutNote, section, table } from "../tables.js";
+import { listView } from "../lists.js";
+import { refresh } from "../screen.js";
+import { section, table } from "../tables.js";
 import { ago, count, NOTHING, plural, span } from "../words.js";
 
 const LONG_S = 60;
@@ -18,7 +19,7 @@ const STATES = {
   CompleteCommit: ["plain", "committed"],
   CompleteAbort: ["plain", "aborted"],
 };
-let filter = "";
+const search = { text: "" };
 
 async function load() {
   const { items, silent, next } = await get("/transactions?limit=1000");
@@ -71,36 +72,16 @@ function transactionTable(rows) {
 }
 
 function show({ items, silent }) {
-  const search = (event) => {
-    filter = event.target.value;
-    showAgain();
-  };
-  const found = items.filter((one) => one.transactional_id.includes(filter));
-  const empty = items.length
-    ? "No transactional id is called so."
-    : "No transactional producer has come by yet. One appears when a producer with a transactional id starts.";
-  return [
-    h(
-      "div",
-      { class: "head", key: "title" },
-      h("h1", {}, "Transactions"),
-      h("input", {
-        type: "search",
-        placeholder: "Find a transactional id",
-        "aria-label": "Find a transactional id",
-        value: filter,
-        oninput: search,
-      }),
-    ),
-    silent.length > 0 &&
-      h(
-        "p",
-        { class: "banner bad", key: "silent" },
-        `Ids of broker ${silent.join(", ")} are missing: it cannot be asked.`,
-      ),
-    found.length === 0 ? h("p", { class: "empty", key: "empty" }, empty) : transactionTable(found),
-    cutNote(items),
-  ];
+  return listView({
+    title: "Transactions",
+    what: "transactional id",
+    items,
+    silent,
+    search,
+    name: (one) => one.transactional_id,
+    none: "No transactional producer has come by yet. One appears when a producer with a transactional id starts.",
+    show: transactionTable,
+  });
 }
 
 function abort({ transactional_id: name }) {

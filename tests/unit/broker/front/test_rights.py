@@ -576,7 +576,8 @@ async def test_a_right_that_is_taken_ends_a_fetch_session_too(
 async def test_super_users_may_do_everything(cloud: FakeCloud) -> None:
     broker = await start(cloud, "User:ANONYMOUS")
     client = await WireClient.connect(broker.port)
-    for one in SERVED:
+    # Whoever has begun has no start time yet, which the test's decoder cannot read: that is last.
+    for one in sorted(SERVED, key=lambda one: one.label == "begin"):
         assert await refusals(client, one) == set(), one.label
     await client.close()
 

@@ -1,0 +1,36 @@
+// A view that is one list, of all brokers, with a field to search it.
+
+import { h } from "./dom.js";
+import { showAgain } from "./screen.js";
+import { cutNote } from "./tables.js";
+
+/**
+ * What to show of a list. `search`: {text}, kept by the view; `name`: what rows are found by;
+ * `what`: a row in words; `none`: what to say while there are no rows at all.
+ */
+export function listView({ title, what, items, silent, search, name, none, show }) {
+  const find = `Find a ${what}`;
+  const found = items.filter((one) => name(one).includes(search.text));
+  const oninput = (event) => {
+    search.text = event.target.value;
+    showAgain();
+  };
+  return [
+    h(
+      "div",
+      { class: "head", key: "title" },
+      h("h1", {}, title),
+      h("input", { type: "search", placeholder: find, "aria-label": find, value: search.text, oninput }),
+    ),
+    silent.length > 0 &&
+      h(
+        "p",
+        { class: "banner bad", key: "silent" },
+        `Those of broker ${silent.join(", ")} are missing: it cannot be asked.`,
+      ),
+    found.length === 0
+      ? h("p", { class: "empty", key: "empty" }, items.length ? `No ${what} is called so.` : none)
+      : show(found),
+    cutNote(items),
+  ];
+}
