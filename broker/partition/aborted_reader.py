@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, TypeVar
 
+from broker.errors import LogReadFailed
 from broker.partition.core.active_segment import ActiveSegment
 from broker.partition.core.transactions.segment_transactions import SegmentTransactions
 from client.ids import EntryId, LedgerId, Offset
@@ -150,6 +151,8 @@ class AbortedReader:
         """Return a segment's index; None: it has to be read."""
         if own is not None:
             return own.aborted
+        if segment.facts is None:
+            return None  # a ledger that was ours: its facts are not listed yet, or never by us
         if _place(segment) is None:
             return NO_TRANSACTIONS.aborted
         index = self._indexes.get(segment.ledger_id)
@@ -169,7 +172,8 @@ class AbortedReader:
 
     async def _read_index(self, segment: Segment) -> LedgerAborted:
         place = _place(segment)
-        assert place is not None, "it has to be read"
+        if place is None:
+            raise LogReadFailed(f"ledger {segment.ledger_id} is not ours any more, nor sealed")
         said = open_snapshot(await self._read_entry(*place)).transactions or NO_TRANSACTIONS
         index = said.index_of(segment.ledger_id, own=place.ledger_id)
         _keep(self._indexes, segment.ledger_id, index, _INDEXES_MAX)

@@ -28,6 +28,7 @@ SOURCE, COPY, LISTS = "source", "copy", "lists"
 PARTITIONS = 3
 GROUP = "copiers"
 _TIMEOUT_S = 30.0
+_GIVE_UP_S = 50.0
 _TRANSACTION_TIMEOUT_MS = 10_000
 _SESSION_TIMEOUT_MS = 6_000
 _BATCH_MAX = 50
@@ -80,15 +81,16 @@ class Load:
 
 
 def _until_it_works(step: Any, *arguments: Any) -> None:
-    """Take a step of a transaction; again while librdkafka says that it may.
+    """Take a step of a transaction; again while librdkafka says that it may, for a minute.
 
     Raises KafkaException when the transaction has to be aborted, or the producer given up.
     """
+    give_up_s = time.monotonic() + _GIVE_UP_S
     while True:
         try:
             step(*arguments, _TIMEOUT_S)
         except KafkaException as error:
-            if not error.args[0].retriable():
+            if not error.args[0].retriable() or time.monotonic() > give_up_s:
                 raise
         else:
             return

@@ -18,10 +18,12 @@ from tests.simulation import (
     mutants_compaction,
     mutants_load,
     mutants_recovery,
+    mutants_transactions,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import ModuleType
 
 
 class Mutant(NamedTuple):
@@ -92,8 +94,16 @@ _KINDS = {
 """Mistakes that only one kind of schedules can show. `make sim-short` meets each of them, too, but
 most of its schedules would be run in vain before."""
 
+
+def module_kind(module: ModuleType) -> str:
+    """Return the kind of schedules that all of a module's mistakes are hunted with, if any."""
+    return getattr(module, "KIND", "")
+
+
 PLANTS: dict[str, Mutant] = {
-    name: Mutant((plant.__doc__ or "").strip(), plant, module.WORLD, _KINDS.get(name, ""))
+    name: Mutant(
+        (plant.__doc__ or "").strip(), plant, module.WORLD, _KINDS.get(name, module_kind(module))
+    )
     for module in (
         mutants_client,
         mutants_bookie,
@@ -101,6 +111,7 @@ PLANTS: dict[str, Mutant] = {
         mutants_load,
         mutants_recovery,
         mutants_compaction,
+        mutants_transactions,
     )
     for name, plant in module.PLANTS.items()
 }

@@ -369,7 +369,7 @@ def pending_leaks_into_the_next(patch: Any) -> None:
     original = patch(PendingOffsets, "end", end)
 
 
-WORLD = "cluster"
+WORLD, KIND = "cluster", "transactions"
 PLANTS: dict[str, Callable[[Any], None]] = {
     name.replace("_", "-"): value
     for name, value in list(globals().items())

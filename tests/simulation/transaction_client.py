@@ -32,6 +32,8 @@ SILENCE_S = 2.0
 _PAUSE_S = 0.03
 _LATE_S = 0.4
 _LINGERING_S = 2.0
+_IN_FLIGHT_MAX = 5
+"""Batches of an idempotent producer to a partition that may be under way: brokers know so many."""
 _MOVED = (3, 5, 6, 7, 14, 15, 16, 74, 75, 76, 100)
 _RETRIABLE = (*_MOVED, 10, 13, 19, 20, 51, 56, 88)
 _FATAL = (47, 48, 49, 53, 90)
@@ -181,13 +183,14 @@ class TransactionalClient:
             route = self._leaders[place] = self._route_to_leader(place)
         while requests:
             try:
-                link = await route.link_for([*requests])
-                for request in requests:
+                some = [*requests][:_IN_FLIGHT_MAX]
+                link = await route.link_for(some)
+                for request in some:
                     link.write(link.frame_of(request))
                 if not wait:
                     route.drop()
                     return
-                while requests:
+                for _ in some:
                     wire.read_produced(
                         await link.answer_to(requests[0], SILENCE_S), generation=self.me.generation
                     )

@@ -332,12 +332,15 @@ _END_CLASSIC: Final[Mapping[TransactionState, tuple[_Step, _Step]]] = {
 }
 
 _NO: Final = (_Step.FENCED, _Step.FENCED)
+_EARLY: Final = (_Step.BUSY, _Step.BUSY)
+"""Of the next transaction, which nothing has begun yet: a client that gave up on its first batch.
+Kafka says PRODUCER_FENCED, to the only one who can have this epoch."""
 _END_TV2: Final[Mapping[Relation, Mapping[TransactionState, tuple[_Step, _Step]]]] = {
     Relation.CURRENT: {
         _ONGOING: (_Step.PREPARE, _Step.PREPARE),
         _EMPTY: (_Step.INVALID, _Step.BUMP),
-        _PREPARE_COMMIT: _NO,
-        _PREPARE_ABORT: _NO,
+        _PREPARE_COMMIT: _EARLY,
+        _PREPARE_ABORT: _EARLY,
         _COMPLETE_COMMIT: (_Step.INVALID, _Step.BUMP),
         _COMPLETE_ABORT: (_Step.INVALID, _Step.BUMP),
     },
