@@ -132,6 +132,7 @@ class CompactionWorld:
         self._books: dict[LedgerId, StoredLedger] = {}
         self._known: dict[LedgerId, list[Kept]] = {}
         self._listed = SegmentList()
+        self._flat_before: list[Segment] = []
         self._data = b""
         self._lives: list[tuple[Broker, asyncio.Task[Any]]] = []
         self._leader: Partition | None = None
@@ -209,11 +210,26 @@ class CompactionWorld:
             was = self._listed.compaction.retired
             if retired not in was:
                 self._check_age(retired.ledger_id, now_ms)
+        self._check_replaced(listed, flat, now_ms)
         if len(listed.compaction.retired) > len(self._listed.compaction.retired):
             self.count("swaps")
         if any(segment.cleaned for segment in self._flat_tail(flat)):
             self.fail("Z6", "what a takeover replays was cleaned")
         self._listed = listed
+        self._flat_before = flat
+
+    def _check_replaced(self, listed: SegmentList, flat: Sequence[Segment], now_ms: int) -> None:
+        """What left the list was trimmed, or waits for its grace."""
+        there = {one.ledger_id for one in flat}
+        retired = {one.ledger_id for one in listed.compaction.retired}
+        for segment in self._flat_before:
+            is_trimmed = (segment.end_offset or 0) <= listed.log_start_offset
+            if segment.ledger_id not in there | retired and not is_trimmed:
+                self.fail("Z7", f"{segment} was replaced, and is not noted as retired")
+        for one in self._listed.compaction.retired:
+            waited_ms = now_ms - one.since_ms
+            if one.ledger_id not in retired and waited_ms < self.plan.grace_ms:
+                self.fail("Z7", f"{one} was let go after {waited_ms} ms")
 
     def _flat_tail(self, flat: Sequence[Segment]) -> Sequence[Segment]:
         """Return the last two segments, and the newest with entries and what follows it."""

@@ -1,7 +1,8 @@
 """Planted defects of compaction; see `mutants.py`.
 
-Those of transactions are met by `unit/broker/compaction/core/test_cleaning.py` and
-`property/test_compaction.py`: schedules of this world have none.
+Those of transactions, and of batches of which two rounds judge a part each, are met by
+`unit/broker/compaction/core/test_cleaning.py` and `property/test_compaction.py`: schedules of this
+world have none of the first, and hardly ever show the second.
 """
 
 from __future__ import annotations
@@ -211,16 +212,6 @@ def younger_counts_as_older(patch: Any) -> None:
 
     original = patch(KeyMap, "put", put)
     assert KeyRound
-
-
-def horizon_of_a_batch_is_that_of_all_its_records(patch: Any) -> None:
-    """A tombstone that was never judged before goes with the horizon of its batch."""
-
-    def init(self: Cleaner, *args: Any) -> None:
-        original(self, *args)
-        self._start = self.end
-
-    original = patch(Cleaner, "__init__", init)
 
 
 WORLD = "compaction"

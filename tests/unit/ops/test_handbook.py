@@ -12,12 +12,14 @@ from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from client.config import settings_of
 from ops.cli.main import quire
+from ops.cli.named_clusters import NamedCluster
 from tests.unit.ops.deploy.files import DEPLOY, ROOT
 
 PAGES = (ROOT / "ops" / "HANDBOOK.md", DEPLOY / "README.md")
 TEXT = "\n".join(page.read_text() for page in PAGES)
 SETTINGS = {entry.key for cls in (BrokerConfig, BookieConfig) for entry in settings_of(cls)}
 SETTINGS |= {key.rpartition(".")[2] for key in SETTINGS}
+SETTINGS |= {*NamedCluster._fields}
 
 
 def command_lines() -> list[str]:
