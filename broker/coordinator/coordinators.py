@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from broker.coordinator.internal_topic import InternalTopic
 from broker.coordinator.runtime import CoordinatorRuntime
 from broker.errors import CoordinatorLoading, NotCoordinator
 from broker.partition.partition import Partition
-from client.ids import BrokerId
+from client.ids import BrokerId, ConnectionId, LeaderEpoch
 
 C = TypeVar("C", bound=CoordinatorRuntime[Any])
+
+_FIRST_EPOCH: Final = LeaderEpoch(0)
+
+
+def accepted_before(
+    partition: Partition, last_connection: Callable[[], ConnectionId]
+) -> ConnectionId:
+    """Return the last connection that is too old for a new coordinator (FRESH-LEADER).
+
+    Before the first leader nobody can have served a newer connection: to that one all are fresh.
+    """
+    is_first = partition.leader_epoch == _FIRST_EPOCH
+    return ConnectionId(-1) if is_first else last_connection()
 
 
 class Coordinators(Generic[C]):

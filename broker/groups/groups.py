@@ -21,7 +21,7 @@ from uuid import UUID
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.config import BrokerConfig
-from broker.coordinator.coordinators import Coordinators
+from broker.coordinator.coordinators import Coordinators, accepted_before
 from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.coordinator.internal_topic import InternalTopic
 from broker.coordinator.runtime import Phase
@@ -97,7 +97,7 @@ class Groups:
             clock=self._clock,
             new_member_id=self._new_member_id,
             copy_bytes_min=self._config.group_log_copy_bytes,
-            order=CommitOrder(self._last_connection()),
+            order=CommitOrder(accepted_before(partition, self._last_connection)),
             on_rebalance=self._count_rebalance,
         )
 

@@ -12,7 +12,7 @@ from typing import Final
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
-from broker.coordinator.coordinators import Coordinators
+from broker.coordinator.coordinators import Coordinators, accepted_before
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
 from broker.coordinator.internal_topic import InternalTopic
 from broker.errors import InvalidRequest, TransactionsDisabled, UnknownTopicOrPartition
@@ -31,7 +31,7 @@ from broker.transactions.core.transaction_types import (
 )
 from broker.transactions.leaders import ClusterLeaders
 from broker.transactions.marker_link import MarkerLink
-from client.ids import Clock, ConnectionId, LeaderEpoch
+from client.ids import Clock, ConnectionId
 
 TOPIC_SETTINGS: Final = {
     "cleanup.policy": "compact",
@@ -41,7 +41,6 @@ TOPIC_SETTINGS: Final = {
 }
 
 
-_FIRST_EPOCH: Final = LeaderEpoch(0)
 _PREFIX: Final = "transaction."
 EVENTS: Final = tuple(name.removeprefix(_PREFIX) for name in (TIMED_OUT, FENCED, EXPIRED, ABORTED))
 
@@ -171,10 +170,8 @@ class Transactions:
             raise TransactionsDisabled("transactions.enabled is off")
 
     def _make(self, partition: Partition) -> TransactionCoordinator:
-        # Before the first leader nobody can have served a newer connection: all are fresh.
-        is_first = partition.leader_epoch == _FIRST_EPOCH
-        accepted_before = ConnectionId(-1) if is_first else self._last_connection()
-        return TransactionCoordinator(partition, self._shared, accepted_before)
+        fresh_after = accepted_before(partition, self._last_connection)
+        return TransactionCoordinator(partition, self._shared, fresh_after)
 
     def _on_leaders_changed(self) -> None:
         for coordinator in self.coordinators():
