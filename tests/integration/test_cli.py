@@ -138,7 +138,7 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
     assert {name for name in ALL if name not in NOT_HERE | FOR_DEAD_BOOKIES} == set(order)
     shell.run("quire topic delete orders --yes")  # the cluster is shared
     shell.ok("quire topic create orders --partitions 3")
-    shell.run("quire topic create settings --partitions 1 -c cleanup.policy=compact")
+    shell.ok("quire topic create settings --partitions 1 --config cleanup.policy=compact")
     shell.ok("quire record publish orders 'two pears' --partition 0")
     payments = _open_transaction(cluster, "payments-1", "orders")
     for name in order:
