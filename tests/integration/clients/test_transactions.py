@@ -18,8 +18,6 @@ from ops.java import find_java
 from tests.integration.clients import installed
 from tests.integration.cluster import LocalCluster, wait_until
 
-pytestmark = pytest.mark.smoke
-
 PATIENCE_S = 30.0
 PARTITIONS = 3
 TOOLS = "org.apache.kafka.tools"
@@ -94,6 +92,7 @@ def read(
     return sorted(values)
 
 
+@pytest.mark.smoke
 def test_readers_of_committed_records_see_what_was_committed(
     bootstrap_servers: str, topic: str
 ) -> None:
@@ -149,6 +148,7 @@ def test_a_successor_fences_its_predecessor(bootstrap_servers: str, topic: str) 
     assert read(bootstrap_servers, topic, partitions=1) == ["kept"]
 
 
+@pytest.mark.smoke
 def test_read_process_write_happens_once(
     bootstrap_servers: str, fresh_name: Callable[[str], str]
 ) -> None:
