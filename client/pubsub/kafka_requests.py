@@ -16,7 +16,6 @@ from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.api import RequestHeader_v1, RequestHeader_v2, ResponseHeader_v0
 
 from client.wire.kafka.apis import ApiKey, is_flexible, schema_versions
-from client.wire.kafka.requests import decode_response_body, encode_request_body
 
 _API_VERSIONS: Final = ApiKey.API_VERSIONS
 
@@ -56,6 +55,9 @@ class _Prepared:
     """Has what aiokafka's `RequestStruct` has."""
 
     def __init__(self, api: ApiKey, version: int, fields: dict[str, Any]) -> None:
+        # Imported late: a command that only wants an error of this package should not wait for it.
+        from client.wire.kafka.requests import encode_request_body
+
         self.API_KEY = int(api)
         self.API_VERSION = version
         self._body = encode_request_body(api, version, fields)
@@ -85,6 +87,8 @@ class _Response:
         self._version = version
 
     def decode(self, buffer: io.BytesIO) -> Any:
+        from client.wire.kafka.requests import decode_response_body
+
         answer = decode_response_body(self._api, self._version, memoryview(buffer.read()))
         return Answer(self._version, answer)
 

@@ -3,17 +3,16 @@
 Covers API keys and names. Which versions a broker serves is said by the handler of each API
 (`VERSIONS` in its module) and nowhere else: an API without a handler is not advertised, because a
 client picks per API and falls back only from an absent key. The schemas behind the table are
-kio's, loaded one version at a time when first used (loading all of them takes seconds).
+kio's, loaded one version at a time when first used (loading all of them takes seconds); kio itself
+is imported then, because commands that only name an API should not wait for it.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Collection
 from typing import Any, Final
-
-from kio.index import load_request_schema, load_response_schema
-from kio.schema.index import api_key_map, schema_name_map
 
 from client.errors import LocalProtocolError
 
@@ -82,6 +81,8 @@ not advertised, has no schema and the classic headers."""
 @functools.cache
 def request_type(api_key: int, version: int) -> Any:
     """Return kio's class of a request. Raises LocalProtocolError for an unknown one."""
+    from kio.index import load_request_schema
+
     _require(api_key, version)
     return load_request_schema(api_key, version)
 
@@ -89,18 +90,29 @@ def request_type(api_key: int, version: int) -> Any:
 @functools.cache
 def response_type(api_key: int, version: int) -> Any:
     """Return kio's class of a response. Raises LocalProtocolError for an unknown one."""
+    from kio.index import load_response_schema
+
     _require(api_key, version)
     return load_response_schema(api_key, version)
 
 
 def _require(api_key: int, version: int) -> None:
-    if version not in schema_name_map.get(api_key_map.get(api_key, ""), {}):
+    if version not in _versions(api_key):
         raise LocalProtocolError(f"no schema for api {api_key} version {version}")
 
 
+@functools.cache
+def _versions(api_key: int) -> Collection[int]:
+    """Return the versions that have a schema; none for an unknown API."""
+    from kio.schema.index import api_key_map, schema_name_map
+
+    return tuple(schema_name_map.get(api_key_map.get(api_key, ""), ()))
+
+
 def schema_versions(api_key: int) -> tuple[int, int]:
-    """Return the lowest and highest version that has a schema."""
-    versions = schema_name_map[api_key_map[api_key]]
+    """Return the lowest and highest version that has a schema. Raises ValueError for an unknown
+    API."""
+    versions = _versions(api_key)
     return min(versions), max(versions)
 
 
@@ -113,6 +125,6 @@ def is_flexible(api_key: int, version: int) -> bool:
     """
     if api_key == LINK_API_KEY:
         return False
-    if api_key in api_key_map and 0 <= version < schema_versions(api_key)[0]:
+    if _versions(api_key) and 0 <= version < schema_versions(api_key)[0]:
         return False
     return bool(request_type(api_key, version).__flexible__)
