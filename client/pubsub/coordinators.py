@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
-from kio.schema.errors import ErrorCode as Code
 
 from client.pubsub.core.verdicts import Judge, Refused, Verdict, in_words, worst
 from client.pubsub.kafka_requests import Answer, KafkaRequest, Versions
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.error_codes import ErrorCode as Code
 
 PAUSE_S: Final = 0.1
 MARKERS_PAUSE_S: Final = 0.02

@@ -14,10 +14,10 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.structs import OffsetAndMetadata
-from kio.schema.errors import ErrorCode as Code
 
 from client.pubsub.kafka_requests import KafkaRequest, Versions
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.error_codes import ErrorCode as Code
 
 _REQUIRE_STABLE: Final = Versions(7, 7)
 _NONE_COMMITTED: Final = -1
@@ -83,5 +83,5 @@ def _check(code: int, coordinator: Any) -> None:
     if code in (Code.not_coordinator, Code.coordinator_not_available):
         coordinator.coordinator_dead()
     if code in _RETRIABLE:
-        raise OffsetsNotStable(f"{Code(code).name}: {coordinator.group_id}")
+        raise OffsetsNotStable(f"{Code(int(code)).name}: {coordinator.group_id}")
     raise for_code(int(code))()

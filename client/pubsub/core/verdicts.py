@@ -15,7 +15,7 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kio.schema.errors import ErrorCode as Code
+from client.wire.kafka.error_codes import ErrorCode as Code
 
 
 class Verdict(enum.Enum):
@@ -138,16 +138,18 @@ def of_offsets(code: int) -> Verdict:
 
 
 def known(code: int) -> Code:
-    """Return a code as Kafka names it; UNKNOWN_SERVER_ERROR if it has no name."""
+    """Return a code as it is judged; UNKNOWN_SERVER_ERROR if it is none of those."""
     try:
-        return Code(code)
+        return Code(int(code))
     except ValueError:
         return Code.unknown_server_error
 
 
 def in_words(code: int) -> str:
     """Return a code's name, or its number if it has none."""
+    from kio.schema.errors import ErrorCode  # the names of all, which takes a while
+
     try:
-        return Code(code).name.upper()
+        return ErrorCode(int(code)).name.upper()
     except ValueError:
         return f"error code {code}"
