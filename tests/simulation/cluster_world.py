@@ -526,6 +526,8 @@ class ClusterWorld(Machines):
         connections = broker.server._connections
         open_bytes = sum(connection._wire.in_flight_bytes for connection in connections)
         held, reading = broker.server.in_flight_bytes, broker.services.reading.taken
+        if open_bytes:  # consumers go on: what an open fetch reads just now is not quiet yet
+            reading = 0
         entries = [e for w in client._writers for e in w._pipeline._memory._entries.values()]
         open_bytes += sum(entry.size for entry in entries if entry.unanswered or entry.is_pending)
         if held > open_bytes or reading:
