@@ -34,6 +34,7 @@ from broker.transactions.core.transaction_records import (
 from broker.transactions.core.transaction_shard import TransactionShard
 from broker.transactions.core.transaction_types import (
     PREPARED,
+    SETTLED,
     AddPartitions,
     AllocateProducerId,
     EndTransaction,
@@ -154,6 +155,8 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
             else:
                 assert value.producer_id > before.producer_id
                 assert value.epoch == 0
+        if before is not None and before.state in SETTLED and value.state is S.PREPARE_ABORT:
+            assert not value.partitions, "nothing is open: only the epoch may rise"
         if value.state in RESULTS:
             # An abort between two transactions bumps the epoch and keeps the number of the last.
             key = (name, value.number, value.producer)

@@ -28,6 +28,7 @@ from client.ids import BookieId, BrokerId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.metadata import paths
+from client.wire.kafka.apis import ApiKey
 from tests.simulation import cluster_swarm, machines
 from tests.simulation.cluster_faults import ClusterNemesis
 from tests.simulation.cluster_oracle import ClusterOracle, PartitionBook
@@ -526,8 +527,9 @@ class ClusterWorld(Machines):
         connections = broker.server._connections
         open_bytes = sum(connection._wire.in_flight_bytes for connection in connections)
         held, reading = broker.server.in_flight_bytes, broker.services.reading.taken
-        if open_bytes:  # consumers go on: what an open fetch reads just now is not quiet yet
-            reading = 0
+        slots = [slot for connection in connections for slot in connection._wire._slots]
+        if any(slot.api_key == ApiKey.FETCH and not slot.done for slot in slots):
+            reading = 0  # a consumer goes on, and reads just now
         entries = [e for w in client._writers for e in w._pipeline._memory._entries.values()]
         open_bytes += sum(entry.size for entry in entries if entry.unanswered or entry.is_pending)
         if held > open_bytes or reading:

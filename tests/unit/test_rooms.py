@@ -32,7 +32,15 @@ COMPOSITION_ROOTS: Mapping[str, str] = {
 }
 """Rooms that put the others together, which is why the others need not know each other."""
 
-CATALOGUE_FILE_IMPORTS_MAX = 12
+CONNECTED_ROOMS: Mapping[str, int] = {
+    "broker/admin/resources": 20,
+    "broker/front/handlers": 23,
+    "ops/cli": 19,
+}
+"""Other rooms above the budget, with the number of rooms that they import: it may shrink, not
+grow. Each has a file for each API, resource or command, and each file knows what it is about."""
+
+CATALOGUE_FILE_IMPORTS_MAX = 10
 """The same for one file of a catalogue: whoever reads about one API, resource or command need not
 know what the others are about."""
 
@@ -168,9 +176,9 @@ def test_rooms_know_few_others() -> None:
     connected = {
         room: count
         for room, count in counts.items()
-        if count > ROOM_IMPORTS_MAX and room not in COMPOSITION_ROOTS and room not in CATALOGUES
+        if count > ROOM_IMPORTS_MAX and room not in COMPOSITION_ROOTS
     }
-    assert not connected, "a room knows too many others"
+    assert connected == CONNECTED_ROOMS, "a room knows more others, or fewer: correct the table"
 
 
 def test_files_of_catalogues_know_few_rooms() -> None:
