@@ -21,8 +21,8 @@ LEDGER_SEEDS ?= 0..21300
 
 .DEFAULT_GOAL := help
 .PHONY: help setup upgrade up demo test test-all test-fast clients clients-short lint format clean
-.PHONY: spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short chaos-transactions chaos-transactions-short power-loss crash-loop rolling-restart
-.PHONY: wheel test-newest interop interop-short bench bench-short bench-profile docs
+.PHONY: ecosystem spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short chaos-transactions chaos-transactions-short chaos-compaction chaos-compaction-short chaos-secured-short power-loss crash-loop rolling-restart
+.PHONY: audit wheel test-newest interop interop-short bench bench-short bench-profile docs
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -53,7 +53,9 @@ test-all: $(INSTALLED) clients  ## All the rest, in half an hour; with `make tes
 	@$(PYTEST) -n 2 -m "$(SLOW)" $(WITHOUT_PROCESSES) $(ARGS) $(OR_NONE)
 	@$(if $(ARGS),,$(MAKE) -s sim-short CLUSTER_SEEDS=60..1500 LEDGER_SEEDS=900..21300)
 	@$(if $(ARGS),,$(MAKE) -s chaos-short ARGS="--readable-s-max 30")
+	@$(if $(ARGS),,$(MAKE) -s chaos-secured-short ARGS="--readable-s-max 60")
 	@$(if $(ARGS),,$(MAKE) -s chaos-transactions-short)
+	@$(if $(ARGS),,$(MAKE) -s chaos-compaction-short)
 	@echo "test-all: real processes, foreign Kafka clients, Spark, Apache BookKeeper, two files at a time"
 	@$(PYTEST) -n 2 --dist loadscope -m "$(REAL)" $(WITH_PROCESSES) $(ARGS) $(OR_NONE)
 
@@ -80,6 +82,9 @@ clients:  ## Install the foreign programs that tests use: kcat, Chromium, Promet
 
 clients-short:  ## Those of them that `make test` uses: kcat, curl, Chromium, Java
 	@tests/integration/clients/install.sh --short
+
+ecosystem: $(INSTALLED) clients  ## Programs of others, one row each with version and result; ARGS="kcat java" chooses
+	@PYTHONPATH=. $(BIN)/python -m tests.integration.ecosystem $(ARGS)
 
 crash-loop: $(INSTALLED)  ## Kill a bookie -9 under load KILLS times (default 100); nothing may be lost
 	@QUIRE_CRASH_KILLS=$(or $(KILLS),100) $(BIN)/python -m pytest \
@@ -119,6 +124,15 @@ chaos-transactions: $(INSTALLED) clients  ## Transactions under real faults, cli
 chaos-transactions-short: $(INSTALLED) clients  ## A minute and a half of it
 	@$(BIN)/python -m tests.chaos.exactly_once --minutes 1.5 --every-s 2.5 --faults-min 20 --seed 5 $(ARGS)
 
+chaos-compaction: $(INSTALLED) clients  ## A compacted topic and its readers under real faults for MINUTES (default 10)
+	@$(BIN)/python -m tests.chaos.compacted --minutes $(or $(MINUTES),10) $(ARGS)
+
+chaos-compaction-short: $(INSTALLED) clients  ## A minute of it
+	@$(BIN)/python -m tests.chaos.compacted --minutes 0.9 --every-s 2.5 --faults-min 14 --swaps-min 20 --seed 7 $(ARGS)
+
+chaos-secured-short: $(INSTALLED) clients  ## Half a minute with TLS and logins on every link, certificates renewed
+	@$(BIN)/python -m tests.chaos --secured --minutes 0.4 --every-s 2 --faults-min 6 --seed 11 $(ARGS)
+
 power-loss: $(INSTALLED) clients  ## The whole cluster loses power COUNT times (default 20) under load
 	@$(BIN)/python -m tests.chaos --only power_loss --strikes $(or $(COUNT),20) $(ARGS)
 
@@ -134,6 +148,7 @@ bench: $(INSTALLED) clients  ## Measure Quire, Kafka and BookKeeper side by side
 	@$(BIN)/python -m ops.bench.compare $(ARGS)
 
 bench-short: $(INSTALLED)  ## A moment of each workload: checks only that they run, as CI does
+	@ops/bench/peers/install.sh
 	@out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && \
 		$(BIN)/python -m ops.bench.compare --short --anyway \
 		--folder "$$out/data" --out "$$out/results" $(ARGS)
@@ -152,10 +167,16 @@ docs: $(INSTALLED)  ## Make one searchable site of all Markdown pages: build/doc
 	@$(BIN)/zensical build --strict --config-file build/docs/zensical.toml
 	@echo "docs: build/docs/site/index.html"
 
-wheel: $(INSTALLED)  ## Build dist/quire-VERSION-py3-none-any.whl
-	@rm -rf build dist/quire-*.whl
+wheel: $(INSTALLED)  ## Build dist/quire-VERSION-py3-none-any.whl, and its bill of materials
+	@rm -rf build dist/quire-*.whl dist/quire.cdx.json
 	@$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 	@rm -rf build && ls dist/quire-*.whl
+	@$(BIN)/python -m ops.docs.sbom dist/quire.cdx.json bookie secure schemas spark
+
+audit: $(INSTALLED)  ## Known vulnerabilities of the versions in constraints.txt, where such data can be reached
+	@[ -x build/audit/bin/pip-audit ] || { $(BIN)/python -m venv build/audit && \
+		build/audit/bin/pip install --quiet --disable-pip-version-check pip-audit; }
+	@$(BIN)/python -m ops.docs.audit build/audit/bin/pip-audit constraints.txt
 
 lint: $(INSTALLED)  ## Check style, types and import contracts
 	@echo "lint: ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
@@ -170,6 +191,7 @@ clean:  ## Remove .venv, caches and test leftovers; keeps ./data
 		.import_linter_cache
 	rm -rf tests/integration/clients/kafkajs/node_modules tests/integration/clients/*/lib
 	rm -rf tests/integration/clients/franz-go/bin tests/integration/clients/franz-go/tools
-	rm -rf tests/integration/spark/jars/lib
+	rm -rf tests/integration/clients/golang/bin tests/integration/clients/rust/target
+	rm -rf tests/integration/spark/jars/lib tests/integration/moving/lib
 	rm -rf tests/interop/bookkeeper/java/lib ops/bench/peers/java*/lib
 	find broker bookie client ops tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -41,7 +41,7 @@ from client.ids import BookieId
 from client.metadata.zookeeper import ZooKeeperStore
 from client.node import logs
 from client.node.allocator import keep_freed_memory
-from client.node.collector import collect_seldom
+from client.node.collector import Collector
 from client.node.exposition import Exposition, table
 from client.node.open_files import connections_that_fit
 from client.node.process_metrics import (
@@ -79,7 +79,6 @@ def main() -> int:
             BookieConfig, prog="python -m bookie", env_prefix="QUIRE_BOOKIE_", argv=sys.argv[1:]
         )
         check_level_db()
-        collect_seldom()
         keep_freed_memory()
         config = resolved.config
         reserved = _OTHER_FILES + _DIRECTORY_FILES * len(config.data_dirs())
@@ -125,10 +124,16 @@ async def _run(config: BookieConfig) -> int:
     logs.start("bookie", node=config.shown_name(), style=config.log_format, level=config.log_level)
     fsyncs = {str(data_dir): Histogram() for data_dir in config.data_dirs()}
     directories = [open_directory(config, Path(path), each) for path, each in fsyncs.items()]
-    store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
+    store = ZooKeeperStore(
+        config.zookeeper, session_timeout_ms=config.session_timeout_ms,
+        security=config.cluster_security,
+    )  # fmt: skip
     clock, rng = _WallClock(), random.SystemRandom()
     me = BookieId(f"admin of {config.bookie_id or config.client_host()}")
-    cluster = ClusterAdmin(store, me=me, root=config.ledgers_root, clock=clock, rng=rng)
+    cluster = ClusterAdmin(
+        store, me=me, root=config.ledgers_root, clock=clock, rng=rng,
+        security=config.cluster_security,
+    )  # fmt: skip
     environment = Environment(store, directories, clock, rng, loop, time.perf_counter)
     bookie = Bookie(config, environment, admin_routes=cluster.routes())
     bookie.metrics.fsync_seconds = fsyncs
@@ -136,6 +141,8 @@ async def _run(config: BookieConfig) -> int:
     healing: asyncio.Task[None] | None = None
     stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
     starting: asyncio.Future[Any] = loop.create_task(_start(store, bookie))
+    collector = Collector()
+    collector.start()
     loop_lag.start()
     try:
         ends: list[asyncio.Future[Any]] = [bookie.failed, stopping]
@@ -158,6 +165,7 @@ async def _run(config: BookieConfig) -> int:
         await bookie.stop()
     finally:
         loop_lag.close()
+        collector.close()
         stopping.cancel()
         await store.close()
     logger.info("bookie.stopped bookie=%s", bookie.bookie_id)
@@ -189,6 +197,7 @@ async def _heal(
                 config=config.recovery,
                 root=config.ledgers_root,
                 now_s=time.perf_counter,
+                security=config.cluster_security,
             ) as node:
                 shown = node.exposition()
                 metrics.add_part(shown)

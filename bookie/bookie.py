@@ -23,6 +23,7 @@ from bookie.membership.garbage import GarbageCollection
 from bookie.membership.read_only_state import ReadOnlyState
 from bookie.membership.registration import Registration, service_info
 from bookie.metrics import BookieMetrics
+from bookie.server.guard import Guard
 from bookie.server.handlers import BatchLimits, Handlers
 from bookie.server.server import BookieServer
 from bookie.storage.core.backlog import Backlog
@@ -51,6 +52,7 @@ class Bookie:
         self._admin_routes = admin_routes
         self._admin: AdminServer | None = None
         self._ledger_directories: LedgerDirectories | None = None
+        self._guard: Guard | None = None
         self._server: BookieServer | None = None
         self._registration: Registration | None = None
         self._read_only_state: ReadOnlyState | None = None
@@ -81,6 +83,7 @@ class Bookie:
 
     async def start(self) -> None:
         """Serve. Raises ConfigError, StorageError, MetadataError, OSError (port taken)."""
+        self._guard = self._make_guard()
         await self._start_admin()
         config, environment = self._config, self._environment
         if config.port == 0 and config.bookie_id is None:
@@ -109,7 +112,7 @@ class Bookie:
         garbage = self._garbage = self._make_garbage_collection(
             ledger_directories, known.instance_id
         )
-        read_only_state = self._read_only_state = self._make_writability(
+        read_only_state = self._read_only_state = self._make_read_only_state(
             ledger_directories, garbage
         )
         await read_only_state.look()
@@ -118,7 +121,13 @@ class Bookie:
         registration = self._registration = Registration(
             environment.store,
             self.bookie_id,
-            service_info(config.client_host(), self.port, self.admin_port, config.rack),
+            service_info(
+                config.client_host(),
+                self.port,
+                self.admin_port,
+                config.rack,
+                "http" if config.admin_tls_cert is None else "https",
+            ),
             root=config.ledgers_root,
             takeover_timeout_s=2 * config.session_timeout_ms / 1000,
             loop=environment.loop,
@@ -193,7 +202,7 @@ class Bookie:
             metrics=self.metrics,
         )
 
-    def _make_writability(
+    def _make_read_only_state(
         self, ledger_directories: LedgerDirectories, garbage: GarbageCollection
     ) -> ReadOnlyState:
         def on_change(read_only: bool) -> None:
@@ -228,7 +237,20 @@ class Bookie:
             server_limits(config),
             loop=self._environment.loop,
             metrics=self.metrics,
+            guard=self._guard,
         )
+
+    def _make_guard(self) -> Guard | None:
+        """Raises ConfigError."""
+        config = self._config
+        if config.access.tls == "off":
+            self.metrics.gauges["tls_handshakes"] = lambda: 0
+            return None
+        guard = Guard(config.access, config.cluster_security, self._environment.loop)
+        self.metrics.gauges["tls_handshakes"] = lambda: guard.gate.handshakes
+        self.metrics.gauges["tls_certificate_expires_seconds"] = lambda: guard.expires_s
+        self.metrics.provide_one("quire_bookie_tls_handshakes_failed", lambda: guard.gate.failures)
+        return guard
 
     def _on_directory_failed(self, path: str, error: BaseException) -> None:
         """With one directory left the bookie goes on, read-only; with none it ends."""

@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bookie.access_config import AccessConfig
 from bookie.storage.core.log_format import BODY_BYTES_MAX, FILE_BYTES_MAX
 from client.autorecovery.config import AutoRecoveryConfig
 from client.config import check_ranges, required, setting
 from client.errors import ConfigError
 from client.metadata.paths import LEDGERS_ROOT
 from client.node.logs import LogFormat, LogLevel
+from client.security.admin_access import AdminAccess, check_admin_access, check_reachable
+from client.security.cluster_security import ClusterSecurity
 
 _KIB = 1024
 _MIB = 1024 * _KIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BookieConfig:
+class BookieConfig(AdminAccess):
     """Settings of one bookie."""
 
     data_dir: Path = required(
@@ -70,6 +73,8 @@ class BookieConfig:
         " lost bookies, unless auto recovery runs alone somewhere.",
     )
     recovery: AutoRecoveryConfig = field(default_factory=AutoRecoveryConfig)
+    cluster_security: ClusterSecurity = field(default_factory=ClusterSecurity)
+    access: AccessConfig = field(default_factory=AccessConfig)
 
     frame_bytes_max: int = setting(
         5 * _MIB,
@@ -170,6 +175,13 @@ class BookieConfig:
         "Bytes of adds not yet durable and indexed before no connection is read. Low: syncs are"
         " shared by few adds; high: an add can wait for that much to be written.",
         at_least=_KIB,
+    )
+    group_bytes_max: int = setting(
+        2 * _MIB,
+        "Bytes of entries that are written and synced together; what comes then waits in line,"
+        " connections and ledgers in turns. Low: who adds little waits less beside who adds much;"
+        " high: fewer syncs, which counts on a disk that needs 10 ms and more for one.",
+        at_least=1,
     )
     cache_bytes_max: int = setting(
         64 * _MIB,
@@ -298,14 +310,21 @@ class BookieConfig:
         check_ranges(self)
         if self.admin_port is not None and not 0 <= self.admin_port <= 65535:
             raise ConfigError(f"admin_port must be between 0 and 65535, not {self.admin_port}")
+        check_admin_access(self)
+        if self.admin_port is not None and self.access.tls == "required":
+            check_reachable(self, self.admin_host, why='access.tls "required"')
         if self.pending_bytes_max > FILE_BYTES_MAX // 4:
             raise ConfigError(
                 f"pending_bytes_max ({self.pending_bytes_max}) must fit a log file with room:"
                 f" at most {FILE_BYTES_MAX // 4}"
             )
 
+        self.access.check_beside(self.cluster_security)
         if self.unfinished_bytes_max < self.frame_bytes_max:
             raise ConfigError("unfinished_bytes_max is smaller than frame_bytes_max")
+        for name in ("frame_bytes_max", "unsent_bytes_max"):
+            if self.unread_bytes_max < getattr(self, name):
+                raise ConfigError(f"unread_bytes_max is smaller than {name}")
         if self.disk_usage_warn_threshold > self.disk_usage_threshold:
             raise ConfigError("disk_usage_warn_threshold must not be above disk_usage_threshold")
         if (self.disk_usage_lwm_threshold or 0.0) > self.disk_usage_threshold:

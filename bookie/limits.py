@@ -27,6 +27,7 @@ def ledger_directory_limits(config: BookieConfig) -> LedgerDirectoryLimits:
     return LedgerDirectoryLimits(
         log_file_bytes_max=config.log_file_bytes_max,
         storage=StorageLimits(
+            group_bytes_max=config.group_bytes_max,
             cache_bytes_max=config.cache_bytes_max // count,
             checkpoint=CheckpointLimits(
                 checkpoint_bytes=config.checkpoint_bytes,

@@ -4,6 +4,7 @@ Covers our metric names and their meaning; `bookkeeper_metrics.py` shows the sam
 names that Apache BookKeeper's dashboards ask for. Latencies form a tree:
 
     quire_bookie_add_seconds          one add, from its arrival to its answer
+    ├── quire_bookie_turn_wait_seconds    in line, if its group was full
     └── quire_bookie_group_seconds    its group, from the first request to the answers
         ├── quire_bookie_group_wait_seconds   while the group before was written
         └── quire_bookie_sync_seconds         written and synced, as the event loop sees it
@@ -16,7 +17,14 @@ from collections.abc import Callable
 from typing import Final
 
 from bookie.storage.core.group_commit import Group
-from client.histogram import BYTES_BUCKETS, COUNT_BUCKETS, Histogram, Stopwatch, loop_time
+from client.histogram import (
+    BYTES_BUCKETS,
+    COUNT_BUCKETS,
+    Histogram,
+    Stopwatch,
+    loop_time,
+    observe_alike,
+)
 from client.node.exposition import Exposition, Kind, Row, Samples, table
 
 _B: Final = "quire_bookie_"
@@ -35,14 +43,16 @@ COUNTERS: Final = {
     "unreadable_entries": "Reads answered with an I/O error because of damaged bytes",
     "gc_rounds": "Completed rounds of garbage collection",
     "deleted_ledgers": "Ledgers deleted",
-    "dropped_file_bytes": "Bytes of log files given back because nothing in them lived",
-    "rewritten_file_bytes": "Bytes won by rewriting log files in which little lived",
+    "dropped_file_bytes": "Bytes of log files deleted because nothing in them was alive",
+    "rewritten_file_bytes": "Bytes reclaimed by rewriting log files in which little lived",
     "unreadable_files": "Log files that could not be rewritten because they are damaged",
-    "minor_compactions": "Ended looks for log files in which little lived",
-    "major_compactions": "The same, the thorough ones",
+    "minor_compactions": "Completed searches for log files in which little lived",
+    "major_compactions": "The same with the major threshold",
     "refused_connections": "Connections closed for malformed bytes, or beyond the limit",
     "cut_off_connections": "Connections closed for requests not finished or answers not read",
     "refused_requests": 'Requests answered with "too many requests"',
+    "unauthorized_requests": "Requests of clients without TLS, or without a certificate allowed",
+    "tls_handshakes_failed": "TLS handshakes that failed, or were not begun",
 }
 """Counter -> help. Exposed as quire_bookie_<name>_total."""
 
@@ -57,6 +67,8 @@ GAUGES: Final = {
     "other_requests": "Requests not answered yet that are neither adds nor reads",
     "pending_bytes": "Bytes of entries that are not durable and indexed yet",
     "pending_entries": "Entries that are not durable and indexed yet",
+    "waiting_adds": "Adds in line for a group, because those that came before filled one",
+    "waiting_bytes": "Bytes of their entries",
     "open_group_requests": "Requests that wait for the group in flight before theirs is written",
     "groups_in_flight": "Groups being written and synced, at most one per directory",
     "cache_bytes": "Bytes of entries in the cache",
@@ -70,6 +82,9 @@ GAUGES: Final = {
     "damaged_ranges": "Ranges of the log whose records nobody can name; must be 0",
     "failed_directories": "Directories whose disk failed; must be 0",
     "writable_directories": "Directories that have room for entries",
+    "tls_handshakes": "TLS handshakes under way",
+    "tls_certificate_expires_seconds": "Unix time at which the first certificate of the bookie's"
+    " chain expires",
     "is_registered": "1 while registered in the metadata store",
     "is_read_only": "1 while no ordinary adds are taken",
 }
@@ -79,6 +94,7 @@ SECONDS: Final = {
     "group_seconds": ("From the first request of a group to its answers", "add_seconds"),
     "group_wait_seconds": ("Part of it before the group is written", "group_seconds"),
     "sync_seconds": ("Write and sync of one group", "group_seconds"),
+    "turn_wait_seconds": ("Part of it in line for a group, for those that waited", "add_seconds"),
 }
 """Histogram -> (help, the latency it is a part of). Exposed as quire_bookie_<name>."""
 
@@ -128,8 +144,7 @@ class Durations:
 
     def observe(self, seconds: float, times: int = 1) -> None:
         """Count one, or so many that took the same time."""
-        self.all.observe(seconds, times)
-        self._recent.observe(seconds, times)
+        observe_alike(self.all, self._recent, seconds, times)
 
     def recent(self, now_s: float) -> tuple[Histogram, Histogram]:
         """Return what came lately: whoever looks turns the window over when it is full."""
@@ -181,6 +196,8 @@ class BookieMetrics(Exposition):
         self.refused_connections = 0
         self.cut_off_connections = 0
         self.refused_requests = 0
+        self.unauthorized_requests = 0
+        self.tls_handshakes_failed = 0
         self.gauges: dict[str, Callable[[], float]] = {}
         """Gauge -> how to read it now."""
         self.directories: dict[str, Callable[[], float]] = {}
@@ -192,6 +209,7 @@ class BookieMetrics(Exposition):
         self.group_seconds = Durations()
         self.group_wait_seconds = Durations()
         self.sync_seconds = Durations()
+        self.turn_wait_seconds = Durations()
         self.add_seconds = Latency()
         self.read_seconds = Latency()
         self.group_entries = Histogram(COUNT_BUCKETS)

@@ -17,12 +17,15 @@ import random
 import socket
 import sys
 import time
+from functools import partial
 from typing import Any, Final
 
 import uvloop
 
 from broker.admin.server import AdminServer
 from broker.app import Broker
+from broker.compaction.child_worker import ChildWorker
+from broker.compaction.config import CompactionConfig
 from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.partition.ledger_access import LedgerAccess
@@ -33,7 +36,7 @@ from client.ledger.stats import LedgerStats
 from client.metadata.zookeeper import ZooKeeperStore
 from client.node import logs
 from client.node.allocator import keep_freed_memory
-from client.node.collector import collect_seldom
+from client.node.collector import Collector
 from client.node.open_files import connections_that_fit
 from client.node.process_metrics import provide_metadata_requests
 from client.node.stop_signal import on_stop_signal
@@ -67,7 +70,6 @@ def main() -> int:
             resolved = resolved._replace(
                 config=config, sources={**resolved.sources, "hostname": "this machine"}
             )
-        collect_seldom()
         keep_freed_memory()
         fitting = connections_that_fit(resolved.config.connections_max, reserved=_OTHER_FILES)
         config = dataclasses.replace(resolved.config, connections_max=fitting)
@@ -83,7 +85,10 @@ async def _run(resolved: Resolved[BrokerConfig]) -> int:
     loop = asyncio.get_running_loop()
     told_to_stop = on_stop_signal(loop, within_s=config.shutdown_timeout_ms / 1000 + _STOP_MORE_S)
     loop.set_exception_handler(_on_exception)
-    store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
+    store = ZooKeeperStore(
+        config.zookeeper, session_timeout_ms=config.session_timeout_ms,
+        security=config.cluster_security,
+    )  # fmt: skip
     await store.start()
     clock, rng = _WallClock(), random.SystemRandom()
     ledger_config = config.ledger
@@ -94,14 +99,17 @@ async def _run(resolved: Resolved[BrokerConfig]) -> int:
         rng=rng,
         clock=clock,
         config=ledger_config,
+        bookies=config.cluster_security,
         stats=LedgerStats(time.perf_counter),
     )
     try:
         await client.start()
         ledgers = LedgerAccess(client, config.ledger_password.encode())
         broker = Broker(
-            config, store=store, ledgers=ledgers, clock=clock, rng=rng, now_s=time.perf_counter
-        )
+            config, store=store, ledgers=ledgers, clock=clock, rng=rng, now_s=time.perf_counter,
+            worker=_compaction_worker(config.compaction),
+        )  # fmt: skip
+        broker.server.connections_that_fit = partial(connections_that_fit, reserved=_OTHER_FILES)
         provide_metadata_requests(broker.metrics, store.request_seconds)
         await _serve(broker, AdminServer(config, broker, resolved.sources), told_to_stop)
     finally:
@@ -110,9 +118,19 @@ async def _run(resolved: Resolved[BrokerConfig]) -> int:
     return 0
 
 
+def _compaction_worker(config: CompactionConfig) -> ChildWorker | None:
+    if not config.in_child:
+        return None
+    return ChildWorker(
+        memory_bytes_max=config.child_memory_bytes_max, timeout_ms=config.child_timeout_ms
+    )
+
+
 async def _serve(broker: Broker, admin: AdminServer, told_to_stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[Any] = loop.create_task(told_to_stop.wait())
+    collector = Collector()
+    collector.start()
     try:
         await admin.start()
         starting: asyncio.Future[Any] = loop.create_task(broker.start(admin.url))
@@ -125,6 +143,7 @@ async def _serve(broker: Broker, admin: AdminServer, told_to_stop: asyncio.Event
             await asyncio.gather(starting, return_exceptions=True)
     finally:
         stopping.cancel()
+        collector.close()
         await broker.close()
         await admin.close()
 

@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from broker import gauges
+from broker.access.brokers_account import own_account, own_credentials
 from broker.access.doors import Doors
 from broker.access.login import Logins
+from broker.access.quotas import Quotas
 from broker.access.rights import Rights
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
@@ -29,11 +31,14 @@ from broker.cluster.hand_over import HandOver
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.cluster.lease import SessionLease
 from broker.cluster.owner_node import Owner
+from broker.cluster.peer_access import PeerAccess
 from broker.cluster.peers import Peers
 from broker.cluster.registration import Registration
 from broker.compaction.compactor import Compactor
+from broker.compaction.worker import Worker
 from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC
+from broker.front.core.client_telemetry import ClientTelemetry, Limits
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.dispatch import Dispatcher
@@ -45,6 +50,7 @@ from broker.front.services import Services
 from broker.front.topic_metadata_cache import TopicMetadataCache
 from broker.groups.groups import Groups
 from broker.leadership.awaited_partitions import AwaitedPartitions
+from broker.leadership.followers import Followers
 from broker.leadership.maintenance import Maintenance
 from broker.leadership.orphan_ledgers import OrphanLedgers
 from broker.leadership.ownership import Ownership
@@ -53,11 +59,15 @@ from broker.leadership.under_replicated_roller import UnderReplicatedRoller
 from broker.link.link_services import LinkServices
 from broker.link.links import Links
 from broker.metrics import Metrics
+from broker.partition.leading.send_turns import SendTurns
 from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
+from broker.security.config import SecurityConfig
 from broker.security.tls_files import TlsFiles
+from broker.settings.client_subscriptions import ClientSubscriptions
+from broker.settings.live_settings import LiveSettings
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topic_cleaner import TopicCleaner
@@ -103,8 +113,11 @@ class Broker:
         clock: Clock,
         rng: Rng,
         now_s: Stopwatch = loop_time,
+        worker: Worker | None = None,
     ) -> None:
         """`store` and `ledgers` are started already, and closed by whoever made them.
+
+        `worker`: who does the work of compaction; None: this process.
 
         `now_s` measures what metrics show; nothing is decided by it.
         """
@@ -117,57 +130,75 @@ class Broker:
         changes = TopicChanges(store, clock, rng, config.ledger.ledgers_root)
         self.topics = Topics(self.cluster, changes, config)
         self.partitions = _partitions(self.cluster, config)
-        owner = Owner(config.node_id, self.incarnation)
         led = self.log_services, self.cluster, self.partitions
-        self._ownership = _ownership(*led, owner, config)
+        self._ownership = _ownership(*led, Owner(config.node_id, self.incarnation), config)
         groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
         parts = self.cluster, self.topics, self.partitions, producer_ids, config
-        tls = TlsFiles(config.security, clock)
-        peers, leader_changes = _peers(self.cluster, store, config, tls)
-        links = _links(self.cluster, config, self.incarnation, tls)
+        tls, access = _access(config.security, clock, rng)
+        peers, leader_changes = _peers(self.cluster, store, config, access)
+        links = _links(self.cluster, config, self.incarnation, access, self.metrics)
         transactions = Transactions(*parts, LinkedMarkers(links), clock)
         markers = MarkerWriter(self.cluster, self.partitions, {OFFSETS_TOPIC: groups.write_marker})
         _serve(links.services, transactions, markers)
         if config.transactions.enabled:
             self.log_services.coordinators.verifier = Verifier(self.cluster, links)
-        for one in (groups, transactions):
-            self._ownership.add_observer(one.on_opened, one.on_closed)
-        self.compactor = Compactor(self.log_services, self.partitions, config.compaction)
+        self.compactor = Compactor(self.log_services, self.partitions, config.compaction, worker)
         self.services = Services(
             config=config,
+            settings=LiveSettings(store, config),
             cluster=self.cluster,
             topics=self.topics,
             features=Features(store, self.cluster, config.node_id),
             leader_changes=leader_changes,
             topic_metadata_cache=TopicMetadataCache(self.cluster, leader_changes),
             partitions=self.partitions,
+            followers=Followers(self.log_services, self.cluster, config),
             groups=groups,
             transactions=transactions,
             link=links.services,
             markers=markers,
             producer_ids=producer_ids,
-            users=Users(store),
+            users=Users(store, own_credentials(config.security, rng)),
             rights=Rights(config.security, store, self.metrics),
+            quotas=Quotas(config.security, store, self.metrics),
             metrics=self.metrics,
             deadlines=Deadlines(),
             reading=ReadBudget(config.fetch_reading_bytes_max),
             fetch_sessions=_fetch_sessions(config, rng),
+            telemetry=_telemetry(config),
+            subscriptions=ClientSubscriptions(store),
             turns=self.log_services.turns,
             clock=clock,
             rng=rng,
             served=advertised(handlers()),
         )
         self.server = _server(self.services, ledgers, tls)
-        for coordinators in (groups, transactions):
-            coordinators.follow(lambda: self.server.last_connection)
         self._background: tuple[BackgroundTask, ...] = (
             peers, links, tls, self.compactor, self.services.features,
             *_housekeeping(self.log_services, self.cluster, self.partitions, changes, config),
         )  # fmt: skip
         self._registration: Registration | None = None
         self._hand_over: HandOver | None = None
+        self._connect()
+
+    def _connect(self) -> None:
+        """Tell the parts of each other where one has to be there before the other."""
+        for coordinators in (self.groups, self.transactions):
+            self._ownership.add_observer(coordinators.on_opened, coordinators.on_closed)
+            coordinators.follow(lambda: self.server.last_connection)
+        self.services.settings.follow(self._configure)
+        gauges.provide_telemetry(self.metrics, self.services.telemetry)
         self._provide_gauges()
+
+    def _configure(self) -> None:
+        """Let everybody have the configuration as it is now."""
+        settings = self.services.settings
+        self.services.config = settings.config
+        self.topics.follow(settings.config)
+        self.groups.configure(settings.config.groups())
+        self.server.configure(settings.config)
+        self.cluster.set_topic_defaults(settings.topic_defaults)
 
     def _provide_gauges(self) -> None:
         services = self.services
@@ -179,7 +210,7 @@ class Broker:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings that it runs with."""
+        """The settings that it runs with, as they are now."""
         return self.services.config
 
     @property
@@ -220,9 +251,12 @@ class Broker:
         """
         config = self.config
         await self.cluster.start()
+        await self.services.settings.start()
+        await self.services.subscriptions.start()
         await self.services.features.load()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
         await self.services.rights.start()
+        await self.services.quotas.start()
         self.ports = await self.server.start()
         name = config.security.inter_broker_name
         endpoints = endpoints_of(config, self.ports)
@@ -294,6 +328,9 @@ class Broker:
         self.services.deadlines.close()
         await self.services.users.close()
         await self.services.rights.close()
+        await self.services.quotas.close()
+        await self.services.settings.close()
+        await self.services.subscriptions.close()
         await self.cluster.close()
         log.info("broker.closed broker=%d", self.config.node_id)
 
@@ -316,10 +353,20 @@ def _housekeeping(
     )
 
 
-def _links(cluster: Cluster, config: BrokerConfig, incarnation: str, tls: TlsFiles) -> Links:
+def _access(config: SecurityConfig, clock: Clock, rng: Rng) -> tuple[TlsFiles, PeerAccess]:
+    """Return the certificates, and how other brokers are reached."""
+    tls = TlsFiles(config, clock)
+    return tls, PeerAccess(tls.peer_context, own_account(config, rng))
+
+
+def _links(
+    cluster: Cluster, config: BrokerConfig, incarnation: str, access: PeerAccess, metrics: Metrics
+) -> Links:
     """Return the way to other brokers, and what answers them."""
     services = LinkServices(cluster, config.node_id, incarnation)
-    return Links(cluster, services, config.link(), tls.peer_context)
+    links = Links(cluster, services, config.link(), access)
+    gauges.provide_links(metrics, links)
+    return links
 
 
 def _partitions(cluster: Cluster, config: BrokerConfig) -> Partitions:
@@ -347,19 +394,24 @@ def _serve(link: LinkServices, transactions: Transactions, markers: MarkerWriter
 
 
 def _peers(
-    cluster: Cluster, store: MetadataStore, config: BrokerConfig, tls: TlsFiles
+    cluster: Cluster, store: MetadataStore, config: BrokerConfig, access: PeerAccess
 ) -> tuple[Peers, LeaderChangeTracker]:
     """Return who watches the other brokers, and who answers for them."""
     answer_max_s = config.peer_answer_max_ms / 1000
-    peers = Peers(store, cluster, config.node_id, answer_max_s, tls.peer_context)
+    peers = Peers(store, cluster, config.node_id, answer_max_s, access)
     return peers, LeaderChangeTracker(cluster, peers, config.metadata_hold_max_ms / 1000)
 
 
 def _server(services: Services, ledgers: Ledgers, tls: TlsFiles) -> Server:
     security = services.config.security
-    logins = Logins(security, services.users, services.turns, services.rng)
+    logins = Logins(security, services.users, services.turns, services.rng, services.clock)
     doors = Doors(security, tls, logins, services.metrics)
     return Server(services, Dispatcher(services, handlers()), ledgers.memory, doors)
+
+
+def _telemetry(config: BrokerConfig) -> ClientTelemetry:
+    limits = config.telemetry
+    return ClientTelemetry(Limits(limits.clients_max, limits.series_max, limits.client_series_max))
 
 
 def _fetch_sessions(config: BrokerConfig, rng: Rng) -> FetchSessions:
@@ -385,6 +437,7 @@ def _log_services(
         clock=clock,
         rng=rng,
         cache=TailCache(config.tail_cache_bytes_max),
+        sends=SendTurns(config.log_turn_bytes_max),
         pages=PageCache(config.segment_pages_max),
         lease=SessionLease(config.session_timeout_ms / 1000),
         ahead=ReadAhead(

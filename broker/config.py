@@ -8,33 +8,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from broker.compaction.config import CompactionConfig
+from broker.follower_settings import FollowerSettings
 from broker.groups.core.group_types import GroupConfig
+from broker.limits import check_limits
 from broker.link.core.peer_state import LinkConfig
 from broker.partition.core.log_limits import LogLimits
 from broker.security.config import SecurityConfig
+from broker.telemetry_settings import TelemetrySettings
 from broker.transaction_settings import TransactionSettings
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId
 from client.ledger.config import LedgerClientConfig
 from client.node.logs import LogFormat, LogLevel
+from client.security.admin_access import AdminAccess, check_admin_access
+from client.security.cluster_security import ClusterSecurity
 
 _MIB = 1024 * 1024
 
-_LADDER: Final = (
-    ("ledger.writer_in_flight_bytes_max", "log_in_flight_bytes_max"),
-    ("log_in_flight_bytes_max", "in_flight_bytes_max"),
-    ("connection_in_flight_bytes_max", "in_flight_bytes_max"),
-)
-"""Each of these limits is at most the next: credit comes up from the bookies, step by step, and a
-step that could hold less than the one below it would never let that one fill."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(AdminAccess):
     """Settings of one Quire broker."""
 
     # --- who and where
@@ -77,24 +73,12 @@ class BrokerConfig:
         "Host under which other brokers reach the admin server; default: admin_host, or hostname"
         " when listening on all addresses.",
     )
-    admin_token: str = setting(
-        "",
-        "Bearer token that the admin API wants, the same on all brokers; none: it wants none.",
-        secret=True,
-    )
-    admin_read_token: str = setting(
-        "", "Another bearer token, good for GET requests only. Needs admin_token.", secret=True
-    )
     admin_items_max: int = setting(
         50_000,
         "Values in the JSON body of one admin request, over all lists and objects; above: 413."
         " Brokers ask each other for the lags of 10,000 partitions at once.",
         at_least=50_000,
     )
-    admin_tls_cert: Path | None = setting(
-        None, "PEM file with the admin server's certificate chain; with it, it speaks HTTPS."
-    )
-    admin_tls_key: Path | None = setting(None, "PEM file with the certificate's key.")
     admin_tls_ca: Path | None = setting(
         None, "PEM file with the authority of the other brokers' certificates, if it is not one"
         " that this machine trusts.",
@@ -110,8 +94,11 @@ class BrokerConfig:
 
     ledger: LedgerClientConfig = field(default_factory=LedgerClientConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    cluster_security: ClusterSecurity = field(default_factory=ClusterSecurity)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
+    follower: FollowerSettings = field(default_factory=FollowerSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     # --- new topics
     auto_create_topics: bool = setting(True, "Create a topic when a client first names it.")
@@ -225,6 +212,12 @@ class BrokerConfig:
         " ones are answered with COORDINATOR_NOT_AVAILABLE, which clients retry.",
         at_least=1024,
     )
+    group_members_bytes_max: int = setting(
+        256 * _MIB,
+        "Bytes of the subscriptions and assignments of all members of all groups here. A member"
+        " that would go beyond is answered with COORDINATOR_NOT_AVAILABLE, which clients retry.",
+        at_least=1024,
+    )
     produce_timeout_max_ms: int = setting(
         120_000, "Longest time that a Produce request may wait for its acks.", at_least=1
     )
@@ -333,6 +326,11 @@ class BrokerConfig:
         " what is sent to bookies of that.",
         at_least=_MIB,
     )
+    log_turn_bytes_max: int = setting(
+        _MIB, "Large entries, above 64 KiB, that go to bookies before the broker looks at sockets"
+        " again; one at least, and all of a partition that is written alone. Lower: more turns;"
+        " higher: others wait longer.", at_least=64 * 1024,
+    )  # fmt: skip
     log_shared_entry_bytes_max: int = setting(
         256 * 1024,
         "Batches that come together share a ledger entry up to so many bytes; a larger one has its"
@@ -421,36 +419,16 @@ class BrokerConfig:
         """Check ranges and relations; raise ConfigError."""
         check_ranges(self)
         self.security.check_beside(self)
-        if self.admin_read_token and not self.admin_token:
-            raise ConfigError("admin_read_token is worth nothing without admin_token")
-        if (self.admin_tls_cert is None) != (self.admin_tls_key is None):
-            raise ConfigError("admin_tls_cert and admin_tls_key come together")
+        check_admin_access(self)
         if not self.zookeeper:
             raise ConfigError("zookeeper names no server")
-        if self.unfinished_bytes_max < self.request_bytes_max:
-            raise ConfigError("unfinished_bytes_max is smaller than request_bytes_max")
-        if self.unread_bytes_max < self.fetch_bytes_max:
-            raise ConfigError("unread_bytes_max is smaller than fetch_bytes_max")
-        for lower, upper in _LADDER:
-            least, most = self._bytes_of(lower), self._bytes_of(upper)
-            if least > most:
-                raise ConfigError(
-                    f"{lower} ({least}) is larger than {upper} ({most}): what it admits would wait"
-                    " behind that; lower it, or raise the other"
-                )
-        if self.control_request_bytes_max > self.request_bytes_max:
-            raise ConfigError("control_request_bytes_max is larger than request_bytes_max")
+        check_limits(self)
         if self.default_min_insync_replicas > self.default_replication_factor:
             raise ConfigError("default_min_insync_replicas exceeds default_replication_factor")
         if 0 < self.default_ensemble_size < self.default_replication_factor:
             raise ConfigError("default_ensemble_size is below default_replication_factor")
         if self.group_session_timeout_min_ms > self.group_session_timeout_max_ms:
             raise ConfigError("group_session_timeout_min_ms exceeds ..._max_ms")
-
-    def _bytes_of(self, name: str) -> int:
-        owner, _, field_name = name.rpartition(".")
-        value: int = getattr(self.ledger if owner else self, field_name)
-        return value
 
     def groups(self) -> GroupConfig:
         """Return the limits of the group coordinator."""

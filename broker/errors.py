@@ -5,6 +5,7 @@
     │   ├── InvalidRequest, UnsupportedVersion, InvalidRequiredAcks, InvalidTimestampQuery
     │   ├── InvalidRecord ── CorruptBatch, MessageTooLarge, BatchTooLarge, InvalidTimestamp,
     │   │                    UnsupportedCompression
+    │   ├── InvalidUpdateVersion, InvalidRegularExpression
     │   ├── InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
     │   │   InvalidReplicaAssignment, NoReassignmentInProgress, BrokerNotRegistered,
     │   │   InvalidTopicConfig, PolicyViolation
@@ -124,6 +125,14 @@ class InvalidReplicationFactor(RequestError):
 
 class NoReassignmentInProgress(RequestError):
     """There is nothing to cancel: reassignments are done when they are answered."""
+
+
+class InvalidUpdateVersion(RequestError):
+    """A feature cannot have the level that was asked for."""
+
+
+class InvalidRegularExpression(RequestError):
+    """A client's pattern is none, or too large."""
 
 
 class BrokerNotRegistered(RequestError):

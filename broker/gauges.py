@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker.compaction.compactor import Compactor
+from broker.front.core.client_telemetry import ClientTelemetry
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.read_budget import ReadBudget
 from broker.groups.groups import Groups
 from broker.leadership.partitions import Partitions
+from broker.link.links import Links
 from broker.metrics import OTHER_TOPICS, Metrics
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
 from broker.transactions.gauges import provide_transactions
 from broker.transactions.transactions import Transactions
+from client.histogram import loop_time
 from client.ids import Clock
 from client.ledger.metrics import provide_ledgers
 from client.node.exposition import Samples
@@ -67,12 +70,31 @@ def provide_all(
     one(_B + "held_produce_bytes", lambda: partitions.awaited.held_bytes)
     _provide_compaction(shared, compactor)
     _provide_open_transactions(metrics, partitions, shared.clock)
+    one("quire_broker_group_members_bytes", lambda: groups.room.held)
     one("quire_group_rebalances", lambda: groups.rebalance_count)
     metrics.provide("quire_topic_size_bytes", lambda: _topic_sizes(partitions, topics_max))
     metrics.provide(
         "quire_groups",
         lambda: [({"state": state.value}, count) for state, count in groups.state_counts().items()],
     )
+
+
+def provide_links(metrics: Metrics, links: Links) -> None:
+    """Show what brokers ask each other."""
+    metrics.provide(
+        "quire_broker_link_requests",
+        lambda: [({"state": name}, count) for name, count in links.outcomes.items()],
+    )
+    metrics.provide_one("quire_broker_link_requests_open", lambda: links.open_count)
+    metrics.provide_one("quire_broker_links_up", lambda: links.up_count)
+
+
+def provide_telemetry(metrics: Metrics, telemetry: ClientTelemetry) -> None:
+    """Show what clients tell of themselves."""
+    metrics.provide("quire_client_metric", lambda: telemetry.samples(loop_time()))
+    metrics.provide_one("quire_broker_client_metrics_clients", lambda: telemetry.client_count)
+    metrics.provide_one("quire_broker_client_metrics_series", lambda: telemetry.series_count)
+    metrics.provide_one("quire_broker_client_metrics_dropped", lambda: telemetry.dropped)
 
 
 def _provide_open_transactions(metrics: Metrics, partitions: Partitions, clock: Clock) -> None:

@@ -48,12 +48,21 @@ _ROWS: Final = (
         "Connections closed because a request was not finished or answers were not read.",
     ),
     Row(_B + "protocol_errors", _C, "Connections closed because of malformed bytes."),
-    Row(_B + "logins", _C, "Logins by SASL that succeeded, logging in again included."),
+    Row(_B + "logins", _C, "Successful SASL logins, re-authentication included."),
     Row(
         _B + "requests_denied", _C,
-        "What clients asked for and may not do, by access control lists.",
+        "Requests, or parts of them, that access control lists denied.",
     ),
-    Row(_B + "logins_refused", _C, "Logins by SASL that failed."),
+    Row(_B + "logins_refused", _C, "Failed SASL logins."),
+    Row(
+        _B + "quota_waits", _C, "How often a quota made a client wait, or refused a connection.",
+        ("kind",),
+    ),
+    Row(_B + "quota_wait_seconds", _C, "How long clients were made to wait.", ("kind",)),
+    Row(
+        _B + "quota_owners", _G,
+        "Users, client ids and addresses whose use is counted for their quotas.",
+    ),
     Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
     Row(
         _B + "tls_handshakes_failed", _C,
@@ -98,6 +107,16 @@ _ROWS: Final = (
     ),
     Row("quire_topic_produced_records", _C, "Records accepted for a topic.", ("topic",)),
     Row("quire_topic_produced_bytes", _C, "Record bytes accepted for a topic.", ("topic",)),
+    Row(
+        _B + "follower_partitions",
+        _G,
+        "Partitions that other brokers lead and consumers nearby read here.",
+    ),
+    Row(
+        _B + "follower_redirects",
+        _C,
+        "Answers that sent a consumer to a broker in its own rack.",
+    ),
     Row("quire_topic_fetched_bytes", _C, "Record bytes of a topic sent to consumers.", ("topic",)),
     Row("quire_topic_size_bytes", _G, "Size of the partitions of a topic led here.", ("topic",)),
     # partitions
@@ -121,11 +140,15 @@ _ROWS: Final = (
         _B + "group_requests_bytes", _G,
         "Bytes of JoinGroup and SyncGroup requests that wait for their groups.",
     ),
+    Row(
+        _B + "group_members_bytes", _G,
+        "Bytes of the subscriptions and assignments of all members of groups here.",
+    ),
     Row(_B + "fetch_sessions", _G, "Consumers that fetch incrementally."),
     Row(_B + "fetch_session_partitions", _G, "Partitions of all those consumers together."),
     Row(
         _B + "fetch_sessions_evicted", _C,
-        "Fetch sessions that were silent for long and made room for others.",
+        "Idle fetch sessions that were evicted to make room for others.",
     ),
     Row(_B + "tail_cache_bytes", _G, "Recent record bytes kept in memory."),
     Row(_B + "read_ahead_bytes", _G, "Bytes read ahead for lagging consumers, or kept for others."),
@@ -152,12 +175,12 @@ _ROWS: Final = (
     ),
     Row(
         _B + "compaction_stuck_partitions", _G,
-        "Partitions led here whose last round failed, or that transactions stand in the way of;"
+        "Partitions led here whose last round failed, or that an open transaction holds back;"
         " their descriptions say why.",
     ),
     Row(
         _B + "compaction_overdue_seconds", _G,
-        "How far beyond max.compaction.lag.ms the partition led here is that is latest.",
+        "How far the most overdue partition led here is beyond max.compaction.lag.ms.",
     ),
     # groups
     Row("quire_groups", _G, "Consumer groups coordinated here.", ("state",)),
@@ -169,6 +192,27 @@ _ROWS: Final = (
     Row(
         "quire_group_lag_seconds", _G, "Age of the oldest record that a group has not read yet.",
         ("group", "topic", "partition"),
+    ),
+    # what brokers ask each other
+    Row(
+        _B + "link_requests", _C,
+        "Requests to other brokers by outcome: answered, unanswered (nobody knows"
+        " whether it happened), unsent.",
+        ("state",),
+    ),
+    Row(_B + "link_requests_open", _G, "Requests to other brokers that have no outcome yet."),
+    Row(_B + "links_up", _G, "Established connections to other brokers, one per broker and lane."),
+    # what clients tell of themselves
+    Row(
+        "quire_client_metric", _G,
+        "Last value of a metric that a client pushed, by the client's own name of it (KIP-714).",
+        ("metric", "client_id", "software", "instance_id", "attributes"),
+    ),
+    Row(_B + "client_metrics_clients", _G, "Clients whose metrics are wanted, and remembered."),
+    Row(_B + "client_metrics_series", _G, "Values of metrics of clients that are kept."),
+    Row(
+        _B + "client_metrics_dropped", _C,
+        "Values that clients pushed and for which there was no room.",
     ),
     # transactions
     Row("quire_transactions", _G, "Transactional ids coordinated here.", ("state",)),

@@ -140,7 +140,7 @@ class Metrics(Exposition):
         self.produced_batches += 1
         self.produced_records += record_count
         self.produced_bytes += size
-        counts = self._topic(topic)
+        counts = self._topics.get(topic) or self._topic(topic)
         counts.produced_records += record_count
         counts.produced_bytes += size
 

@@ -4,6 +4,7 @@ RequestError
 ├── ResourceNotFound, DuplicateResource, UnacceptableCredential
 ├── UnsupportedSaslMechanism, IllegalSaslState, SaslAuthenticationFailed
 ├── SecurityDisabled
+├── ThrottlingQuotaExceeded
 └── AuthorizationFailed ── TopicAuthorizationFailed, GroupAuthorizationFailed,
                            ClusterAuthorizationFailed, TransactionalIdAuthorizationFailed
 """
@@ -27,6 +28,10 @@ class UnacceptableCredential(RequestError):
 
 class SecurityDisabled(RequestError):
     """There are no access control lists on this broker."""
+
+
+class ThrottlingQuotaExceeded(RequestError):
+    """The client has done too much of that; it may come again later."""
 
 
 class AuthorizationFailed(RequestError):

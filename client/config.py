@@ -51,6 +51,7 @@ DEFAULT: Final = "default"
 """Source of a value that nobody set."""
 
 _METADATA: Final = "quire"
+_NO_FLAG: Final = "; a secret: not as a flag"
 
 
 class _Declared(NamedTuple):
@@ -105,16 +106,15 @@ def setting(
 ) -> T:
     """Declare a setting with a default. `secret` values are never shown again."""
     declared = _Declared(doc, at_least, at_most, secret)
-    return dataclasses.field(default=default, metadata={_METADATA: declared})
+    return dataclasses.field(default=default, repr=not secret, metadata={_METADATA: declared})
 
 
 def required(
     doc: str, *, at_least: float | None = None, at_most: float | None = None, secret: bool = False
 ) -> Any:
     """Declare a setting that has no default."""
-    return dataclasses.field(
-        metadata={_METADATA: _Declared(doc, at_least, at_most, secret)}, kw_only=True
-    )
+    declared = _Declared(doc, at_least, at_most, secret)
+    return dataclasses.field(repr=not secret, metadata={_METADATA: declared}, kw_only=True)
 
 
 def settings_of(cls: type, prefix: str = "") -> list[Setting]:
@@ -202,11 +202,18 @@ def load_program(
 ) -> Resolved[C]:
     """What a `__main__` calls: read `--config FILE` and one flag per setting from `argv`.
 
-    `--help` prints every setting and exits. Raises ConfigError.
+    `--help` prints every setting and exits. A secret is refused as a flag: lists of processes show
+    them. Raises ConfigError.
     """
     parser = build_parser(cls, prog=prog, env_prefix=env_prefix)
     flags = vars(parser.parse_args(argv))
     toml_path = flags.pop("config")
+    for entry in settings_of(cls):
+        if entry.secret and flags[entry.key] is not None:
+            raise ConfigError(
+                f"{entry.flag}: everybody on this machine can read the flags of a process; give"
+                f" {entry.variable(env_prefix)}, or a line in the configuration file"
+            )
     return resolve(
         cls,
         toml_path=Path(toml_path) if toml_path else None,
@@ -246,7 +253,9 @@ def build_parser(cls: type, *, prog: str, env_prefix: str) -> argparse.ArgumentP
             metavar=entry.metavar,
             nargs="?" if is_switch else None,
             const="true" if is_switch else None,
-            help=f"{entry.doc} ({_default_text(entry)})".replace("%", "%%"),
+            help=f"{entry.doc} ({_default_text(entry)}{_NO_FLAG if entry.secret else ''})".replace(
+                "%", "%%"
+            ),
         )
     return parser
 

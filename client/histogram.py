@@ -61,6 +61,15 @@ class Histogram:
         return list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
 
 
+def observe_alike(first: Histogram, second: Histogram, value: float, times: int = 1) -> None:
+    """Count one, or so many of the same value, in two histograms with the same bounds."""
+    at = bisect_left(first._bounds, value)
+    first._counts[at] += times
+    second._counts[at] += times
+    first.total += value * times
+    second.total += value * times
+
+
 def observe_each(histograms: Sequence[Histogram], values: Sequence[float]) -> None:
     """Count one value in each histogram: one call for what is measured of every request."""
     for histogram, value in zip(histograms, values, strict=True):

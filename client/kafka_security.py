@@ -109,9 +109,9 @@ def security_of(properties: Mapping[str, str]) -> ClientSecurity:
         raise ConfigError(f"security.protocol must be one of {', '.join(PROTOCOLS)}")
     for name in given:
         if name.startswith("ssl.") and "SSL" not in protocol:
-            raise ConfigError(f"{name} is worth nothing with security.protocol {protocol}")
+            raise ConfigError(f"{name} has no effect with security.protocol {protocol}")
         if name.startswith("sasl.") and "SASL" not in protocol:
-            raise ConfigError(f"{name} is worth nothing with security.protocol {protocol}")
+            raise ConfigError(f"{name} has no effect with security.protocol {protocol}")
     found = ClientSecurity(protocol=protocol, **_tls(given), **_login(given))  # type: ignore[arg-type]
     if found.is_sasl and not (found.mechanism and found.username and found.password):
         raise ConfigError(
@@ -151,7 +151,7 @@ def _tls(given: Mapping[str, str]) -> dict[str, object]:
     certificate = given.get("ssl.certificate.location")
     key = given.get("ssl.key.location")
     if (certificate is None) != (key is None):
-        raise ConfigError("ssl.certificate.location and ssl.key.location come together")
+        raise ConfigError("ssl.certificate.location and ssl.key.location must be set together")
     certificate = certificate or given.get("ssl.keystore.location")
     algorithm = given.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("https", "", "none"):

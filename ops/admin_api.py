@@ -13,6 +13,7 @@ import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ import aiohttp
 from yarl import URL
 
 from client.errors import ConfigError
+from client.security.admin_access import may_carry_token
 from ops.admin_errors import AdminError, AdminUnreachable
 
 PREFIX: Final = "/admin/v1"
@@ -31,6 +33,7 @@ TIMEOUT_S: Final = 65.0
 PATIENCE_S: Final = 10.0
 _CONNECT_TIMEOUT_S: Final = 3.0
 _PAUSE_S: Final = 0.2
+_NODE_TIMEOUT_S: Final = 2.0
 _PAGE: Final = 1_000
 
 _HINTS: Final[Mapping[str, str]] = {
@@ -84,6 +87,27 @@ class AdminApi:
     ) -> None:
         assert self._session is not None
         await self._session.close()
+
+    async def metrics_of(self, url: str) -> tuple[str, str | None]:
+        """Return what a node's /metrics has, and the date that it tells; "" if it is not for us.
+
+        `url`: its HTTP port. The token is sent where nobody else hears it. Raises aiohttp's errors,
+        OSError, TimeoutError.
+        """
+        assert self._session is not None, "use `async with`"
+        where = URL(url) / "metrics"
+        options: dict[str, Any] = {"timeout": aiohttp.ClientTimeout(total=_NODE_TIMEOUT_S)}
+        if not may_carry_token(where.scheme, where.host or ""):
+            options["headers"] = {"Authorization": ""}
+        try:
+            answer = await self._session.get(where, **options)
+        except aiohttp.ClientConnectorCertificateError:
+            # Version and clock are worth knowing of a node that we do not trust, too.
+            options["headers"] = {"Authorization": ""}
+            answer = await self._session.get(where, ssl=False, **options)
+        async with answer:
+            text = await answer.text() if answer.status == HTTPStatus.OK else ""
+            return text, answer.headers.get("Date")
 
     async def get(self, path: str, **query: object) -> Any:
         """GET a path below the prefix; query values that are None are left out."""
@@ -183,7 +207,7 @@ def _origin(url: str) -> URL:
             return parsed.origin()
     except ValueError:
         pass
-    raise ConfigError(f"{url!r} is no address of an admin API: it looks like {ADMIN_URL}")
+    raise ConfigError(f"{url!r} is not the address of an admin API, which looks like {ADMIN_URL}")
 
 
 def _trust(authority: Path | None) -> ssl.SSLContext | bool:

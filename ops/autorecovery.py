@@ -22,7 +22,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 from aiohttp import web
@@ -40,15 +40,21 @@ from client.metadata.zookeeper import ZooKeeperStore
 from client.node import logs
 from client.node.exposition import CONTENT_TYPE, Exposition
 from client.node.http_connections import HttpConnections
+from client.node.http_guard import METRICS, HttpGuard, Rights, with_sentences
 from client.node.logs import LogFormat, LogLevel
 from client.node.process_metrics import LoopLag, provide_metadata_requests, provide_process
 from client.node.stop_signal import on_stop_signal
+from client.security.admin_access import AdminAccess, check_admin_access
+from client.security.cluster_security import ClusterSecurity
 
 log = logging.getLogger("autorecovery")
 
+RIGHTS: Final[Rights] = {"GET /heartbeat": None, "GET /readyz": None, "GET /metrics": METRICS}
+"""Method and path -> the role it needs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AutoRecoveryProgram:
+class AutoRecoveryProgram(AdminAccess):
     """Settings of the program."""
 
     name: str | None = setting(
@@ -70,30 +76,38 @@ class AutoRecoveryProgram:
         "info", "What is logged: info is every change of state, debug far more."
     )
     recovery: AutoRecoveryConfig = field(default_factory=AutoRecoveryConfig)
+    cluster_security: ClusterSecurity = field(default_factory=ClusterSecurity)
 
     def __post_init__(self) -> None:
         check_ranges(self)
         if self.admin_port is not None and not 0 <= self.admin_port <= 65535:
             raise ConfigError(f"admin_port must be between 0 and 65535, not {self.admin_port}")
+        check_admin_access(self)
 
 
 class AdminServer:
     """Probes and metrics over HTTP. `start` once, `close` once."""
 
-    def __init__(self, metrics: Exposition) -> None:
+    def __init__(self, metrics: Exposition, access: AdminAccess, host: str) -> None:
+        """`host`: where it is going to listen. Raises ConfigError (certificates, tokens)."""
         self.is_ready = False
         self._metrics = metrics
         self._doors = HttpConnections()
-        app = web.Application(middlewares=[self._doors.watch])
+        self._host = host
+        self._guard = guard = HttpGuard(access, host)
+        metrics.add_part(guard.exposition())
+        app = web.Application(
+            middlewares=[self._doors.watch, with_sentences, guard.by_table(RIGHTS)]
+        )
         app.router.add_get("/heartbeat", self._heartbeat)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._exposition)
         self._runner = web.AppRunner(app, access_log=None)
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""
         await self._runner.setup()
-        return await self._doors.listen(self._runner, host, port)
+        return await self._doors.listen(self._runner, self._host, port, self._guard.tls)
 
     async def close(self) -> None:
         """Close the server and its connections."""
@@ -135,15 +149,18 @@ async def _run(config: AutoRecoveryProgram) -> int:
     told_to_stop = on_stop_signal(loop)
     me = BookieId(config.name or f"{socket.gethostname()}-{os.getpid()}")
     logs.start("autorecovery", node=me, style=config.log_format, level=config.log_level)
-    store = ZooKeeperStore(config.zookeeper, session_timeout_ms=config.session_timeout_ms)
+    store = ZooKeeperStore(
+        config.zookeeper, session_timeout_ms=config.session_timeout_ms,
+        security=config.cluster_security,
+    )  # fmt: skip
     metrics = Exposition(PROGRAM_TABLE)
     provide_process(metrics, "autorecovery", store)
     provide_metadata_requests(metrics, store.request_seconds)
     metrics.add_collector(ProcessCollector(registry=None))
     loop_lag = LoopLag(metrics, time.perf_counter)
-    admin = AdminServer(metrics)
+    admin = AdminServer(metrics, config, config.admin_host)
     if config.admin_port is not None:
-        port = await admin.start(config.admin_host, config.admin_port)
+        port = await admin.start(config.admin_port)
         log.info("autorecovery.admin host=%s port=%d", config.admin_host, port)
     try:
         await store.start()
@@ -156,6 +173,7 @@ async def _run(config: AutoRecoveryProgram) -> int:
             config=config.recovery,
             root=config.ledgers_root,
             now_s=time.perf_counter,
+            security=config.cluster_security,
         ) as node:
             node.show_in(metrics)
             admin.is_ready = True

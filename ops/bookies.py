@@ -42,8 +42,7 @@ class BookieView(NamedTuple):
     @property
     def admin_url(self) -> str | None:
         """Where its admin server listens."""
-        http = None if self.info is None else self.info.http
-        return None if http is None else f"http://{http.host}:{http.port}"
+        return None if self.info is None else self.info.admin_url
 
     @property
     def rack(self) -> str | None:

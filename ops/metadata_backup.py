@@ -69,7 +69,7 @@ async def restore(store: MetadataStore, lines: Iterable[str]) -> int:
     rows = _rows(lines)
     head = next(rows, None)
     if head is None or head.get(_FORMAT) != _VERSION:
-        raise ConfigError("this is no backup of Quire's metadata")
+        raise ConfigError("this is not a backup of Quire's metadata")
     await _check_nobody_runs(store, head["roots"][0])
     count = 0
     high_parts = [0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from typing import Final
 
@@ -20,11 +21,11 @@ _METADATA: Final = struct.pack(">ihhihi", 14, 3, 1, _CORRELATION_ID, -1, 0)
 _METADATA_BYTES_MAX: Final = 1 << 20
 
 
-async def kafka_answers(host: str, port: int) -> bool:
-    """Tell whether a Kafka broker answers ApiVersions without an error."""
+async def kafka_answers(host: str, port: int, context: ssl.SSLContext | None = None) -> bool:
+    """Tell whether a Kafka broker answers ApiVersions without an error. `context`: of TLS."""
     with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
         async with asyncio.timeout(_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
                 writer.write(_API_VERSIONS)
                 length: int

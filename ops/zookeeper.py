@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from client.security.cluster_security import ClusterSecurity
 from ops.child import Child
 from ops.java import Java, zookeeper_class_path
 
@@ -19,8 +21,7 @@ _PROBE_TIMEOUT_S: Final = 1.0
 
 _CONFIG: Final = """\
 dataDir={data_dir}
-clientPort={port}
-clientPortAddress=127.0.0.1
+{listen}
 tickTime=500
 minSessionTimeout=1000
 maxSessionTimeout=60000
@@ -30,6 +31,20 @@ admin.enableServer=false
 autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 """
+
+_PLAIN: Final = """\
+clientPort={port}
+clientPortAddress=127.0.0.1"""
+
+_SECURE: Final = """\
+secureClientPort={port}
+secureClientPortAddress=127.0.0.1
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.clientAuth=need
+ssl.keyStore.type=PEM
+ssl.keyStore.location={keys}
+ssl.trustStore.type=PEM
+ssl.trustStore.location={ca}"""
 
 _LOGGING: Final = """\
 status = error
@@ -52,7 +67,24 @@ _JVM: Final = (
 )
 
 
-def make_server(java: Java, *, folder: Path, log_path: Path, port: int) -> Child:
+class ServerTls(NamedTuple):
+    """What a server needs that speaks TLS only, and asks clients for certificates."""
+
+    cert: Path
+    key: Path
+    ca: Path
+
+
+def server_tls(security: ClusterSecurity) -> ServerTls:
+    """Let a server have the certificate of the cluster's programs, and ask for it."""
+    cert, key, ca = security.tls_cert, security.tls_key, security.tls_ca
+    assert cert is not None and key is not None and ca is not None, "they were just made"
+    return ServerTls(cert, key, ca)
+
+
+def make_server(
+    java: Java, *, folder: Path, log_path: Path, port: int, tls: ServerTls | None = None
+) -> Child:
     """Write the server's files into `folder` and return its process, not yet started.
 
     Raises JavaMissing when the server's jars are not there.
@@ -60,7 +92,13 @@ def make_server(java: Java, *, folder: Path, log_path: Path, port: int) -> Child
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "zoo.cfg"
     data_dir = str((folder / "data").resolve()).replace("\\", "\\\\")
-    config.write_text(_CONFIG.format(data_dir=data_dir, port=port))
+    listen = _PLAIN.format(port=port)
+    if tls is not None:
+        keys = folder / "keys.pem"
+        keys.touch(mode=0o600)
+        keys.write_bytes(tls.key.read_bytes() + tls.cert.read_bytes())
+        listen = _SECURE.format(port=port, keys=keys.resolve(), ca=tls.ca.resolve())
+    config.write_text(_CONFIG.format(data_dir=data_dir, listen=listen))
     logging = folder / "log4j2.properties"
     logging.write_text(_LOGGING)
     return Child(
@@ -78,11 +116,11 @@ def make_server(java: Java, *, folder: Path, log_path: Path, port: int) -> Child
     )
 
 
-async def answers(host: str, port: int) -> bool:
+async def answers(host: str, port: int, context: ssl.SSLContext | None = None) -> bool:
     """Tell whether a ZooKeeper server says that it is well (`ruok`, `imok`)."""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
                 writer.write(b"ruok")
                 return await reader.read(4) == b"imok"

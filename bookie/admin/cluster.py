@@ -45,6 +45,8 @@ from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.under_replication import read_mark
 from client.metadata import paths
 from client.metadata.store import MetadataStore
+from client.node import background
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from client.wire.bookkeeper.messages import BookieInfoRequest, BookieInfoResponse
 
 logger = logging.getLogger(__name__)
@@ -59,9 +61,18 @@ class ClusterAdmin:
     """The cluster as one of its bookies shows it."""
 
     def __init__(
-        self, store: MetadataStore, *, me: BookieId, root: str, clock: Clock, rng: Rng
+        self,
+        store: MetadataStore,
+        *,
+        me: BookieId,
+        root: str,
+        clock: Clock,
+        rng: Rng,
+        security: ClusterSecurity = OPEN_CLUSTER,
     ) -> None:
-        """`me`: the name under which the under-replication tree is used."""
+        """`me`: the name under which the under-replication tree is used; `security`: how other
+        bookies are reached."""
+        self._security = security
         self._store = store
         self._root = root
         self._clock = clock
@@ -95,7 +106,9 @@ class ClusterAdmin:
     @asynccontextmanager
     async def _ledgers(self) -> AsyncIterator[LedgerClient]:
         config = LedgerClientConfig(ledgers_root=self._root)
-        client = LedgerClient(self._store, rng=self._rng, clock=self._clock, config=config)
+        client = LedgerClient(
+            self._store, rng=self._rng, clock=self._clock, config=config, bookies=self._security
+        )
         async with client:
             yield client
 
@@ -278,7 +291,7 @@ class ClusterAdmin:
                 return
             logger.info("work.done work=%s bookie=%s", what, bookie)
 
-        task = asyncio.get_running_loop().create_task(run())
+        task = background.begin(run(), f"work {what}")
         self._working.add(task)
         task.add_done_callback(self._working.discard)
 

@@ -75,6 +75,11 @@ class FileReport:
         return file_name(self.number)
 
     @property
+    def is_copy(self) -> bool:
+        """Whether reclaim made it out of other files."""
+        return is_copy(self.number)
+
+    @property
     def damaged_bytes(self) -> int:
         """Bytes of all damaged ranges."""
         return sum(end - start for start, end in self.damage)

@@ -15,7 +15,8 @@
     GET PUT  /api/v1/bookie/gc/suspend_compaction   {suspendMajor, suspendMinor}
     GET PUT  /api/v1/bookie/gc/resume_compaction    {resumeMajor, resumeMinor}
 
-What is about the whole cluster is in `cluster.py`. A wrong request gets one sentence.
+What is about the whole cluster is in `cluster.py`. A wrong request gets one sentence. Who may ask
+for what is a table (`rights.py`); what changes something is logged, with who asked for it.
 Covers the paths about one bookie.
 
 Source: Apache BookKeeper `HttpRouter` and the services behind it.
@@ -24,7 +25,7 @@ Source: Apache BookKeeper `HttpRouter` and the services behind it.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -32,15 +33,19 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from bookie.admin import bookkeeper_metrics
+from bookie.admin.rights import RIGHTS
 from bookie.config import BookieConfig
 from bookie.membership.garbage import GarbageCollection
 from bookie.membership.read_only_state import ReadOnlyState
 from bookie.metrics import BookieMetrics
 from bookie.storage.core.log_format import file_number
 from bookie.storage.ledger_directories import LedgerDirectories
+from client.config import settings_of
 from client.config_kinds import plain
 from client.errors import MetadataError, NoSuchLedger, QuireError
 from client.node.http_connections import HttpConnections
+from client.node.http_guard import CALLER, SAFE, AccessRefused, HttpGuard
+from client.node.logs import AT_WILL
 
 logger = logging.getLogger(__name__)
 
@@ -75,12 +80,16 @@ class AdminServer:
         status: Callable[[], BookieStatus],
         routes: Routes = (),
     ) -> None:
+        """Raises ConfigError (certificates, tokens)."""
         self._config = config
         self._metrics = metrics
         self._status = status
         self._doors = doors = HttpConnections()
+        self.guard = guard = HttpGuard(config, config.admin_host)
         metrics.gauges["admin_body_bytes"] = lambda: doors.bodies_bytes
-        app = web.Application(middlewares=[self._doors.watch, self._doors.whole, _sentences])
+        metrics.add_part(guard.exposition())
+        checks = guard.by_table(RIGHTS)
+        app = web.Application(middlewares=[doors.watch, _sentences, checks, _noted, doors.whole])
         bookie = "/api/v1/bookie"
         app.router.add_get("/heartbeat", self._heartbeat)
         app.router.add_get("/metrics", self._exposition)
@@ -106,7 +115,8 @@ class AdminServer:
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""
         await self._runner.setup()
-        return await self._doors.listen(self._runner, host, port)
+        self.guard.warn(host)
+        return await self._doors.listen(self._runner, host, port, self.guard.tls)
 
     async def stop(self) -> None:
         """Close the server and its connections."""
@@ -279,15 +289,27 @@ async def body_of(request: web.Request, *required: str, **defaults: bool) -> dic
 
 
 def _settings(config: Any) -> dict[str, Any]:
-    """Return every setting by name, those of a table with a dot."""
+    """Return every setting by name, those of a table with a dot, and of secrets no more than
+    whether they are set."""
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            found |= {f"{field.name}.{key}": each for key, each in _settings(value).items()}
-        else:
-            found[field.name] = plain(value)
+    for setting in settings_of(type(config)):
+        value = functools.reduce(getattr, setting.key.split("."), config)
+        found[setting.key] = "(hidden)" if setting.secret and value else plain(value)
     return found
+
+
+@web.middleware
+async def _noted(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Log what was changed, and who asked for it."""
+    answer = await handler(request)
+    if request.method not in SAFE:
+        logger.info(
+            "admin.done operation=%s path=%s status=%d user=%r from=%s", request.method,
+            request.path_qs, answer.status, request[CALLER].name, request.remote, extra=AT_WILL,
+        )  # fmt: skip
+    return answer
 
 
 @web.middleware
@@ -297,6 +319,8 @@ async def _sentences(
     """Answer our errors with one sentence."""
     try:
         return await handler(request)
+    except AccessRefused as error:
+        return error.response()
     except NoSuchLedger as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
     except MetadataError as error:

@@ -170,7 +170,8 @@ async def _write_first(
         found = decode_cookie((await store.get(path)).data, "the metadata store")
         if found != wanted:
             raise ConfigError(
-                f"the cookie of bookie {wanted.bookie_id} in the metadata store is somebody else's"
+                f"the cookie of bookie {wanted.bookie_id} in the metadata store"
+                " belongs to another bookie"
             ) from None
     return wanted
 

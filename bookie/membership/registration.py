@@ -39,14 +39,23 @@ _RETRY_S: Final = 0.5
 _CLOSE_TIMEOUT_S: Final = 2.0
 
 
-def service_info(host: str, port: int, admin_port: int | None, rack: str | None = None) -> bytes:
-    """Return the data of the node: where the bookie serves what, and what fails with it."""
+def service_info(
+    host: str,
+    port: int,
+    admin_port: int | None,
+    rack: str | None = None,
+    admin_protocol: str = "http",
+) -> bytes:
+    """Return the data of the node: where the bookie serves what, and what fails with it.
+
+    `admin_protocol`: http or https.
+    """
     info = protobuf.BookieServiceInfoFormat()
     if rack is not None:
         info.properties.add(key="rack", value=rack)
     info.endpoints.add(id="bookie", port=port, host=host, protocol="bookie-rpc")
     if admin_port is not None:
-        info.endpoints.add(id="httpserver", port=admin_port, host=host, protocol="http")
+        info.endpoints.add(id="httpserver", port=admin_port, host=host, protocol=admin_protocol)
     data: bytes = info.SerializeToString()
     return data
 

@@ -315,9 +315,8 @@ class Handlers:
         reply(ErrorResponse(*request))
 
 
-def too_many(request: Request) -> Response:
-    """Return the answer to a request beyond a limit, which nobody looks at any further."""
-    status = Status.TOO_MANY_REQUESTS
+def refusal(request: Request, status: Status) -> Response:
+    """Return the answer to a request that nobody looks at any further."""
     match request:
         case AddRequest():
             return AddResponse(status, request.ledger_id, request.entry_id)
@@ -333,8 +332,11 @@ def too_many(request: Request) -> Response:
             return ForceLedgerResponse(status, request.ledger_id)
         case ListEntriesRequest():
             return ListEntriesResponse(status, request.ledger_id)
-    assert isinstance(request, BookieInfoRequest), "what is answered at once is never refused"
-    return BookieInfoResponse(status)
+        case BookieInfoRequest():
+            return BookieInfoResponse(status)
+        case UnknownRequest():
+            return ErrorResponse(*request)
+    raise AssertionError("what is answered at once is never refused")
 
 
 def _refused(request: ReadRequest, status: Status) -> ReadResponse:

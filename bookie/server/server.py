@@ -8,7 +8,8 @@ say) leave with one write per connection. Bounds, each of which ends at the peer
   bounded as in every server of ours (`client/node/framed_server.py`);
 - a connection with too many unanswered requests, or that does not read its answers, is not read;
   beyond twice as many, if a few bytes bring so many, further ones are refused;
-- while too much is accepted and not yet durable, no connection is read;
+- while too much is accepted and not yet durable, no connection is read; before that those of which
+  much waits in line for a group (`bookie/storage/core/backlog.py`) are not;
 - of very many small requests that one read brought some are begun in each turn of the loop, in
   their order; nothing further is read meanwhile;
 - beyond so many adds, reads or others of all connections, further ones are refused; so are long
@@ -32,20 +33,26 @@ from bookie.server.core.request_limiter import (
     is_urgent,
     request_kind_of,
 )
-from bookie.server.handlers import Handlers, too_many
+from bookie.server.guard import UNTRUSTED_FRAME_BYTES_MAX, Guard
+from bookie.server.handlers import Handlers, refusal
 from bookie.server.long_poll import LongPolls
 from bookie.storage.core.backlog import Backlog
 from client.errors import RemoteProtocolError
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import OPEN, FramedConnection, FramedServer
+from client.node.logs import AT_WILL
+from client.node.tls_transport import TlsProtocol
 from client.wire.bookkeeper.connection import Call, decode_call, encode_answer
 from client.wire.bookkeeper.messages import (
     AddRequest,
+    AuthRequest,
     BatchReadRequest,
     Buffer,
     ListEntriesRequest,
     ReadRequest,
     Response,
+    StartTlsRequest,
+    StartTlsResponse,
     Status,
 )
 from client.wire.intake import FrameIntake
@@ -56,8 +63,8 @@ _REQUESTS_PER_TURN: Final = 500
 """Of one connection: a single read can bring some nine thousand of the smallest ones."""
 
 
-_LARGE: Final = (BatchReadRequest, ListEntriesRequest)
-"""Requests of which one is enough for a turn."""
+_LAST: Final = (BatchReadRequest, ListEntriesRequest, StartTlsRequest)
+"""Requests behind which none is begun in the same turn: one is enough, or all is different then."""
 
 
 class ServerLimits(NamedTuple):
@@ -80,7 +87,9 @@ class BookieServer(FramedServer["_Connection"]):
         *,
         loop: asyncio.AbstractEventLoop,
         metrics: BookieMetrics,
+        guard: Guard | None = None,
     ) -> None:
+        """`guard`: who may use it; None: everybody who reaches the port."""
         super().__init__(limits.connections, loop)
         self.handlers = handlers
         self.backlog = backlog
@@ -88,6 +97,7 @@ class BookieServer(FramedServer["_Connection"]):
         self.surplus_at = 2 * limits.requests_in_flight_max
         """Beyond so many unanswered requests of a connection further ones are refused."""
         self.metrics = metrics
+        self.guard = guard
         self.is_stopping = False
         self.request_limiter = RequestLimiter(limits.request_limiter)
         backlog.on_change = self._adjust_all
@@ -97,10 +107,10 @@ class BookieServer(FramedServer["_Connection"]):
         gauges, backlog, request_limiter = self.metrics.gauges, self.backlog, self.request_limiter
         gauges["connections"] = lambda: len(self._connections)
         gauges["connections_waiting_for_disk"] = lambda: sum(
-            not each.is_reading for each in self._connections if backlog.is_over
+            not each.is_reading for each in self._connections if backlog.is_over_for(each)
         )
         gauges["connections_waiting_for_peer"] = lambda: sum(
-            not each.is_reading for each in self._connections if not backlog.is_over
+            not each.is_reading for each in self._connections if not backlog.is_over_for(each)
         )
         gauges["unfinished_bytes"] = lambda: self.unfinished.total_bytes
         gauges["unread_bytes"] = lambda: self.unread.total_bytes
@@ -160,7 +170,12 @@ class _Connection(FramedConnection):
     _server: BookieServer
 
     def __init__(self, server: BookieServer) -> None:
-        super().__init__(server, FrameIntake(server.limits.frame_bytes_max, server.window))
+        guard, frame_bytes_max = server.guard, server.limits.frame_bytes_max
+        self._is_trusted = guard is None or guard.serves_plain
+        """Whether the client may ask anything."""
+        if not self._is_trusted:
+            frame_bytes_max = min(frame_bytes_max, UNTRUSTED_FRAME_BYTES_MAX)
+        super().__init__(server, FrameIntake(frame_bytes_max, server.window))
         self.peer: object = None
         self._out: list[Buffer] = []
         self._in_flight = 0
@@ -171,6 +186,7 @@ class _Connection(FramedConnection):
         self._is_turn_planned = False
         self._polls = LongPolls()
         self._poll_count = 0
+        self._is_tls = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.peer = transport.get_extra_info("peername")
@@ -178,6 +194,14 @@ class _Connection(FramedConnection):
         # While the disk is behind a new client waits like the others. Not now: uvloop begins to
         # read after this call, whatever was said in it, and may read once before the next.
         self._loop.call_soon(self.adjust_reading)
+        guard = self._server.guard
+        if guard is not None and not self._is_trusted:
+            self._loop.call_later(guard.timeout_s, self._end_untrusted)
+
+    def _end_untrusted(self) -> None:
+        """Close the connection of a client that may still ask nothing."""
+        if not self._is_trusted and self._closed_s == OPEN:
+            self.fail("no TLS, or no certificate that is allowed, within tls_handshake_timeout_ms")
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -203,7 +227,10 @@ class _Connection(FramedConnection):
         """Close the connection because of what the client sent."""
         self._server.metrics.refused_connections += 1
         logger.warning("connection.refused peer=%s reason=%r", self.peer, reason)
-        self.abort()
+        if self._is_tls:
+            self.close()  # with TLS's own word of what is wrong
+        else:
+            self.abort()
 
     def _serve(self, frames: list[memoryview], _size: int) -> int:
         if frames:
@@ -228,10 +255,14 @@ class _Connection(FramedConnection):
         for frame in self._waiting:
             call = decode_call(frame)
             calls.append(call)
-            if len(calls) == _REQUESTS_PER_TURN or type(call.request) in _LARGE:
+            if len(calls) == _REQUESTS_PER_TURN or type(call.request) in _LAST:
                 break
         del self._waiting[: len(calls)]
-        self._begin_all(calls)
+        if self._is_trusted:
+            self._begin_all(calls)
+        else:
+            for call in calls:
+                self._begin_untrusted(call)
         server.served(self)
         if self._waiting and not self._is_turn_planned:
             self._is_turn_planned = True
@@ -281,7 +312,7 @@ class _Connection(FramedConnection):
                 return
             rest = calls[count:]
             del calls[count:]  # it is answered as it is then
-            server.handlers.add(adds[count], partial(self._added, rest[:1], began_s))
+            server.handlers.add(adds[count], partial(self._added, rest[:1], began_s), self)
             calls, adds = rest[1:], adds[count + 1 :]
 
     def _begin(self, call: Call, began_s: float) -> None:
@@ -292,14 +323,66 @@ class _Connection(FramedConnection):
         is_surplus = self._in_flight > server.surplus_at and work is not RequestKind.TRIFLE
         if work is RequestKind.POLL:
             self._begin_poll(call, is_surplus, began_s)
+        elif type(request) is StartTlsRequest:
+            self._start_tls(call)
         elif (is_surplus and not is_urgent(request)) or not server.request_limiter.enter(
             work, request
         ):
             self._turn_away(call)
         elif isinstance(request, AddRequest):
-            server.handlers.add(request, partial(self._added, [call], began_s))
+            server.handlers.add(request, partial(self._added, [call], began_s), self)
         else:
             server.handlers.handle(request, partial(self._answer, call, work, began_s))
+
+    def _begin_untrusted(self, call: Call) -> None:
+        """Serve what comes before TLS; refuse all else, and all that a stranger asks."""
+        server, request = self._server, call.request
+        self._in_flight += 1
+        if type(request) is StartTlsRequest:
+            self._start_tls(call)
+        elif type(request) is AuthRequest:
+            server.handlers.handle(request, partial(self._send, call))
+        else:
+            server.metrics.unauthorized_requests += 1
+            self._send(call, refusal(request, Status.UNAUTHORIZED))
+
+    def _start_tls(self, call: Call) -> None:
+        """Answer in plain text; the next bytes are a handshake.
+
+        Nothing may come together with it: plain text of somebody between us would count as the
+        client's own.
+        """
+        guard = self._server.guard
+        if guard is None or self._is_tls:
+            self._server.handlers.handle(call.request, partial(self._send, call))
+            return
+        self._in_flight -= 1
+        socket = self._transport
+        if socket is None or self._closed_s != OPEN:
+            return
+        if self._in_flight or self._waiting or self._intake.buffered_bytes:
+            self.fail("requests under way, or bytes behind it, when TLS begins")
+            return
+        if guard.gate.is_full:
+            self.fail("tls_handshakes_max is reached")
+            return
+        self._flush()
+        self._write(encode_answer(call, StartTlsResponse(Status.OK)))
+        tls = TlsProtocol(guard.gate, guard.context(), self, self._on_secured)
+        self._transport = tls.take_over(socket, is_reading=self.is_reading)
+        self._is_tls, self._is_trusted = True, False
+
+    def _on_secured(self) -> None:
+        """The handshake is done: the client may have said who it is."""
+        server = self._server
+        assert self._transport is not None and server.guard is not None, "it has shaken hands"
+        reason = server.guard.refusal_of(self._transport.get_extra_info("peercert"))
+        if reason is None:
+            self._is_trusted = True
+            self._intake.set_frame_bytes_max(server.limits.frame_bytes_max)
+        else:  # it hears so from the answers to whatever it asks
+            logger.warning("connection.stranger peer=%s reason=%r", self.peer, reason,
+                           extra=AT_WILL)  # fmt: skip
 
     def _begin_poll(self, call: Call, is_surplus: bool, began_s: float) -> None:
         """Serve a long poll, of which only what is small is kept while it waits."""
@@ -324,7 +407,7 @@ class _Connection(FramedConnection):
         may_read = not (
             self._is_unread
             or self._in_flight > server.limits.requests_in_flight_max
-            or server.backlog.is_over
+            or server.backlog.is_over_for(self)
             or server.is_stopping
             or self._waiting
         )
@@ -336,7 +419,7 @@ class _Connection(FramedConnection):
         metrics = self._server.metrics
         metrics.refused_requests += 1
         metrics.refused_adds += isinstance(call.request, AddRequest)
-        self._send(call, too_many(cast(Any, call.request)))
+        self._send(call, refusal(call.request, Status.TOO_MANY_REQUESTS))
 
     def _added(self, calls: Sequence[Call], began_s: float, status: Status) -> None:
         """Answer adds that came together."""

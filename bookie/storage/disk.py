@@ -105,6 +105,9 @@ class DataDirectory(Protocol):
 class Disk(DataDirectory, Protocol):
     """A data directory in use by a bookie, with the threads that wait for the device."""
 
+    reader_threads: int
+    """Reader jobs that run at a time."""
+
     def commit(self, write: LogWrite) -> asyncio.Future[None]:
         """Write a group and sync it; done when it is durable. One at a time.
 
@@ -214,7 +217,8 @@ class RealDisk(Files):
         self._allocated = 0
         self._failed = False
         self._log_lane = WorkerThread("log")
-        self._index_lane = ThreadPoolExecutor(1, "index")
+        self._index_lane = WorkerThread("index")
+        self.reader_threads = reader_threads
         self._reader_lane = ThreadPoolExecutor(reader_threads, "reader")
 
     def truncate(self, name: str, size: int) -> None:
@@ -275,15 +279,15 @@ class RealDisk(Files):
         return self._log_lane.run(partial(self._commit, write))
 
     def index_job(self, job: Callable[[], T]) -> asyncio.Future[T]:
-        return asyncio.get_running_loop().run_in_executor(self._index_lane, job)
+        return self._index_lane.run(job)
 
     def reader_job(self, job: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._reader_lane, job)
 
     def close(self) -> None:
         self._log_lane.close()
-        for worker_thread in (self._reader_lane, self._index_lane):
-            worker_thread.shutdown(wait=True)
+        self._reader_lane.shutdown(wait=True)
+        self._index_lane.close()
         if self._fd >= 0:
             os.close(self._fd)
         os.close(self._lock_fd)

@@ -44,6 +44,9 @@ class GroupWriter:
         first, and answers them.
         """
         self.commit = GroupCommit(log.group)
+        self.on_open: Callable[[], None] = lambda: None
+        """Called when a group is on its way and another one was opened, before any is durable: what
+        waits may go into it meanwhile."""
         self._log = log
         self._disk = disk
         self._loop = loop
@@ -61,7 +64,7 @@ class GroupWriter:
         if not self._start_planned and self.commit.in_flight is None:
             self._start_planned = True
             self._opened_at_s = self._metrics.stopwatch()
-            self._loop.call_soon(self._start)
+            self._loop.call_soon(self._begin)
 
     async def drain(self) -> None:
         """Wait until everything accepted is answered."""
@@ -77,6 +80,11 @@ class GroupWriter:
         self.commit.open.waiters.clear()
         self._tell_idle()
         return waiters
+
+    def _begin(self) -> None:
+        self._start()
+        if self.commit.in_flight is not None:
+            self.on_open()
 
     def _start(self) -> None:
         self._start_planned = False

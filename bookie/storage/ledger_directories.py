@@ -10,14 +10,14 @@ nowhere else. A directory whose disk failed answers errors for its ledgers; the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import takewhile
 
 from bookie.errors import LogIncomplete
 from bookie.metrics import BookieMetrics
 from bookie.storage.core.accepted_adds import AcceptedAdds
-from bookie.storage.core.backlog import Backlog
+from bookie.storage.core.backlog import NOBODY, Backlog
 from bookie.storage.core.group_commit import OnDone
 from bookie.storage.disk import Usage
 from bookie.storage.ledger_directory import (
@@ -69,8 +69,8 @@ class LedgerDirectories:
         choice = taking or working or self._storages
         return choice[ledger_id % len(choice)]
 
-    def add(self, request: AddRequest, on_done: OnDone) -> None:
-        (self._only or self.storage_of(request.ledger_id)).add(request, on_done)
+    def add(self, request: AddRequest, on_done: OnDone, connection: Hashable = NOBODY) -> None:
+        (self._only or self.storage_of(request.ledger_id)).add(request, on_done, connection)
 
     def add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
         """The same; a run ends where another ledger directory's begins."""
@@ -103,8 +103,13 @@ class LedgerDirectories:
         gauges["ledgers"] = lambda: sum(len(storage.ledgers) for storage in storages)
         gauges["pending_bytes"] = lambda: self.backlog.bytes
         gauges["pending_entries"] = lambda: sum(
-            each.writer.commit.pending_entries + each.indexer.waiting_entries for each in storages
+            each.pending.turns.count
+            + each.writer.commit.pending_entries
+            + each.indexer.waiting_entries
+            for each in storages
         )
+        gauges["waiting_adds"] = lambda: sum(each.pending.turns.count for each in storages)
+        gauges["waiting_bytes"] = lambda: sum(self.backlog.waiting.values())
         gauges["open_group_requests"] = lambda: sum(s.writer.commit.open.requests for s in storages)
         gauges["groups_in_flight"] = lambda: sum(
             s.writer.commit.in_flight is not None for s in storages

@@ -44,9 +44,6 @@ _READS_PER_JOB: Final = 32
 _RUN_ENTRIES_MAX: Final = 256
 """Entries of a run: what one reader job brings, or one turn of the loop."""
 
-_RUN_JOBS_MAX: Final = 4
-"""Jobs that read runs, at a time."""
-
 
 class Reads:
     """Reads entries and ledger ends."""
@@ -72,7 +69,9 @@ class Reads:
         self._metrics = metrics
         self._cold: list[tuple[LedgerId, EntryId, OnRead]] = []
         self._loading: dict[LedgerId, list[OnLedger]] = {}
-        self._runs = FewJobs(self._submit, at_once=_RUN_JOBS_MAX)
+        # As many as there are threads, or all that wait might bring their entries in one turn.
+        self._singles = FewJobs(self._submit, at_once=disk.reader_threads)
+        self._runs = FewJobs(self._submit, at_once=disk.reader_threads)
         self._lists = FewJobs(self._submit, at_once=1)
         self._jobs: dict[asyncio.Future[Any], None] = {}
 
@@ -213,8 +212,8 @@ class Reads:
         for first in range(0, len(cold), _READS_PER_JOB):
             some = cold[first : first + _READS_PER_JOB]
             wanted = [(ledger_id, entry_id) for ledger_id, entry_id, _ in some]
-            job = self._submit(partial(self._reader.read_many, wanted))
-            job.add_done_callback(partial(self._cold_read, some))
+            read = partial(self._reader.read_many, wanted)
+            self._singles.add(read, partial(self._cold_read, some))
 
     def _cold_read(
         self,

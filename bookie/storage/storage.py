@@ -3,7 +3,8 @@
 Everything here runs on the event loop, and between looking at a ledger and appending to the log
 without suspension: that is what serialises fence and add. Results come through callbacks:
 
-    add, write_lac checked, appended to the open group, readable at once; answered after the sync
+    add, write_lac checked, appended to the open group, readable at once; answered after the sync.
+                   While that group is full an add waits, unlooked at, for its turn in a later one
     fence          in force at once; answered when its record is durable, in every case
     force          answered when everything accepted before it is durable
     delete         the ledger is gone at once; answered when log and index have forgotten it
@@ -18,14 +19,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from bookie.metrics import BookieMetrics
 from bookie.storage.core.accepted_adds import AcceptedAdds
-from bookie.storage.core.append_log import LogPosition
-from bookie.storage.core.backlog import Backlog, BacklogShare
+from bookie.storage.core.append_log import LogPosition, LogWrite
+from bookie.storage.core.backlog import NOBODY, Backlog, PendingAdds
 from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.group_commit import Group, OnDone
 from bookie.storage.core.ledger_guard import MASTER_KEY_BYTES_MAX, NOT_RECORDED, Ledger, may_add
@@ -60,6 +61,7 @@ _LAC_PACKET_BYTES_MIN: Final = 16
 class StorageLimits(NamedTuple):
     """Bounds of a storage; see the fields of the same names in `config.py`."""
 
+    group_bytes_max: int
     cache_bytes_max: int
     checkpoint: CheckpointLimits
     index_gather_s: float
@@ -85,7 +87,9 @@ class Storage:
         self._index = replayed.index
         self._disk = disk
         self._on_failed = on_failed
-        self._pending = BacklogShare(backlog)
+        self.pending = PendingAdds(
+            backlog, limits.group_bytes_max, metrics.stopwatch, metrics.turn_wait_seconds.observe
+        )
         """What is accepted, but not in the index."""
         self.full_disk = FullDisk(limits.disk_full_retry_s, loop.time)
         self.has_damage = bool(replayed.checkpoint.damage)
@@ -111,8 +115,9 @@ class Storage:
         )  # fmt: skip
         self.writer = GroupWriter(
             self._log, disk, loop=loop, metrics=metrics,
-            on_durable=self.indexer.put, on_lost=self._give_up, on_failed=self._fail,
+            on_durable=self._durable, on_lost=self._give_up, on_failed=self._fail,
         )  # fmt: skip
+        self.writer.on_open = self._take_turns
         self._deleted_ledgers = DeletedLedgers(self.ledgers, self.cache, self._index, self.indexer)
 
     @property
@@ -129,42 +134,61 @@ class Storage:
         ledger = self.ledgers.get(ledger_id)
         return ledger is None or ledger.newest_group < since_group
 
-    def add(self, request: AddRequest, on_done: OnDone) -> None:
-        """Store an entry; `on_done` gets OK once it is durable (at once with deferred sync)."""
+    def add(self, request: AddRequest, on_done: OnDone, connection: Hashable = NOBODY) -> None:
+        """Store an entry; `on_done` gets OK once it is durable (at once with deferred sync).
+
+        `connection`: whose it is, of those that take turns while groups are full.
+        """
         if self.add_run((request,), on_done):
             return
         entry = request.entry
         if len(entry) < ENTRY_HEADER_BYTES:
             on_done(Status.BAD_REQUEST)
             return
-        ledger_id, entry_id, lac = _HEAD.unpack_from(entry)
+        ledger_id, entry_id, _ = _HEAD.unpack_from(entry)
         if ledger_id != request.ledger_id or entry_id != request.entry_id or entry_id < 0:
             on_done(Status.BAD_REQUEST)
             return
-        if (ledger := self._admit_add(request, on_done)) is None:
-            return
         group = self.writer.commit.open
-        self._append(group, ledger, entry_id, lac, entry)
-        self._accepted(group, len(entry))
+        if not self.is_failed and not self.pending.turns.admits(
+            connection, ledger_id, len(entry), group
+        ):
+            self.pending.wait(connection, request, on_done)
+        elif self._store(request, on_done):
+            self.pending.add(len(entry))
+            self.pending.turns.on_added(connection, ledger_id, len(entry), group)
+
+    def _store(self, request: AddRequest, on_done: OnDone) -> bool:
+        """Put an entry that is well-formed into the open group; False if it is refused."""
+        if (ledger := self._admit_add(request, on_done)) is None:
+            return False
+        group, entry = self.writer.commit.open, request.entry
+        self._append(group, ledger, request.entry_id, EntryId(_HEAD.unpack_from(entry)[2]), entry)
+        group.entry_bytes += len(entry)
+        self.writer.plan_start()
         if request.deferred_sync:
             group.deferred.append(ledger)
             on_done(Status.OK)
         else:
             group.wait(on_done)
+        return True
 
     def add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
         """Store entries that came together, with one answer; return how many of the first ones.
 
         `on_done` gets OK once they are durable, or why they are lost; not before this returns. The
-        one behind them is for `add` to judge: something stands against it, or its ledger begins.
+        one behind them is for `add` to judge: something stands against it, its ledger begins, or
+        the open group is full.
         """
         if self.is_failed or self.accept is not AcceptedAdds.ALL or self.full_disk.until_s > 0:
             return 0
         group, writable = self.writer.commit.open, self.ledgers.writable
-        count = size = 0
+        room = self.pending.turns.room(group)
+        count = size = taken = 0
         for request in requests:
             entry = request.entry
-            if len(entry) < ENTRY_HEADER_BYTES or request.deferred_sync:
+            size += len(entry)
+            if size > room or len(entry) < ENTRY_HEADER_BYTES or request.deferred_sync:
                 break
             ledger_id, entry_id, lac = _HEAD.unpack_from(entry)
             if ledger_id != request.ledger_id or entry_id != request.entry_id or entry_id < 0:
@@ -174,10 +198,12 @@ class Storage:
                 break
             self._append(group, ledger, entry_id, lac, entry)
             count += 1
-            size += len(entry)
+            taken = size
         if count:
             group.wait(on_done, count)
-            self._accepted(group, size)
+            group.entry_bytes += taken
+            self.pending.add(taken)
+            self.writer.plan_start()
         return count
 
     def _append(
@@ -194,12 +220,6 @@ class Storage:
         if lac > ledger.lac:
             ledger.lac = lac
             ledger.wake()
-
-    def _accepted(self, group: Group, size: int) -> None:
-        """So many bytes of entries were put into the open group."""
-        group.entry_bytes += size
-        self._pending.add(size)
-        self.writer.plan_start()
 
     def fence(self, ledger_id: LedgerId, master_key: bytes, on_done: OnDone) -> None:
         """Stop ordinary adds; `on_done` gets OK once that survives a crash.
@@ -294,7 +314,7 @@ class Storage:
 
     async def forget_deletions(self, before_ms: int) -> None:
         """Forget ledgers that were fenced and deleted before a time. Raises StorageError."""
-        for ledger_id in self.ledgers.graves_before(before_ms):
+        for ledger_id in self.ledgers.tombstones_before(before_ms):
             await self.indexer.job(partial(self._index.settle_deletion, ledger_id, None))
             self.ledgers.forget(ledger_id)
 
@@ -370,17 +390,31 @@ class Storage:
                 ledger.fence_group = self._log.group
             self.writer.commit.open.ledgers.append(ledger)
 
+    def _durable(self, group: Group, write: LogWrite) -> None:
+        """A group is answered: another one is open, and takes whose turn it is."""
+        self._take_turns()
+        self.indexer.put(group, write)
+
+    def _take_turns(self) -> None:
+        """Put adds that wait into the open group, which was begun just now: while the disk writes
+        the one before."""
+        pending = self.pending
+        while (waiting := pending.next(self.writer.commit.open)) is not None:
+            if not self._store(waiting.request, waiting.on_done):
+                pending.remove(len(waiting.request.entry))
+
     def _give_up(self, lost: list[Group]) -> None:
         """The disk is full: these groups will never be durable, oldest first."""
         self.full_disk.refuse()
         for group in reversed(lost):
             self.cache.drop_lost(group.entries)
         for group in lost:
-            self._pending.remove(group.entry_bytes)
+            self.pending.remove(group.entry_bytes)
             forget_lost(group, self.ledgers, self.cache)
         for group in lost:
             for on_done in group.waiters:
                 on_done(Status.IO_ERROR)
+        self._take_turns()  # most are refused now
         self.full_disk.tell()
 
     def _fail(self, error: BaseException) -> None:
@@ -389,8 +423,7 @@ class Storage:
             return
         logger.error("storage.failed error=%r", error)
         self.is_failed = True
-        self._pending.remove_all()
-        for on_done in self.writer.stop():
+        for on_done in (*self.writer.stop(), *self.pending.give_up()):
             on_done(Status.IO_ERROR)
         self._on_failed(error)
 
@@ -398,4 +431,4 @@ class Storage:
         self.cache.indexed_to(end)
         self._deleted_ledgers.begin(deletions)
         if not self.is_failed:
-            self._pending.remove(entry_bytes)
+            self.pending.remove(entry_bytes)

@@ -2,7 +2,7 @@
 
 `ThreadPoolExecutor` of one thread does the same, with a future of its own behind each of the
 loop's and a lock around both; for the sync of a small group, of which there are thousands a
-second, that is a good part of what the group costs.
+second, and for its place in the index, that is a good part of what the group costs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import contextlib
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class WorkerThread:
@@ -22,10 +25,10 @@ class WorkerThread:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def run(self, work: Callable[[], None]) -> asyncio.Future[None]:
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Do `work` behind everything that was given before; its outcome arrives on the loop."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
+        done: asyncio.Future[T] = loop.create_future()
         self._jobs.put((loop, done, work))
         return done
 
@@ -37,22 +40,24 @@ class WorkerThread:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             loop, done, work = job
+            result: Any = None
             error: BaseException | None = None
             try:
-                work()
+                result = work()
             except BaseException as raised:  # whoever gave the job gets it
                 error = raised
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(_settle, done, error)
+                loop.call_soon_threadsafe(_settle, done, result, error)
+            del job, work, done, result, error  # the next one may be long in coming
 
 
-_Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]", Callable[[], None]]
+_Job = tuple[asyncio.AbstractEventLoop, "asyncio.Future[Any]", Callable[[], Any]]
 
 
-def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:
+def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if done.cancelled():
         return
     if error is None:
-        done.set_result(None)
+        done.set_result(result)
     else:
         done.set_exception(error)

@@ -12,16 +12,14 @@ prefix, and if it does not even say that, nothing at all, is allowed to anybody 
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from broker.cluster.directory_view import DirectoryView
-from broker.errors import InvalidRequest, RequestTimedOut
+from broker.cluster.editable_directory import EditableDirectory
+from broker.errors import InvalidRequest
 from broker.security.core.acls import (
     Acl,
     AclFilter,
@@ -31,7 +29,6 @@ from broker.security.core.acls import (
     Permission,
     ResourceType,
 )
-from client.errors import NodeExists, NoNode, VersionConflict
 from client.metadata import paths
 from client.metadata.json_node import read_object
 from client.metadata.store import MetadataStore
@@ -39,7 +36,6 @@ from client.metadata.store import MetadataStore
 log = logging.getLogger(__name__)
 
 _FORMAT: Final = 1
-_TRY_COUNT_MAX: Final = 10
 _ENTRIES_MAX: Final = 2_000
 """About one resource or prefix: they share a node, which has a limit of its own."""
 
@@ -50,34 +46,30 @@ Place = tuple[ResourceType, PatternType, str]
 class AclStore:
     """All entries."""
 
-    def __init__(self, store: MetadataStore, on_change: Callable[[Acls], None]) -> None:
-        """`on_change` gets all entries, at first and after every change."""
-        self._store = store
+    def __init__(
+        self, store: MetadataStore, on_change: Callable[[Acls], None], entries_max: int
+    ) -> None:
+        """`on_change` gets all entries, at first and after every change; `entries_max`: more of
+        them in all are not taken here."""
         self._on_change = on_change
-        self._view: DirectoryView[tuple[Acl, ...]] = DirectoryView(
+        self._entries_max = entries_max
+        self._acls = Acls()
+        self._nodes: EditableDirectory[tuple[Acl, ...]] = EditableDirectory(
             store, paths.ACLS, _decode_or_deny, self._report
         )
-        self._lock = asyncio.Lock()
-        self._is_started = False
 
     async def start(self) -> None:
         """Read all of them, then follow changes, unless that was done. Raises MetadataError."""
-        async with self._lock:
-            if self._is_started:
-                return
-            with contextlib.suppress(NodeExists):
-                await self._store.create(paths.ACLS, make_parents=True)
-            await self._view.start()
-            self._is_started = True
+        await self._nodes.start()
 
     async def close(self) -> None:
         """Stop following."""
-        await self._view.close()
+        await self._nodes.close()
 
     def find(self, wanted: AclFilter) -> list[Acl]:
         """Return the entries that a filter means, sorted."""
         return sorted(
-            acl for acls in self._view.values.values() for acl in acls if wanted.matches(acl)
+            acl for acls in self._nodes.values.values() for acl in acls if wanted.matches(acl)
         )
 
     async def add(self, acls: Sequence[Acl]) -> None:
@@ -106,31 +98,25 @@ class AclStore:
 
     async def _edit(self, place: Place, edit: Callable[[Sequence[Acl]], Iterable[Acl]]) -> None:
         name = _node_name(place)
-        path = f"{paths.ACLS}/{name}"
-        for _ in range(_TRY_COUNT_MAX):
-            try:
-                node = await self._store.get(path)
-                before, version = _decode(name, node.data), node.version
-            except NoNode:
-                before, version = (), -1
+
+        def change(data: bytes | None) -> bytes | None:
+            before = () if data is None else _decode(name, data)
             after = sorted(dict.fromkeys(edit(before)))
             if len(after) > _ENTRIES_MAX:
                 raise InvalidRequest(f"more than {_ENTRIES_MAX} entries about {place[2]!r}")
-            try:
-                if version < 0 and after:
-                    await self._store.create(path, _encode(place, after), make_parents=True)
-                elif not after and version >= 0:
-                    await self._store.delete(path, version)
-                elif version >= 0:
-                    await self._store.set(path, _encode(place, after), version)
-            except (NodeExists, NoNode, VersionConflict):
-                continue  # somebody else was faster
-            await self._view.look(name)
-            return
-        raise RequestTimedOut(f"the entries about {place[2]!r} could not be changed")
+            more = len(after) - len(before)
+            if more > 0 and self._acls.count + more > self._entries_max:
+                raise InvalidRequest(
+                    f"more than security.acls_max ({self._entries_max}) access control entries"
+                )
+            return _encode(place, after) if after else None
+
+        await self._nodes.edit(name, change, subject=f"the entries about {place[2]!r}")
 
     def _report(self) -> None:
-        self._on_change(Acls(acl for acls in self._view.values.values() for acl in acls))
+        for name in self._nodes.changed:
+            self._acls.put(name, self._nodes.values.get(name, ()))
+        self._on_change(self._acls)
 
 
 def _place(acl: Acl) -> Place:

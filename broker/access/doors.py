@@ -12,10 +12,11 @@ from typing import Protocol
 from broker.access.login import Login, Logins
 from broker.metrics import Metrics
 from broker.security.config import SecurityConfig
+from broker.security.core.acls import ANONYMOUS
 from broker.security.core.listeners import Listener
-from broker.security.core.principal_rules import ANONYMOUS, PrincipalRules
 from broker.security.tls_files import TlsFiles
 from client.node.tls_transport import Secured, TlsGate, TlsProtocol
+from client.security.principal_rules import PrincipalRules
 
 
 class Securable(Secured, Protocol):
@@ -53,7 +54,7 @@ class Doors:
         """
         self._tls.load()
         if any(listener.protocol.is_sasl for listener in listeners):
-            await self._logins.users.start()
+            await self._logins.start()
 
     def _provide(self, metrics: Metrics) -> None:
         gate, tls, logins = self._gate, self._tls, self._logins

@@ -11,16 +11,20 @@ is closed. The checks of passwords share the loop's turns with all long work.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable
 from typing import Final
 
+from broker.access.token_keys import TokenKeys
 from broker.access.users import Users
 from broker.security.config import SecurityConfig
+from broker.security.core.bearer import Bearer, TokenRefused, bearer_of, token_of
 from broker.security.core.failure_delays import FailureDelays
+from broker.security.core.mechanisms import Mechanism
 from broker.security.core.sasl import Accepted, Challenge, Handshake, Refused, SaslSession
-from client.ids import Rng
+from client.ids import Clock, Rng
 from client.node.logs import AT_WILL
 from client.node.turns import Turns
 from client.wire.kafka.apis import ApiKey
@@ -38,8 +42,19 @@ _NONCE_BITS: Final = 192
 class Logins:
     """What all logins of a broker share."""
 
-    def __init__(self, config: SecurityConfig, users: Users, turns: Turns, rng: Rng) -> None:
+    def __init__(
+        self,
+        config: SecurityConfig,
+        users: Users,
+        turns: Turns,
+        rng: Rng,
+        clock: Clock,
+    ) -> None:
+        """Raises ConfigError: a package that is needed is not there."""
         self.config = config
+        self.tokens = TokenKeys(config)
+        self._token_rules = config.token_rules()
+        self.clock = clock
         self.turns = turns
         self.accepted = 0
         self.refused = 0
@@ -56,8 +71,22 @@ class Logins:
     def session(self) -> SaslSession:
         """Return a new connection's state."""
         return SaslSession(
-            self.config.sasl_mechanisms, self.users, nonce=self._nonce, secret=self._secret
+            self.config.sasl_mechanisms,
+            self.users,
+            nonce=self._nonce,
+            secret=self._secret,
+            bearer=self._bearer,
         )
+
+    async def start(self) -> None:
+        """Read users and keys. Raises ConfigError, MetadataError."""
+        await self.users.start()
+        await self.tokens.start()
+
+    def _bearer(self, token: str) -> Bearer:
+        """Return who a token speaks for. Raises TokenRefused."""
+        claims = self.tokens.claims(token)
+        return bearer_of(claims, self._token_rules, self.clock.now_ms() / 1000)
 
     def delay_s(self, host: str, now_s: float) -> float:
         """Count a failure of an address; return how long its answer waits."""
@@ -83,6 +112,8 @@ class Login:
             logins.config.sasl_login_timeout_ms / 1000, self._on_timeout
         )
         self._ends_s = math.inf
+        self.lifetime_ms = 0
+        """How long the login is good for; 0: as long as the connection."""
         self.failure = ""
         """Why the connection has to be closed once it is answered; empty: it has not."""
 
@@ -114,13 +145,17 @@ class Login:
     async def authenticate(self, host: str, token: bytes) -> Challenge | Accepted | Refused:
         """The client sends a token; what is refused is answered late."""
         logins = self._logins
+        if self._session.mechanism is Mechanism.OAUTHBEARER:
+            await self._prepare(token)
         await logins.turns.next()
         outcome = self._session.authenticate(token)
         if isinstance(outcome, Accepted):
             logins.accepted += 1
             self._timer.cancel()
-            if logins.config.sasl_reauth_max_ms:
-                self._ends_s = self._loop.time() + logins.config.sasl_reauth_max_ms / 1000
+            self.lifetime_ms = self._lifetime_ms(outcome)
+            self._ends_s = math.inf
+            if self.lifetime_ms:
+                self._ends_s = self._loop.time() + self.lifetime_ms / 1000
             self._on_user(outcome.user)
         elif isinstance(outcome, Refused):
             logins.refused += 1
@@ -133,10 +168,18 @@ class Login:
             self.failure = "the login failed"
         return outcome
 
-    @property
-    def lifetime_ms(self) -> int:
-        """How long a login is good for; 0: as long as the connection."""
-        return self._logins.config.sasl_reauth_max_ms
+    async def _prepare(self, token: bytes) -> None:
+        """Have the key that a token is signed with, if its issuer has it."""
+        with contextlib.suppress(TokenRefused):
+            await self._logins.tokens.prepare(token_of(token))
+
+    def _lifetime_ms(self, accepted: Accepted) -> int:
+        """Return how long a login is good for; 0: as long as the connection."""
+        most_ms = self._logins.config.sasl_reauth_max_ms
+        if accepted.expires_s == math.inf:
+            return most_ms
+        left_ms = max(1, int(accepted.expires_s * 1000) - self._logins.clock.now_ms())
+        return min(left_ms, most_ms) if most_ms else left_ms
 
     def _on_timeout(self) -> None:
         self._fail("no login within sasl_login_timeout_ms")

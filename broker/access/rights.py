@@ -15,7 +15,13 @@ from broker.access.acl_store import AclStore
 from broker.faults import code_of
 from broker.metrics import Metrics
 from broker.security.config import SecurityConfig
-from broker.security.core.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from broker.security.core.acls import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    Authorizer,
+    Operation,
+    ResourceType,
+)
 from broker.security_errors import (
     AuthorizationFailed,
     ClusterAuthorizationFailed,
@@ -34,6 +40,10 @@ _ERRORS: Final[Mapping[ResourceType, type[AuthorizationFailed]]] = {
     ResourceType.CLUSTER: ClusterAuthorizationFailed,
     ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
 }
+
+
+OPERATIONS_NOT_ASKED: Final = -(1 << 31)
+"""In the place of authorized operations that nobody asked for."""
 
 
 class Need(NamedTuple):
@@ -90,7 +100,7 @@ class Rights:
         self._authorizer = Authorizer(
             config.super_users, allow_if_none=config.allow_everyone_if_no_acl_found
         )
-        self.acls = AclStore(store, self._authorizer.replace)
+        self.acls = AclStore(store, self._authorizer.replace, config.acls_max)
         """The entries; somebody has to start them."""
         metrics.provide_one("quire_broker_requests_denied", lambda: self.denied)
 
@@ -114,6 +124,12 @@ class Rights:
         if not self.is_on:
             return True
         return self._authorizer.is_allowed_somewhere(who.user, who.host, need.operation, need.kind)
+
+    def operations(self, who: Subject, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return the operations that somebody may do to a resource: bit n is operation n (KIP-430).
+
+        Nothing that is missing counts as denied: it was not tried."""
+        return sum(1 << one for one in SUPPORTED[kind] if self.may(who, Need(one, kind), name))
 
     def require(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> None:
         """Raise the AuthorizationFailed of the resource's type unless it may be done."""

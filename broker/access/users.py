@@ -11,16 +11,14 @@ once on the same broker.
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
-from broker.cluster.directory_view import DirectoryView
-from broker.errors import RequestTimedOut
+from broker.cluster.editable_directory import EditableDirectory
 from broker.security.core.mechanisms import Mechanism
 from broker.security.core.scram import (
     HASHES,
@@ -30,13 +28,12 @@ from broker.security.core.scram import (
     ScramCredential,
 )
 from broker.security_errors import ResourceNotFound
-from client.errors import LogCorrupt, NodeExists, NoNode, VersionConflict
+from client.errors import LogCorrupt
 from client.metadata import paths
 from client.metadata.json_node import read_object, whole
 from client.metadata.store import MetadataStore
 
 _FORMAT: Final = 1
-_TRY_COUNT_MAX: Final = 10
 
 Credentials = Mapping[Mechanism, ScramCredential]
 Edit = Callable[[Credentials], Credentials]
@@ -45,38 +42,35 @@ Edit = Callable[[Credentials], Credentials]
 class Users:
     """All users. Implements `broker.security.core.sasl.Users`."""
 
-    def __init__(self, store: MetadataStore) -> None:
-        self._store = store
-        self._view: DirectoryView[tuple[str, Credentials]] = DirectoryView(
+    def __init__(
+        self, store: MetadataStore, own: Mapping[str, Credentials] = MappingProxyType({})
+    ) -> None:
+        """`own`: who can log in whatever the store says, by name."""
+        self._own = own
+        self._nodes: EditableDirectory[tuple[str, Credentials]] = EditableDirectory(
             store, paths.USERS, _decode, lambda: None
         )
-        self._lock = asyncio.Lock()
-        self._is_started = False
 
     async def start(self) -> None:
         """Read all of them, then follow changes, unless that was done. Raises MetadataError.
 
         Brokers without SASL do so when somebody first asks for users.
         """
-        async with self._lock:
-            if self._is_started:
-                return
-            with contextlib.suppress(NodeExists):
-                await self._store.create(paths.USERS, make_parents=True)
-            await self._view.start()
-            self._is_started = True
+        await self._nodes.start()
 
     async def close(self) -> None:
         """Stop following."""
-        await self._view.close()
+        await self._nodes.close()
 
     def names(self) -> list[str]:
         """Return the names of all users, sorted."""
-        return sorted(name for name, _ in self._view.values.values())
+        return sorted(name for name, _ in self._nodes.values.values())
 
     def credentials(self, user: str) -> Credentials:
         """Return what is kept of a user's passwords; empty: there is no such user."""
-        found = self._view.values.get(_node_name(user))
+        if user in self._own:
+            return self._own[user]
+        found = self._nodes.values.get(_node_name(user))
         return {} if found is None or found[0] != user else found[1]
 
     async def edit(self, user: str, edit: Edit) -> None:
@@ -85,27 +79,12 @@ class Users:
         Raises what `edit` raises, MetadataError (it may have happened), RequestTimedOut.
         """
         name = _node_name(user)
-        path = f"{paths.USERS}/{name}"
-        for _ in range(_TRY_COUNT_MAX):
-            try:
-                node = await self._store.get(path)
-                before = _decode(name, node.data)[1]
-                version = node.version
-            except NoNode:
-                before, version = {}, -1
-            after = edit(before)
-            try:
-                if not after and version >= 0:
-                    await self._store.delete(path, version)
-                elif version >= 0:
-                    await self._store.set(path, _encode(user, after), version)
-                elif after:
-                    await self._store.create(path, _encode(user, after), make_parents=True)
-            except (NodeExists, NoNode, VersionConflict):
-                continue  # somebody else was faster
-            await self._view.look(name)
-            return
-        raise RequestTimedOut(f"user {user!r} could not be changed")
+
+        def change(data: bytes | None) -> bytes | None:
+            after = edit({} if data is None else _decode(name, data)[1])
+            return _encode(user, after) if after else None
+
+        await self._nodes.edit(name, change, subject=f"user {user!r}")
 
 
 def without(credentials: Credentials, mechanism: Mechanism, user: str) -> Credentials:
@@ -157,7 +136,7 @@ def _credential(mechanism: Mechanism, fields: Mapping[str, Any]) -> ScramCredent
         for name in ("salt", "stored_key", "server_key")
     )
     if len(stored_key) != size or len(server_key) != size or not 0 < len(salt) <= SALT_BYTES_MAX:
-        raise ValueError("keys of a wrong length")
+        raise ValueError("keys of the wrong length")
     return ScramCredential(
         salt, stored_key, server_key, whole(fields, "iterations", ITERATIONS_MIN, ITERATIONS_MAX)
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.admin.audit_trail import AuditTrail
 from broker.admin.lags import Lags
 from broker.admin.peer_client import PeerClient
 from broker.admin.problems import Problem
@@ -32,6 +33,7 @@ class AdminContext:
     peer_client: PeerClient
     lags: Lags
     sampler: Sampler
+    audit_trail: AuditTrail
 
     @property
     def me(self) -> BrokerId:

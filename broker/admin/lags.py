@@ -14,14 +14,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import nlargest
+from heapq import heappush, heappushpop
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from broker.admin.peer_client import PeerClient
 from broker.admin.problems import Problem
 from broker.app import Broker
 from broker.coordinator.runtime import Phase
-from broker.groups.core.group_offsets import TopicPartition, lag
+from broker.groups.core.group_offsets import GroupOffsets, TopicPartition, lag
 from broker.partition.partition import Partition
 from client.errors import QuireError
 from client.ids import BrokerId, Offset
@@ -73,6 +74,7 @@ class Lags:
         self._ages: dict[Place, int] = {}
         """Timestamps of the records at committed offsets: they do not change."""
         self._latest: list[GroupLag] = []
+        self._largest: Sequence[GroupLag] = ()
         self._task: asyncio.Task[None] | None = None
         provide = broker.metrics.provide
         provide("quire_group_lag_records", lambda: self.samples(lambda lag: lag.records))
@@ -97,11 +99,7 @@ class Lags:
 
     def samples(self, value: Callable[[Lag], float]) -> Iterator[tuple[dict[str, str], float]]:
         """Yield (labels, value) for metrics; the largest, if there are too many."""
-        rows = self._latest
-        limit = self._broker.config.lag_series_max
-        if len(rows) > limit:
-            rows = nlargest(limit, rows, key=lambda row: row.lag.records)
-        for row in rows:
+        for row in self._largest:
             labels = {
                 "group": row.group,
                 "topic": row.key.topic,
@@ -116,7 +114,9 @@ class Lags:
     async def here(self, places: Iterable[Place]) -> dict[Place, Lag]:
         """Return the lags of places in partitions that this broker leads."""
         found: dict[Place, Lag] = {}
+        pace = self._broker.services.turns.pace()
         for place in places:
+            await pace.item()
             partition = self._broker.partitions.find(place.topic, place.partition)
             if partition is not None:
                 found[place] = await self._lag(partition, place)
@@ -125,7 +125,9 @@ class Lags:
     async def everywhere(self, places: Sequence[Place]) -> dict[Place, Lag]:
         """Return the lags of places whose leaders can be asked."""
         elsewhere: dict[BrokerId, list[Place]] = {}
+        pace = self._broker.services.turns.pace()
         for place in places:
+            await pace.item()
             if self._broker.partitions.find(place.topic, place.partition) is None:
                 owner = self._owner(place)
                 if owner is not None and owner != self._broker.config.node_id:
@@ -202,23 +204,48 @@ class Lags:
         while True:
             try:
                 self._latest = await self._look()
+                self._largest = await self._largest_of(self._latest)
             except Exception:  # an outermost loop: numbers for people are not worth a broker
                 log.exception("lags.failed")
             await asyncio.sleep(interval_s)
 
+    async def _largest_of(self, rows: Sequence[GroupLag]) -> Sequence[GroupLag]:
+        """Return so many of the largest as metrics may show, in the same order."""
+        limit = self._broker.config.lag_series_max
+        if len(rows) <= limit:
+            return rows
+        pace = self._broker.services.turns.pace()
+        largest: list[tuple[int, int]] = []
+        for index, row in enumerate(rows):
+            await pace.item()
+            if len(largest) < limit:
+                heappush(largest, (row.lag.records, -index))
+            elif limit:
+                heappushpop(largest, (row.lag.records, -index))
+        return [rows[index] for index in sorted(-index for _, index in largest)]
+
     async def _look(self) -> list[GroupLag]:
-        committed: list[tuple[str, Place]] = []
+        groups: list[tuple[str, GroupOffsets]] = []
         for coordinator in self._broker.groups.coordinators():
             if coordinator.phase is Phase.ACTIVE:
-                for group, offsets in coordinator.last_view.all_committed():
-                    committed += [(group, Place(*key, one.offset)) for key, one in offsets]
+                view = coordinator.last_view
+                groups += ((group_id, view.committed(group_id)) for group_id in view.ids())
+        # Of all groups there may be a million offsets: they are sorted group by group.
+        groups.sort(key=itemgetter(0))
+        committed: list[tuple[str, Place]] = []
+        pace = self._broker.services.turns.pace()
+        for group, offsets in groups:
+            for key, one in sorted(offsets):
+                await pace.item()
+                committed.append((group, Place(*key, one.offset)))
         found = await self.everywhere([place for _, place in committed])
-        rows = [
-            GroupLag(group, TopicPartition(place.topic, place.partition), found[place])
-            for group, place in committed
-            if place in found
-        ]
-        return sorted(rows, key=lambda row: (row.group, row.key))
+        rows = []
+        for group, place in committed:
+            await pace.item()
+            if place in found:
+                key = TopicPartition(place.topic, place.partition)
+                rows.append(GroupLag(group, key, found[place]))
+        return rows
 
 
 def totals(rows: Iterable[Lag], now_ms: int) -> Mapping[str, Any]:

@@ -23,9 +23,9 @@ async def merged_page(
     others = await context.peer_client.ask_all(lambda one: f"/brokers/{one.id}/{path}", query)
     pages = [(await here(context, request)).body, *others.answers.values()]
     rows = {row[key]: row for answer in pages for row in answer["items"]}
-    merged = page(
-        [rows[name] for name in sorted(rows)], request.query, lambda row: str(row[key]),
-        lambda row: row,
+    merged = await page(
+        context.broker.services.turns, [rows[name] for name in sorted(rows)], request.query,
+        lambda row: str(row[key]), lambda row: row,
     )  # fmt: skip
     if merged.body["next"] is None and any(answer["next"] for answer in pages):
         merged.body["next"] = merged.body["items"][-1][key]

@@ -88,6 +88,7 @@ def _operation(operation: Operation, path_parameters: Mapping[str, Schema]) -> d
         "operationId": operation.name,
         "tags": [operation.tag],
         "summary": operation.summary,
+        "description": f"Needs role {operation.role.word}.",
         "parameters": parameters,
         "responses": {
             **{str(status): _success(operation) for status in operation.status},

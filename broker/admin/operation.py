@@ -12,6 +12,7 @@ from broker.admin.context import AdminContext
 from broker.admin.request import AdminRequest, Answer
 from broker.admin.schema import Schema
 from broker.cluster.core.topology import BrokerInfo
+from client.security.admin_access import Role
 
 Handle = Callable[[AdminContext, AdminRequest], Awaitable[Answer]]
 Where = Callable[[AdminContext, AdminRequest], Awaitable[BrokerInfo | None]]
@@ -23,6 +24,8 @@ class Operation:
     """One method of one path."""
 
     name: str
+    role: Role
+    """Which role whoever asks for it needs."""
     method: str
     path: str
     """Below `PREFIX`, with parameters in braces; their schemas are in `table.PATH`."""
@@ -41,6 +44,14 @@ class Operation:
     """Statuses of errors beside those that every operation has."""
 
     @property
+    def is_noted(self) -> bool:
+        """Whether it is told who did it."""
+        return self.method != "GET" and not self.is_frequent
+
+    @property
     def tag(self) -> str:
         """The first word of the path groups operations in the document."""
         return self.path.split("/")[1]
+
+
+__all__ = ["Handle", "Operation", "Role", "Where"]

@@ -1,5 +1,7 @@
 """Splits lists into pages, by `limit` and `after`.
 
+Rows are found and shown in steps of the event loop: a list may be long, and so may its rows.
+
 A page starts after the last key of the previous one, not at a count, so items that come or go
 meanwhile shift nothing.
 """
@@ -12,17 +14,21 @@ from typing import Any, Final, TypeVar
 from broker.admin.problems import wrong_field
 from broker.admin.request import Answer
 from broker.admin.schema import NAME_CHARS_MAX, Schema, text, whole
+from client.node.turns import Turns
 
 T = TypeVar("T")
 
 LIMIT_MAX: Final = 1_000
+_ROWS_PER_TURN: Final = 100
+"""Of the costlier ones, a few milliseconds."""
 QUERY: Final[Mapping[str, Schema]] = {
     "limit": whole("Most items of one page.", 1, LIMIT_MAX, default=100),
     "after": text("`next` of the page before.", minLength=1, maxLength=NAME_CHARS_MAX),
 }
 
 
-def page(
+async def page(
+    turns: Turns,
     items: Iterable[T],
     query: Mapping[str, Any],
     key: Callable[[T], str],
@@ -30,21 +36,36 @@ def page(
 ) -> Answer:
     """Return the page that `query` asks for, of items in ascending order of their keys."""
     after, limit = query.get("after"), query["limit"]
+    pace = turns.pace()
     found: list[T] = []
+    following = None
     for item in items:
+        await pace.item()
         if after is None or key(item) > after:
             if len(found) == limit:
-                return Answer({"items": [show(one) for one in found], "next": key(found[-1])})
+                following = key(found[-1])
+                break
             found.append(item)
-    return Answer({"items": [show(one) for one in found], "next": None})
+    return Answer({"items": await _shown(turns, found, show), "next": following})
 
 
-def numbers(count: int, query: Mapping[str, Any], show: Callable[[int], Any]) -> Answer:
+async def numbers(
+    turns: Turns, count: int, query: Mapping[str, Any], show: Callable[[int], Any]
+) -> Answer:
     """Return a page of things that are numbered from 0."""
     after, limit = number_after(query), query["limit"]
     last = min(count, after + 1 + limit)
-    shown = [show(index) for index in range(after + 1, last)]
+    shown = await _shown(turns, range(after + 1, last), show)
     return Answer({"items": shown, "next": str(last - 1) if last < count else None})
+
+
+async def _shown(turns: Turns, items: Iterable[T], show: Callable[[T], Any]) -> list[Any]:
+    rows: list[Any] = []
+    for item in items:
+        if len(rows) % _ROWS_PER_TURN == _ROWS_PER_TURN - 1:
+            await turns.next()
+        rows.append(show(item))
+    return rows
 
 
 def number_after(query: Mapping[str, Any]) -> int:

@@ -18,15 +18,21 @@ import aiohttp
 from yarl import URL
 
 from broker.admin.problems import Problem
-from broker.admin.request import PREFIX, SAFE
+from broker.admin.request import PREFIX
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
-from client.errors import ConfigError
 from client.ids import BrokerId
+from client.node.http_guard import SAFE
+from client.security.tls_contexts import FreshContext, client_context, load_chain
 
 FOR_HEADER: Final = "Quire-For"
 """On a request between brokers: `id/incarnation` of the one that must answer."""
+
+CALLER_HEADER: Final = "Quire-Caller"
+"""On a request that is forwarded: the name of whoever sent it."""
+PEER_HEADER: Final = "Quire-Caller-Address"
+"""The same, the address."""
 
 _FORWARD_TIMEOUT_S: Final = 60.0
 _ASK_TIMEOUT_S: Final = 3.0
@@ -65,12 +71,15 @@ class PeerClient:
         token = config.admin_token
         self._token = {"Authorization": f"Bearer {token}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
+        self._contexts: FreshContext[ssl.SSLContext] | None = None
 
     async def start(self) -> None:
-        """Get ready. Raises ConfigError (unreadable `admin_tls_ca`)."""
+        """Get ready. Raises ConfigError (unreadable certificates)."""
+        config = self._config
+        files = config.admin_tls_ca, config.admin_tls_cert, config.admin_tls_key
+        self._contexts = FreshContext(files, lambda: _context(config))
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=_tls(self._config), ttl_dns_cache=10),
-            auto_decompress=False,
+            connector=aiohttp.TCPConnector(ttl_dns_cache=10), auto_decompress=False
         )
 
     async def close(self) -> None:
@@ -143,12 +152,22 @@ class PeerClient:
         return PeerAnswers(answers, silent)
 
     async def ask_bookie(self, url: str) -> dict[str, Any] | None:
-        """GET a JSON object from a bookie's admin server; None if it does not answer."""
-        assert self._session is not None, "not started"
-        timeout = aiohttp.ClientTimeout(total=_BOOKIE_TIMEOUT_S)
+        """GET a JSON object from a bookie's admin server; None if it does not answer.
+
+        It gets a token of ours by TLS only, and the one for looking if there is one.
+        """
+        assert self._session is not None and self._contexts is not None, "not started"
+        where = URL(url)
+        token = self._config.admin_read_token or self._config.admin_token
+        is_sent = bool(token) and where.scheme == "https"
         try:
-            async with self._session.get(URL(url), timeout=timeout) as answer:
-                body = await answer.json(content_type=None)
+            async with self._session.get(
+                where,
+                headers={"Authorization": f"Bearer {token}"} if is_sent else {},
+                ssl=self._contexts.get(),
+                timeout=aiohttp.ClientTimeout(total=_BOOKIE_TIMEOUT_S),
+            ) as answer:
+                body = await answer.json(content_type=None) if answer.status == 200 else None
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
             return None
         return body if isinstance(body, dict) else None
@@ -163,7 +182,7 @@ class PeerClient:
         body: bytes,
         timeout_s: float,
     ) -> Reply:
-        assert self._session is not None, "not started"
+        assert self._session is not None and self._contexts is not None, "not started"
         if not broker.admin_url:
             raise _unreachable(broker, "it has no admin API")
         try:
@@ -172,6 +191,7 @@ class PeerClient:
                 URL(broker.admin_url + target, encoded=True),
                 headers={**headers, **self._token, FOR_HEADER: name_of(broker)},
                 data=body or None,
+                ssl=self._contexts.get(),
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
                 allow_redirects=False,
             ) as answer:
@@ -195,11 +215,10 @@ def _unreachable(broker: BrokerInfo, why: str) -> Problem:
     )  # fmt: skip
 
 
-def _tls(config: BrokerConfig) -> ssl.SSLContext | bool:
-    """Return whom to trust; True: whom this machine trusts."""
-    if config.admin_tls_ca is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=config.admin_tls_ca)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"admin_tls_ca {config.admin_tls_ca}: {error}") from error
+def _context(config: BrokerConfig) -> ssl.SSLContext:
+    """Return whom to trust, and which certificate to show. Raises ConfigError."""
+    ca = None if config.admin_tls_ca is None else ("tls_ca", config.admin_tls_ca)
+    context = client_context("admin_", ca, version_min="1.2")
+    if config.admin_tls_cert is not None:
+        load_chain(context, "admin_", config.admin_tls_cert, config.admin_tls_key)
+    return context

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from broker import errors as e
 from broker.admin.schema import Fault, Schema, list_of, record, ref, text, truth, whole
 from client import errors as base
+from client.node.http_guard import AccessRefused
 
 MEDIA_TYPE: Final = "application/problem+json"
 _URN: Final = "urn:quire:problem:"
@@ -46,6 +47,11 @@ class Problem(base.QuireError):
         self.may_work_later = status == 503
         """Whether the same request may succeed later; set where the status does not say it."""
         self.faults = tuple(faults) or ((Fault(field, detail),) if field else ())
+
+
+def of_access(error: AccessRefused) -> Problem:
+    """Return what whoever may not ask for something is answered with."""
+    return Problem(error.status, error.code, error.detail, error.hint, field=error.field)
 
 
 class _Row(NamedTuple):
@@ -154,6 +160,8 @@ FAULT_SCHEMA: Final[Schema] = record(
 
 def of(error: BaseException) -> dict[str, Any]:
     """Return the body of an error's answer; its `status` is the response's."""
+    if isinstance(error, AccessRefused):
+        error = of_access(error)
     if isinstance(error, Problem):
         row = _Row(error.status, error.name, error.hint)
         faults = error.faults

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 PREFIX: Final = "/admin/v1"
 JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
-SAFE: Final = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing."""
 
 
 class AdminRequest(NamedTuple):

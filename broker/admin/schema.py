@@ -235,7 +235,7 @@ def _bounds(schema: Schema, value: object) -> Iterator[str]:
         if len(value) < schema.get("minLength", 0):
             yield "must not be empty"
         if len(value) > schema.get("maxLength", len(value)):
-            yield f"has {len(value)} characters, {schema['maxLength']} are allowed"
+            yield f"has {len(value)} characters; at most {schema['maxLength']} are allowed"
         pattern = schema.get("pattern")
         if pattern is not None and not re.search(pattern, value):
             yield f"does not match {pattern}"
@@ -248,4 +248,4 @@ def _bounds(schema: Schema, value: object) -> Iterator[str]:
         if len(value) < schema.get("minItems", 0):
             yield f"needs at least {schema['minItems']} of them"
         if len(value) > schema.get("maxItems", len(value)):
-            yield f"has {len(value)} of them, {schema['maxItems']} are allowed"
+            yield f"has {len(value)} of them; at most {schema['maxItems']} are allowed"

@@ -6,16 +6,16 @@
     GET /openapi.json    what there is below /admin/v1 (`table.py`)
     GET /                the admin page
 
-A request passes the guard and the checks, is forwarded if another broker must answer it, and goes
-to its handler; whatever fails becomes a problem document. Health, metrics, document and page need
-no token: they reveal nothing that a scraper or a probe should not know, and change nothing.
+A request passes the guard, which asks for the operation's role, and the checks, is forwarded if
+another broker must answer it, and goes to its handler; whatever fails becomes a problem document.
+Health, document and page need no token: they reveal nothing that a probe should not know, and
+change nothing; neither do metrics, unless `admin_metrics_open` is off.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -23,13 +23,19 @@ from aiohttp import web
 from prometheus_client import ProcessCollector
 
 from broker.admin import problems, table
+from broker.admin.audit_trail import AuditTrail
 from broker.admin.context import AdminContext
-from broker.admin.guard import Guard, is_loopback
-from broker.admin.json_size import values_at_least
+from broker.admin.json_bounds import encode, values_at_least
 from broker.admin.lags import Lags
 from broker.admin.operation import Operation
 from broker.admin.page_files import PageFiles
-from broker.admin.peer_client import FOR_HEADER, PeerClient, name_of
+from broker.admin.peer_client import (
+    CALLER_HEADER,
+    FOR_HEADER,
+    PEER_HEADER,
+    PeerClient,
+    name_of,
+)
 from broker.admin.problems import Problem
 from broker.admin.request import BYTES, JSON, PREFIX, AdminRequest, Answer
 from broker.admin.sampler import Sampler
@@ -38,8 +44,10 @@ from broker.app import Broker
 from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
 from client.config import DEFAULT, settings_of
-from client.errors import ConfigError, QuireError
+from client.errors import QuireError
 from client.node.http_connections import HttpConnections
+from client.node.http_guard import HttpGuard
+from client.security.admin_access import Caller
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +64,12 @@ class AdminServer:
     def __init__(
         self, config: BrokerConfig, broker: Broker, sources: Mapping[str, str] | None = None
     ) -> None:
-        """`sources`: where each setting's value came from."""
+        """`sources`: where each setting's value came from. Raises ConfigError (certificates,
+        tokens)."""
         self._config = config
         self._broker = broker
-        self._guard = Guard(config)
+        self._guard = guard = HttpGuard(config, config.admin_host)
+        broker.metrics.add_part(guard.exposition())
         self._peer_client = PeerClient(config, broker.cluster)
         self._lags = Lags(broker, self._peer_client)
         self._sampler = Sampler(broker.metrics, broker.services.clock)
@@ -74,6 +84,7 @@ class AdminServer:
             peer_client=self._peer_client,
             lags=self._lags,
             sampler=self._sampler,
+            audit_trail=AuditTrail(),
         )
         self._doors = doors = HttpConnections()
         broker.metrics.provide_one("quire_broker_admin_body_bytes", lambda: doors.bodies_bytes)
@@ -84,15 +95,16 @@ class AdminServer:
     async def start(self) -> int:
         """Listen; return the port, or 0 if there is no admin server.
 
-        Raises OSError, ConfigError (certificates).
+        Raises OSError, ConfigError (certificates of other brokers).
         """
         config = self._config
         if config.admin_port < 0:
             return 0
-        tls = _server_tls(config)
+        guard = self._guard
         await self._peer_client.start()
         self._lags.start()
         self._sampler.start()
+        self._context.audit_trail.start()
         self._runner = web.AppRunner(
             self._app(),
             access_log=None,
@@ -101,18 +113,16 @@ class AdminServer:
             max_line_size=_LINE_BYTES_MAX,
         )
         await self._runner.setup()
-        port = await self._doors.listen(self._runner, config.admin_host, config.admin_port, ssl=tls)
+        port = await self._doors.listen(
+            self._runner, config.admin_host, config.admin_port, guard.tls
+        )
         host = config.admin_advertised_host or config.admin_host
         if host in _EVERYWHERE:
             host = config.hostname or "127.0.0.1"
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"{'https' if tls else 'http'}://{shown}:{port}"
+        self.url = f"{guard.scheme}://{shown}:{port}"
         log.info("admin.serving url=%s token=%s", self.url, bool(config.admin_token))
-        if not config.admin_token and not is_loopback(config.admin_host):
-            log.warning(
-                "admin.open host=%s hint=%s", config.admin_host,
-                "anyone who reaches this port can change the cluster; set admin_token",
-            )  # fmt: skip
+        guard.warn(config.admin_host)
         return port
 
     async def close(self) -> None:
@@ -121,6 +131,7 @@ class AdminServer:
         if self._runner is not None:
             await self._runner.cleanup()
         self._sampler.close()
+        self._context.audit_trail.close()
         await self._lags.close()
         await self._peer_client.close()
 
@@ -154,6 +165,7 @@ class AdminServer:
         return web.Response(status=503, text="".join(f"not ready: {why}\n" for why in reasons))
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        self._guard.check_metrics(request)
         return web.Response(
             body=self._broker.metrics.exposition(),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
@@ -181,8 +193,7 @@ class AdminServer:
 
     def _handler(self, operation: Operation) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            self._guard.check_browser(request)
-            self._guard.check_token(request)
+            caller = self._guard.check(request, operation.role)
             is_forwarded = self._check_meant(request)
             body = await self._doors.body(request) if operation.takes else b""
             checked = _checked(operation, request, body, self._config.admin_items_max)
@@ -193,16 +204,41 @@ class AdminServer:
             if operation.where is not None and not is_forwarded:
                 broker = await operation.where(self._context, checked)
                 if broker is not None and broker.id != self._config.node_id:
-                    return await self._forward(broker, request, body)
+                    return await self._forward(broker, request, body, caller)
             answer = await operation.handle(self._context, checked)
-            if operation.method != "GET" and not operation.is_frequent:
-                log.info(
-                    "admin.done operation=%s path=%s status=%d from=%s",
-                    operation.name, request.path_qs, answer.status, request.remote,
-                )  # fmt: skip
-            return _respond(answer)
+            if operation.is_noted:
+                self._note(operation, request, answer, caller, is_forwarded=is_forwarded)
+            return await self._respond(answer)
 
         return handle
+
+    def _note(
+        self, operation: Operation, request: web.Request, answer: Answer, caller: Caller, *,
+        is_forwarded: bool,
+    ) -> None:  # fmt: skip
+        """Log what was changed, and who asked for it; a broker that forwards says who that was."""
+        name, peer = caller.name, request.remote or ""
+        if is_forwarded:
+            name = request.headers.get(CALLER_HEADER, name)
+            peer = request.headers.get(PEER_HEADER, peer)
+        log.info(
+            "admin.done operation=%s path=%s status=%d user=%r from=%s",
+            operation.name, request.path_qs, answer.status, name, peer,
+        )  # fmt: skip
+
+    async def _respond(self, answer: Answer) -> web.Response:
+        if isinstance(answer.body, bytes):
+            return web.Response(
+                status=answer.status, body=answer.body,
+                headers={**answer.headers, "Content-Type": BYTES},
+            )  # fmt: skip
+        if answer.body is None:
+            return web.Response(status=answer.status, headers=answer.headers)
+        body = await self._broker.services.turns.run(encode(answer.body))
+        return web.Response(
+            status=answer.status, body=body, headers=answer.headers, content_type=JSON,
+            charset="utf-8",
+        )  # fmt: skip
 
     def _check_meant(self, request: web.Request) -> bool:
         """Say whether another broker forwarded this; refuse what is meant for another one."""
@@ -219,11 +255,12 @@ class AdminServer:
         return True
 
     async def _forward(
-        self, broker: BrokerInfo, request: web.Request, body: bytes
+        self, broker: BrokerInfo, request: web.Request, body: bytes, caller: Caller
     ) -> web.StreamResponse:
         headers = {
             name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers
         }
+        headers |= {CALLER_HEADER: caller.name, PEER_HEADER: request.remote or ""}
         reply = await self._peer_client.forward(
             broker, request.method, request.raw_path, headers, body
         )
@@ -286,7 +323,8 @@ def _body(operation: Operation, request: web.Request, body: bytes, items_max: in
     count = values_at_least(body, items_max)
     if count > items_max:
         raise Problem(
-            413, "too-many-values", f"the body has {count} values or more, {items_max} are allowed",
+            413, "too-many-values",
+            f"the body has {count} values or more; at most {items_max} are allowed",
             "Send less at once, or raise admin_items_max.", field="body",
         )  # fmt: skip
     try:
@@ -298,17 +336,6 @@ def _body(operation: Operation, request: web.Request, body: bytes, items_max: in
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _respond(answer: Answer) -> web.Response:
-    if isinstance(answer.body, bytes):
-        return web.Response(
-            status=answer.status, body=answer.body,
-            headers={**answer.headers, "Content-Type": BYTES},
-        )  # fmt: skip
-    if answer.body is None:
-        return web.Response(status=answer.status, headers=answer.headers)
-    return web.json_response(answer.body, status=answer.status, headers=answer.headers)
 
 
 def _problem(error: BaseException, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -337,14 +364,3 @@ def _of_http(error: web.HTTPException, request: web.Request) -> Problem:
     if error.status == 503:
         return Problem(503, "busy", (error.text or error.reason).strip(), "Try again in a moment.")
     return Problem(error.status, "refused", error.reason, hint)
-
-
-def _server_tls(config: BrokerConfig) -> ssl.SSLContext | None:
-    if config.admin_tls_cert is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(config.admin_tls_cert, config.admin_tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"admin_tls_cert {config.admin_tls_cert}: {error}") from error
-    return context

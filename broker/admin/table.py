@@ -11,6 +11,7 @@ from typing import Any, Final
 from broker.admin import openapi
 from broker.admin.operation import Operation
 from broker.admin.resources import (
+    audit,
     bookies,
     brokers,
     cluster,
@@ -29,7 +30,7 @@ from broker.admin.schema import INT_MAX, NAME_CHARS_MAX, Schema, text, whole
 _MODULES: Final = (
     cluster, brokers, led, topics, partitions, segments, compaction, records, groups,
     transactions, bookies,
-    rates,
+    rates, audit,
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(

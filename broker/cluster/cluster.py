@@ -17,6 +17,7 @@ from broker.cluster.core.assignment import planned_leaders
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.cluster.directory_view import DirectoryView
 from broker.cluster.leader_epochs import LeaderEpochs
+from broker.cluster.topic_view import TopicView
 from broker.config import BrokerConfig
 from broker.errors import UnknownTopicOrPartition
 from client.errors import LogCorrupt, NodeExists, NoNode
@@ -48,9 +49,7 @@ class Cluster:
         self._broker_view = DirectoryView(
             store, paths.BROKERS, _decode_broker, self._on_brokers_changed
         )
-        self._topic_view = DirectoryView(
-            store, paths.TOPICS, TopicInfo.decode, self._on_topics_changed
-        )
+        self._topic_view = TopicView(store, self._on_topics_changed)
         self._myself: BrokerInfo | None = None
         self._unregistered: dict[BrokerId, tuple[BrokerInfo, float]] = {}
         """Brokers that are no longer registered, and until when clients are still told of them."""
@@ -79,6 +78,11 @@ class Cluster:
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener` soon after any change of brokers or topics, once per burst."""
         self._listeners.append(listener)
+
+    def set_topic_defaults(self, defaults: Mapping[str, str]) -> None:
+        """Give all topics other defaults of their settings: key -> value."""
+        if self._topic_view.set_defaults(defaults):
+            self._on_topics_changed()
 
     def topic(self, name: str) -> TopicInfo:
         """Return a topic. Raises UnknownTopicOrPartition."""

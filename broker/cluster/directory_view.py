@@ -3,6 +3,9 @@
 There is one watch on the directory's children and one on each child. Whatever fires only says "look
 again"; a single task looks, so values never go back in time. While the store cannot be reached the
 view keeps what it knows and tries again.
+
+A list of a large directory costs much, and every child that comes or goes asks for another one:
+between two of them it waits in proportion to their length, and one shows all that came meanwhile.
 """
 
 from __future__ import annotations
@@ -23,6 +26,11 @@ V = TypeVar("V")
 
 _READS_AT_ONCE: Final = 64
 _RETRY_S: Final = 0.5
+_LISTED_PER_S: Final = 20_000
+"""Names in all lists of a large directory, per second of pauses between them."""
+_LARGE: Final = 500
+"""Names from which on there is a pause."""
+_PAUSE_MAX_S: Final = 0.5
 
 
 class DirectoryView(Generic[V]):
@@ -37,6 +45,9 @@ class DirectoryView(Generic[V]):
     ) -> None:
         """`decode` may raise LogCorrupt or ValueError: such a node is reported and left out."""
         self.values: dict[str, V] = {}
+        self.changed: tuple[str, ...] = ()
+        """Names whose values differ from what they were when `on_change` was called before: for
+        whoever it calls."""
         self._store = store
         self._path = path
         self._decode = decode
@@ -44,7 +55,9 @@ class DirectoryView(Generic[V]):
         self._watchers: dict[str, Callable[[], None]] = {}
         self._stale: dict[str, None] = {}
         self._listing_is_stale = True
-        self._changed = False
+        self._list_at_s = 0.0
+        """Before that, by the loop's clock, no other list is asked for."""
+        self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -77,7 +90,11 @@ class DirectoryView(Generic[V]):
     async def _refresh(self) -> None:
         try:
             if self._listing_is_stale:
-                await self._list()
+                loop = asyncio.get_running_loop()
+                if loop.time() < self._list_at_s:
+                    loop.call_at(self._list_at_s, self._wake.set)
+                else:
+                    await self._list()
             while self._stale:
                 await self._read_some()
         finally:
@@ -90,6 +107,9 @@ class DirectoryView(Generic[V]):
         except MetadataError:
             self._listing_is_stale = True
             raise
+        if len(names) >= _LARGE:
+            pause_s = min(_PAUSE_MAX_S, len(names) / _LISTED_PER_S)
+            self._list_at_s = asyncio.get_running_loop().time() + pause_s
         present = dict.fromkeys(names)
         for name in [name for name in self._watchers if name not in present]:
             self._forget(name)
@@ -115,19 +135,27 @@ class DirectoryView(Generic[V]):
             self._forget(name)
         except (LogCorrupt, ValueError) as error:
             log.error("view.unreadable path=%s/%s error=%r", self._path, name, error)
-            self._changed |= self.values.pop(name, None) is not None
+            self._drop(name)
+        except BaseException:
+            self._on_child(name)  # it was not seen: whoever asked may not ask again
+            raise
         else:
-            self._changed |= self.values.get(name) != value
+            if self.values.get(name) != value:
+                self._changed[name] = None
             self.values[name] = value
 
     def _forget(self, name: str) -> None:
         self._watchers.pop(name, None)
         self._stale.pop(name, None)
-        self._changed |= self.values.pop(name, None) is not None
+        self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        if self.values.pop(name, None) is not None:
+            self._changed[name] = None
 
     def _report(self) -> None:
         if self._changed:
-            self._changed = False
+            self.changed, self._changed = tuple(self._changed), {}
             self._on_change()
 
     def _on_listing(self) -> None:

@@ -1,7 +1,8 @@
 """Keeps the features that the cluster uses, and raises them when every broker knows more.
 
 The node is followed by a watch. The broker of the lowest id raises levels, by compare-and-set, so
-that several that take themselves for that one do no harm. A registration that comes later with less
+that several that take themselves for that one do no harm; an operator may ask any broker to raise
+or lower them (`update`). A registration that comes later with less
 lowers nothing: a broker that does not know what is used does not start (`load`).
 """
 
@@ -10,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from broker.cluster.core.features import NOTHING, Finalized
+from broker.cluster.core.features import NOTHING, FeatureUpdate, Finalized
 from broker.cluster.core.topology import BrokerInfo
 from client.errors import (
     ConfigError,
@@ -75,6 +76,23 @@ class Features:
         """Stop following."""
         await background.stop(self._task)
 
+    async def update(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
+        """Change levels by an operator's word: all of them, or none; known here on return.
+
+        Raises InvalidUpdateVersion, LogCorrupt, MetadataError (it may have happened if the
+        connection was lost).
+        """
+        while True:
+            version = await self._read()
+            brokers = {one.id: one.features for one in self._cluster.brokers.values()}
+            wanted = self.finalized.updated(updates, brokers)
+            if validate_only or wanted == self.finalized:
+                return
+            with contextlib.suppress(NodeExists, NoNode, VersionConflict):
+                await self._write(wanted, version)
+                self.finalized = wanted
+                return
+
     async def _follow(self) -> None:
         while True:
             await self._look.wait()
@@ -107,9 +125,12 @@ class Features:
             return
         # Whatever becomes of it, the next reading tells.
         with contextlib.suppress(NodeExists, NoNode, VersionConflict, ConnectionLoss):
-            if version is None:
-                await self._store.create(paths.FEATURES, wanted.encode(), make_parents=True)
-            else:
-                await self._store.set(paths.FEATURES, wanted.encode(), version)
-            _LOG.info("features.finalized epoch=%d levels=%s", wanted.epoch, dict(wanted.levels))
+            await self._write(wanted, version)
         self._look.set()
+
+    async def _write(self, wanted: Finalized, version: int | None) -> None:
+        if version is None:
+            await self._store.create(paths.FEATURES, wanted.encode(), make_parents=True)
+        else:
+            await self._store.set(paths.FEATURES, wanted.encode(), version)
+        _LOG.info("features.finalized epoch=%d levels=%s", wanted.epoch, dict(wanted.levels))

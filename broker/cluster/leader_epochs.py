@@ -125,9 +125,7 @@ class LeaderEpochs:
             await asyncio.shield(known.reading)
         # That may have read before what changed meanwhile: once more, and no more than once.
         if known.reading is None and known.stale:
-            known.reading = asyncio.get_running_loop().create_task(
-                self._read_stale(topic, known), name=f"epochs {topic.name}"
-            )
+            known.reading = background.begin(self._read_stale(topic, known), f"epochs {topic.name}")
         if known.reading is not None:
             await asyncio.shield(known.reading)
 

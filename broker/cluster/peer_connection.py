@@ -2,18 +2,19 @@
 
 The request is ApiVersions, version 0, which every broker answers at once. At most one is in flight,
 and whoever asks meanwhile shares the next one, so a thousand clients that ask for metadata cost a
-peer one request per round trip.
+peer one request per round trip. Where the peer's listener wants a login, that comes first, and
+again from time to time; nobody is connected to a peer that does not let him in.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 import struct
-from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.peer_access import PeerAccess, PeerLogin
+from client.wire.kafka.sasl_login import LoginRefused, is_login
 
 _CONNECT_TIMEOUT_S: Final = 3.0
 _QUESTION: Final = struct.pack(">ihhih", 10, 18, 0, 0x51554952, -1)
@@ -31,6 +32,8 @@ class PeerConnection(asyncio.Protocol):
         """Done when it breaks: the loop's time of that moment."""
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
+        self._login: PeerLogin | None = None
+        self._refusal = ""
         self._asked: asyncio.Future[float] | None = None
         """Done when the question on its way is answered."""
         self._next: asyncio.Future[float] | None = None
@@ -60,23 +63,58 @@ class PeerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are of another class
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the one answer that is due."""
+        """Take bytes of the one answer that is due, and of a login's."""
         received = self._received
         received += data
-        if len(received) < _LENGTH.size:
-            return
-        (length,) = _LENGTH.unpack_from(received)
-        if self._asked is None or not 0 <= length <= _ANSWER_BYTES_MAX:
+        while len(received) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(received)
+            if not 0 <= length <= _ANSWER_BYTES_MAX:
+                self.close()
+                return
+            if len(received) < _LENGTH.size + length:
+                return
+            frame = memoryview(bytes(received[_LENGTH.size : _LENGTH.size + length]))
+            del received[: _LENGTH.size + length]
+            self._on_frame(frame)
+
+    def _on_frame(self, frame: memoryview) -> None:
+        if self._login is not None and is_login(frame):
+            self._login.on_frame(frame)
+        elif self._asked is None:
             self.close()
-        elif len(received) >= _LENGTH.size + length:
-            received.clear()
+        else:
             self._asked.set_result(self._loop.time())
             self._asked = None
             if self._next is not None:
                 self._asked, self._next = self._send(self._next), None
 
+    async def log_in(self, peer: BrokerInfo, access: PeerAccess) -> None:
+        """Log in, if the peer wants that. Raises OSError, ConfigError, LoginRefused."""
+        assert self._transport is not None
+        done: asyncio.Future[float] = self._loop.create_future()
+
+        def on_done() -> None:
+            if not done.done():
+                done.set_result(self._loop.time())
+
+        def on_refused(reason: str) -> None:
+            self._refusal = reason
+            self.close()
+
+        self._login = access.login(peer, self._transport.write, on_done, on_refused)
+        if self._login is None:
+            return
+        self._login.start()
+        await asyncio.wait([done, self.lost], return_when=asyncio.FIRST_COMPLETED)
+        if self._refusal:
+            raise LoginRefused(self._refusal)
+        if not done.done():
+            raise ConnectionResetError("it closed the connection during the login")
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who waits."""
+        if self._login is not None:
+            self._login.close()
         for future in (self.lost, self._asked, self._next):
             if future is not None and not future.done():
                 future.set_result(self._loop.time())
@@ -87,14 +125,18 @@ class PeerConnection(asyncio.Protocol):
         return self._loop.create_future() if answer is None else answer
 
 
-async def connect(
-    peer: BrokerInfo, tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
-) -> PeerConnection:
-    """Connect to a peer, by `tls` if it is reached so. Raises ConnectionRefusedError if nobody
-    listens, else OSError; ConfigError if the files of TLS cannot be read."""
-    options: dict[str, Any] = {"ssl": tls()} if peer.is_tls else {}
+async def connect(peer: BrokerInfo, access: PeerAccess | None = None) -> PeerConnection:
+    """Connect to a peer. Raises ConnectionRefusedError if nobody listens, else OSError; ConfigError
+    if the files of TLS cannot be read, or the peer wants a login and there is no account;
+    LoginRefused."""
+    access = PeerAccess() if access is None else access
     async with asyncio.timeout(_CONNECT_TIMEOUT_S):
         _, connection = await asyncio.get_running_loop().create_connection(
-            PeerConnection, peer.host, peer.port, **options
+            PeerConnection, peer.host, peer.port, **access.options(peer)
         )
+        try:
+            await connection.log_in(peer, access)
+        except BaseException:
+            connection.close()
+            raise
     return connection

@@ -23,12 +23,14 @@ from functools import partial
 from typing import Final, Protocol
 
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.peer_access import PeerAccess
 from broker.cluster.peer_connection import PeerConnection, connect
 from client.errors import ConfigError, LogCorrupt, MetadataError, NoNode, VersionConflict
 from client.ids import BrokerId
 from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.node import background
+from client.wire.kafka.sasl_login import LoginRefused
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,10 +62,10 @@ class Peers:
         cluster: ClusterBrokers,
         me: BrokerId,
         answer_max_s: float,
-        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+        access: PeerAccess | None = None,
     ) -> None:
-        """`answer_max_s`: for a sign of life; 0 asks nobody. `tls`: for peers reached by TLS."""
-        self._tls = tls
+        """`answer_max_s`: for a sign of life; 0 asks nobody. `access`: how peers are reached."""
+        self._access = access
         self._answer_max_s = answer_max_s
         self._store = store
         self._cluster = cluster
@@ -124,14 +126,14 @@ class Peers:
         was_connected = False
         while True:
             try:
-                connection = await connect(peer, self._tls)
+                connection = await connect(peer, self._access)
             except ConnectionRefusedError:
                 if was_connected and await self._declare_gone(peer):
                     return
-            except (ConfigError, ssl.SSLError) as error:
+            except (ConfigError, LoginRefused, ssl.SSLError) as error:
                 _LOG.warning("peer.not_trusted broker=%d error=%r", peer.id, str(error))
                 was_connected = False
-            except (OSError, TimeoutError):
+            except (OSError, TimeoutError, ValueError):  # the last: a host that is no name
                 was_connected = False
             else:
                 was_connected = True

@@ -1,40 +1,52 @@
 """One round of compaction of one partition: reads its segments twice, writes compacted ones.
 
-The rules are in `core/`. This carries them out in slices: between two batches, and within large
-ones, everything else of the process has its turn (`client/node/turns.py`), and bytes are used at a
-limited rate. Group by group, from the oldest on, the new ledgers are written, closed, read back and
-handed to the leader, who lists them in the place of the old ones (`partition/core/leader.py`,
-COMPACT-CAS). So an old value is gone before the tombstone that came after it may go, whenever the
-round is broken off.
+The rules are in `core/`, and who applies them is a worker's business (`worker.py`). This reads what
+the worker needs and writes what it gives back, at a limited rate. Group by group, from the oldest
+on, the new ledgers are written, closed, read back and handed to the leader, who lists them in the
+place of the old ones (`partition/core/leader.py`, COMPACT-CAS). So an old value is gone before the
+tombstone that came after it may go, whenever the round is broken off.
+
+What is aborted is looked up as for a reader of committed data, a run of entries at a time; below
+the last stable offset, where all of this happens, that is known.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.cluster.core.topology import TopicInfo
 from broker.compaction.byte_rate import ByteRate
-from broker.compaction.core.cleaning import STEP_RECORDS, Cleaner, KeyRound
-from broker.compaction.core.key_map import SECRET_BYTES, KeyMap, slots_within
-from broker.compaction.core.plan import CompactionLimits, Standing, groups
-from broker.compaction.core.segment_output import SegmentOutput
-from broker.compaction.core.transaction_ends import TransactionEnds
+from broker.compaction.core.key_map import SECRET_BYTES, slots_within
+from broker.compaction.core.plan import CompactionLimits, Standing, groups, is_listed_elsewhere
+from broker.compaction.core.round_messages import (
+    BeginGroup,
+    BeginRound,
+    Begun,
+    CleanRun,
+    Ended,
+    EndGroup,
+    EnterKeys,
+    Output,
+    Run,
+    Source,
+    WorkDone,
+    Written,
+)
 from broker.compaction.ledger_output import LedgerOutput
+from broker.compaction.worker import Worker
 from broker.errors import CompactionFailed, SegmentsChanged
 from broker.partition.ledger_creation import create_ledger
 from broker.partition.log_services import LogServices
-from client.errors import LedgerError, MetadataError, RemoteProtocolError
+from client.errors import LedgerError, MetadataError
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
+from client.log.aborted_transactions import AbortedTransaction
 from client.log.compacted import Round, Swap
-from client.log.entry_format import batch_headers, is_internal
+from client.log.entry_format import first_offset, next_offset
 from client.log.segments import Segment
-from client.wire.kafka.batches.records import BatchHeader, Buffer, parse_header
-
-_RUN_ENTRIES: Final = 4
-"""Entries that are read at once."""
+from client.wire.kafka.batches.records import Buffer
 
 
 class Led(NamedTuple):
@@ -43,6 +55,10 @@ class Led(NamedTuple):
     topic: TopicInfo
     partition: int
     leader_epoch: LeaderEpoch
+    aborted: Callable[[Offset, Offset], Awaitable[Sequence[AbortedTransaction]]]
+    """Says what is aborted in a range that is decided. Raises LogReadFailed, LogCorrupt."""
+    swap: Callable[[Swap], Awaitable[None]]
+    """Lists new segments; raises SegmentsChanged if nothing has come of it."""
 
 
 class CleaningRound:
@@ -55,67 +71,70 @@ class CleaningRound:
         limits: CompactionLimits,
         rate: ByteRate,
         key_bytes_max: int,
-        swap: Callable[[Swap], Awaitable[None]],
+        worker: Worker,
     ) -> None:
-        """`swap` lists new segments; it raises SegmentsChanged if nothing has come of it."""
         self._services = services
         self._led = led
         self._limits = limits
         self._rate = rate
         self._key_bytes_max = key_bytes_max
-        self._swap = swap
+        self._worker = worker
         self.read_bytes = 0
         self.written_bytes = 0
         self.removed_records = 0
-        self._in_turn = 0
-        """Records since others had their turn."""
 
     async def run(self, runs: Sequence[Sequence[Segment]], found: Standing) -> Round:
         """Clean `runs` of segments, all there are, up to `found.end` or as far as the key map goes.
 
-        Raises CompactionFailed, SegmentsChanged, LedgerError, MetadataError, NotLeader; what was
-        swapped until then stays swapped.
+        Raises CompactionFailed, SegmentsChanged, LedgerError, LogReadFailed, LogCorrupt,
+        MetadataError, NotLeader; what was swapped until then stays swapped.
         """
-        now_ms = self._services.clock.now_ms()
-        ends = TransactionEnds()
-        keys = await self._enter(runs, found, ends)
-        cleaner = Cleaner(keys, ends, now_ms, self._limits.retain_ms)
-        for group in groups(runs, keys.end, self._limits.segment_bytes):
-            await self._clean(group, cleaner)
-        return Round(keys.end, cleaner.stats.next_horizon_ms)
+        secret = self._services.rng.getrandbits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "big")
+        done = await self._worker.do(
+            BeginRound(
+                slots_within(self._key_bytes_max, found.end - found.first_dirty),
+                secret,
+                found.first_dirty,
+                found.end,
+                self._services.clock.now_ms(),
+                self._limits.retain_ms,
+                self._limits.segment_bytes,
+                self._services.limits.aborted_block_entries,
+            )
+        )
+        done = await self._enter(runs, found, done)
+        for group in groups(runs, done.end, self._limits.segment_bytes):
+            done = await self._clean(group)
+        return Round(done.end, done.horizon_ms)
 
     async def _enter(
-        self, runs: Sequence[Sequence[Segment]], found: Standing, ends: TransactionEnds
-    ) -> KeyRound:
-        """Note the newest offset of each key in what is dirty."""
-        slots = slots_within(self._key_bytes_max, found.end - found.first_dirty)
-        secret = self._services.rng.getrandbits(8 * SECRET_BYTES).to_bytes(SECRET_BYTES, "big")
-        entered = KeyRound(KeyMap(slots, secret), found.first_dirty, found.end, ends)
+        self, runs: Sequence[Sequence[Segment]], found: Standing, done: WorkDone
+    ) -> WorkDone:
+        """Have the newest offset of each key in what is dirty noted."""
         for segment in (segment for run in runs for segment in run):
             base, end = segment.base_offset, segment.end_offset
-            if base is None or end is None or base >= entered.end:
+            if base is None or end is None or base >= done.end:
                 break
             if end <= found.first_dirty or end == base:
                 continue
-            async with aclosing(self._batches(segment)) as batches:
-                async for batch, header in batches:
-                    await self._services.turns.run(entered.enter(batch, header))
-                    if entered.is_full:
-                        return entered
-        return entered
+            async with aclosing(self._runs(segment)) as entries:
+                async for run in entries:
+                    done = await self._worker.do(EnterKeys(run))
+                    if done.is_full:
+                        return done
+        return done
 
-    async def _clean(self, group: Sequence[Segment], cleaner: Cleaner) -> None:
+    async def _clean(self, group: Sequence[Segment]) -> WorkDone:
         outputs: list[LedgerOutput] = []
-        before = cleaner.stats.records_in - cleaner.stats.records_out
         try:
-            new, is_changed = await self._write(group, cleaner, outputs)
-            if is_changed or len(new) < len(group):
+            new, done = await self._write(group, outputs)
+            if done.is_changed or len(new) < len(group) or any(map(is_listed_elsewhere, group)):
                 for output in outputs:
                     await output.verify(self._services.ledgers)
-                await self._swap(Swap(tuple(one.ledger_id for one in group), tuple(new)))
+                await self._led.swap(Swap(tuple(one.ledger_id for one in group), tuple(new)))
                 outputs = []
-                after = cleaner.stats.records_in - cleaner.stats.records_out
-                self.removed_records += after - before
+                self.removed_records = done.removed_records
+            return done
         except (LedgerError, MetadataError, SegmentsChanged, CompactionFailed):
             raise
         except BaseException:
@@ -128,101 +147,93 @@ class CleaningRound:
             await self._discard(outputs)
 
     async def _write(
-        self, group: Sequence[Segment], cleaner: Cleaner, outputs: list[LedgerOutput]
-    ) -> tuple[list[Segment], bool]:
-        """Write what stays of a group; return its new segments, and whether they differ."""
-        base, end = group[0].base_offset, group[-1].end_offset
-        assert base is not None
-        assert end is not None
-        is_changed = False
+        self, group: Sequence[Segment], outputs: list[LedgerOutput]
+    ) -> tuple[list[Segment], WorkDone]:
+        """Write what stays of a group; return its new segments, and what was done."""
+        first, last = group[0], group[-1]
+        assert first.base_offset is not None
+        assert last.facts is not None
         new: list[Segment] = []
-        content, ledger = await self._begin(group[0], base, outputs)
-        async for batch, header in self._all_batches(group):
-            kept = await self._turns(cleaner, batch, header)
-            is_changed |= kept is not batch
-            if kept is None:
-                continue
-            if content.size_bytes >= self._limits.segment_bytes and header.base_offset > base:
-                new.append(await self._end(group, content, ledger, header.base_offset))
-                content, ledger = await self._begin(group[0], header.base_offset, outputs)
-            entry = content.add(kept, header if kept is batch else parse_header(kept))
-            if entry:
-                await ledger.add(entry)
-        new.append(await self._end(group, content, ledger, end))
-        return new, is_changed
+        done = await self._worker.do(
+            BeginGroup(
+                first.base_offset,
+                Offset(last.facts.last_offset + 1),
+                first.leader_epoch,
+                last.facts.stable_offset,
+            )
+        )
+        await self._put(done.outputs, first, outputs, new)
+        for segment in group:
+            async with aclosing(self._runs(segment)) as entries:
+                async for run in entries:
+                    done = await self._worker.do(CleanRun(run))
+                    await self._put(done.outputs, first, outputs, new)
+        done = await self._worker.do(EndGroup())
+        await self._put(done.outputs, first, outputs, new)
+        return new, done
 
-    async def _turns(self, cleaner: Cleaner, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        try:
-            return await self._services.turns.run(cleaner.clean(batch, header))
-        except RemoteProtocolError as error:
-            raise CompactionFailed(f"batch at offset {header.base_offset}: {error}") from error
+    async def _put(
+        self,
+        made: Sequence[Output],
+        first: Segment,
+        outputs: list[LedgerOutput],
+        new: list[Segment],
+    ) -> None:
+        """Write what a worker has made; `first`: of the group that it was made of."""
+        base = Offset(0)
+        for one in made:
+            match one:
+                case Begun(base):
+                    outputs.append(await self._begin(base))
+                case Written(payload):
+                    await outputs[-1].add(payload)
+                case Ended(facts):
+                    ledger = outputs[-1]
+                    await ledger.finish()
+                    self.written_bytes += facts.size_bytes
+                    new.append(
+                        Segment(
+                            ledger.ledger_id,
+                            ledger.base_offset,
+                            first.leader_epoch,
+                            first.created_ms,
+                            facts.of_ledger(ledger.ledger_id),
+                            cleaned=True,
+                        )
+                    )
 
-    async def _begin(
-        self, first: Segment, base: Offset, outputs: list[LedgerOutput]
-    ) -> tuple[SegmentOutput, LedgerOutput]:
+    async def _begin(self, base: Offset) -> LedgerOutput:
         led = self._led
         writer = await create_ledger(
             self._services.ledgers, led.topic, led.partition, led.leader_epoch
         )
-        output = LedgerOutput(writer, self._rate)
-        outputs.append(output)
-        content = SegmentOutput(base, first.leader_epoch)
-        await output.add([content.begin()])
-        return content, output
+        return LedgerOutput(writer, base, self._rate)
 
-    async def _end(
-        self, group: Sequence[Segment], content: SegmentOutput, ledger: LedgerOutput, end: Offset
-    ) -> Segment:
-        for entry in content.end(end):
-            await ledger.add(entry)
-        await ledger.finish()
-        self.written_bytes += content.size_bytes
-        first = group[0]
-        return Segment(
-            ledger.ledger_id,
-            content.base_offset,
-            first.leader_epoch,
-            first.created_ms,
-            content.facts(end),
-            cleaned=True,
-        )
-
-    async def _all_batches(
-        self, group: Sequence[Segment]
-    ) -> AsyncIterator[tuple[Buffer, BatchHeader]]:
-        for segment in group:
-            async with aclosing(self._batches(segment)) as batches:
-                async for found in batches:
-                    yield found
-
-    async def _batches(
-        self, segment: Segment
-    ) -> AsyncGenerator[tuple[memoryview, BatchHeader], None]:
-        """Walk the batches of a segment. Raises LedgerError, LogCorrupt, CompactionFailed."""
+    async def _runs(self, segment: Segment) -> AsyncGenerator[Run, None]:
+        """Read a segment. Raises LedgerError, LogReadFailed, LogCorrupt."""
+        assert segment.base_offset is not None
+        assert segment.end_offset is not None
+        source = Source(segment.ledger_id, segment.base_offset, segment.end_offset, segment.cleaned)
         reader = await self._services.ledgers.open(segment.ledger_id)
-        expected, last = segment.base_offset, reader.last_entry
-        first = 0
+        first, last = EntryId(0), reader.last_entry
         while first <= last:
-            until = min(last, first + _RUN_ENTRIES - 1)
-            for entry in await reader.read(EntryId(first), EntryId(until)):
-                payload = entry.payload
-                self.read_bytes += len(payload)
-                await self._rate.use(len(payload))
-                if is_internal(payload):
-                    continue
-                for at, header in batch_headers(payload):
-                    _check(segment, header, expected)
-                    expected = header.next_offset
-                    self._in_turn += 1 + header.record_count % STEP_RECORDS
-                    if self._in_turn >= STEP_RECORDS:
-                        self._in_turn = 0
-                        await self._services.turns.next()
-                    yield payload[at : at + header.size], header
-            first = until + 1
-        if not segment.cleaned and expected != segment.end_offset:
-            raise CompactionFailed(
-                f"ledger {segment.ledger_id} ends at offset {expected}, not {segment.end_offset}"
-            )
+            entries = await reader.read_some(first, last)
+            until = entries[-1].entry_id
+            payloads = [entry.payload for entry in entries]
+            size = sum(map(len, payloads))
+            self.read_bytes += size
+            await self._rate.use(size)
+            aborted = await self._aborted(segment, payloads)
+            yield Run(source, first == 0, until == last, payloads, aborted)
+            first = EntryId(until + 1)
+
+    async def _aborted(
+        self, segment: Segment, payloads: Sequence[Buffer]
+    ) -> Sequence[AbortedTransaction]:
+        known = segment.facts.transactions if segment.facts is not None else None
+        if known is None or not known.is_transactional:
+            return ()
+        return await self._led.aborted(first_offset(payloads[0]), next_offset(payloads[-1]))
 
     async def _discard(self, outputs: Sequence[LedgerOutput]) -> None:
         """Delete ledgers that nobody knows of; what fails is left to the sweep of orphans."""
@@ -230,14 +241,3 @@ class CleaningRound:
             output.abandon()
             with contextlib.suppress(LedgerError, MetadataError):
                 await self._services.ledgers.delete(LedgerId(output.ledger_id))
-
-
-def _check(segment: Segment, header: BatchHeader, expected: Offset | None) -> None:
-    """Nothing that was not read may count as removed. Raises CompactionFailed."""
-    if header.is_transactional:
-        raise CompactionFailed("it has transactions, which are not compacted yet")
-    gap = expected is not None and header.base_offset != expected
-    if gap and (not segment.cleaned or (expected is not None and header.base_offset < expected)):
-        raise CompactionFailed(
-            f"ledger {segment.ledger_id} has a batch at {header.base_offset}, not {expected}"
-        )

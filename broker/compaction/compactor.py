@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from broker.cluster.core.topic_config import TopicConfig
@@ -30,12 +31,14 @@ from broker.compaction.core.plan import (
     urgency,
     why_due,
 )
+from broker.compaction.worker import LocalWorker, Worker
 from broker.errors import BrokerError, SegmentsChanged
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
 from broker.topics.core.topic_rules import INTERNAL_TOPICS
-from client.errors import LedgerError, LogCorrupt, MetadataError, RemoteProtocolError
+from client.errors import LedgerError, LogCorrupt, MetadataError, NoNode, RemoteProtocolError
 from client.ids import Offset
+from client.log.aborted_transactions import AbortedTransaction
 from client.log.segments import Segment, SegmentList
 from client.metadata import paths
 from client.node import background
@@ -72,12 +75,18 @@ class Compactor:
     """A background task of every broker, for the partitions it leads."""
 
     def __init__(
-        self, services: LogServices, partitions: Iterable[Partition], config: CompactionConfig
+        self,
+        services: LogServices,
+        partitions: Iterable[Partition],
+        config: CompactionConfig,
+        worker: Worker | None = None,
     ) -> None:
+        """`worker`: who does the work of rounds; None: this process, in turns."""
         self._services = services
         self._partitions = partitions
         self._config = config
         self._rate = ByteRate(config.bytes_per_s)
+        self._worker = worker or LocalWorker(services.turns)
         self._watches: dict[str, _Watch] = {}
         self._running: str | None = None
         self._wake = asyncio.Event()
@@ -90,6 +99,7 @@ class Compactor:
     async def close(self) -> None:
         """Stop, in the middle of a round if need be."""
         await background.stop(self._task)
+        await self._worker.close()
 
     def ask(self, partition: Partition) -> None:
         """Compact a partition as soon as possible, however clean it is."""
@@ -114,7 +124,7 @@ class Compactor:
             return None
         reason, blocked_at = watch.attempts.reason, watch.status.found.blocked_at
         if not reason and blocked_at is not None:
-            reason = f"transactions begin at offset {blocked_at}: they are not compacted yet"
+            reason = f"a transaction is open from offset {blocked_at} on: it holds back the rest"
         return watch.status._replace(
             is_running=self._running == partition.name,
             reason=reason,
@@ -133,9 +143,10 @@ class Compactor:
             await self._look()
             chosen = self._choose(done)
             if chosen is None:
-                return
+                break
             done.add(chosen.name)
             await self._compact(chosen)
+        await self._worker.close()
 
     async def _run(self) -> None:
         while True:
@@ -171,7 +182,12 @@ class Compactor:
         if listed is not watch.listed:
             path = paths.partition(partition.topic.id_text, partition.index)
             pages = SegmentPages(self._services.store, path, self._services.pages)
-            watch.runs = [run async for run in pages.runs(listed)]
+            try:
+                watch.runs = [run async for run in pages.runs(listed)]
+            except NoNode:
+                if listed is partition.usage.listed:
+                    raise
+                return  # a trim let the page go: the next look is at another list
             watch.listed = listed
         limits = limits_of(partition.topic.config)
         now_ms = self._services.clock.now_ms()
@@ -206,11 +222,17 @@ class Compactor:
         topic = partition.topic
         cleaning = CleaningRound(
             self._services,
-            Led(topic, partition.index, partition.leader_epoch),
+            Led(
+                topic,
+                partition.index,
+                partition.leader_epoch,
+                partial(_aborted, partition),
+                partition.changes.compact,
+            ),
             limits_of(topic.config),
             self._rate,
             self._config.key_bytes_max,
-            partition.changes.compact,
+            self._worker,
         )
         _LOG.info(
             "compaction.began topic=%s partition=%d why=%s from=%d to=%d",
@@ -247,6 +269,13 @@ class Compactor:
             "compaction.failed topic=%s partition=%d failures=%d error=%r",
             partition.topic.name, partition.index, watch.attempts.failure_count, error,
         )  # fmt: skip
+
+
+async def _aborted(
+    partition: Partition, start: Offset, end: Offset
+) -> Sequence[AbortedTransaction]:
+    """Return what is aborted in a range that is decided. Raises LogReadFailed, LogCorrupt."""
+    return await partition.reader.log.aborted_in(partition.usage.listed, start, end)
 
 
 def is_compacted(partition: Partition) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
 
 from crc32c import crc32c
 
@@ -16,16 +15,16 @@ from broker.compaction.byte_rate import ByteRate
 from broker.errors import CompactionFailed
 from broker.partition.ledgers import Ledgers, Writer
 from client.errors import LedgerError
-from client.ids import EntryId, LedgerId
+from client.ids import EntryId, LedgerId, Offset
 from client.wire.kafka.batches.records import Buffer
-
-_RUN_ENTRIES: Final = 4
 
 
 class LedgerOutput:
     """One ledger of ours that nobody knows of yet."""
 
-    def __init__(self, writer: Writer, rate: ByteRate) -> None:
+    def __init__(self, writer: Writer, base_offset: Offset, rate: ByteRate) -> None:
+        self.base_offset = base_offset
+        """Of its segment."""
         self._writer = writer
         self._rate = rate
         self._crc = 0
@@ -78,11 +77,11 @@ class LedgerOutput:
         crc = count = 0
         if reader.last_entry == self._entry_count - 1:
             while count < self._entry_count:
-                until = min(self._entry_count, count + _RUN_ENTRIES) - 1
-                for entry in await reader.read(EntryId(count), EntryId(until)):
+                some = await reader.read_some(EntryId(count), reader.last_entry)
+                for entry in some:
                     crc = crc32c(entry.payload, crc)
-                    await self._rate.use(len(entry.payload))
-                count = until + 1
+                await self._rate.use(sum(len(entry.payload) for entry in some))
+                count += len(some)
         if (count, crc) != (self._entry_count, self._crc):
             raise CompactionFailed(f"ledger {self.ledger_id} is not what was written to it")
 

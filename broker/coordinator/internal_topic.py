@@ -16,6 +16,7 @@ from broker.coordinator.core.routing import coordinator_partition
 from broker.errors import BrokerError, CoordinatorNotAvailable, TopicExists
 from broker.topics.topics import Topics
 from client.errors import LogCorrupt, MetadataError
+from client.node import background
 
 _LOG = logging.getLogger(__name__)
 
@@ -81,9 +82,7 @@ class InternalTopic:
     async def _make(self) -> TopicInfo:
         """Create the topic once, however many ask for it meanwhile."""
         if self._creating is None:
-            self._creating = asyncio.get_running_loop().create_task(
-                self._create(), name=f"create {self.name}"
-            )
+            self._creating = background.begin(self._create(), f"create {self.name}")
         creating = self._creating
         try:
             await asyncio.shield(creating)

@@ -31,13 +31,16 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from broker.access.login import Login
 from broker.errors import InvalidRequest, OldConnection
 from broker.faults import Code, code_of, message_of
 from broker.front.core.group_requests import GroupRequests
+from broker.front.pause import Pause
 from broker.front.services import Call, Peer, Services
+from broker.front.timed_work import TimedWork
 from client.errors import LocalProtocolError, QuireError, RemoteProtocolError, TooManyItems
 from client.fast_tuple import new_tuple
 from client.ids import ConnectionId
@@ -51,6 +54,8 @@ from client.wire.steps import Steps
 log = logging.getLogger(__name__)
 
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_LIMITED: Final = frozenset(ApiKey) - {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+"""APIs whose clients wait if their quotas say so: all but logins, and what brokers ask."""
 
 Fields = Mapping[str, Any]
 
@@ -71,6 +76,11 @@ class Channel(Protocol):
     @property
     def number(self) -> ConnectionId:
         """Grows with each connection that the listener accepts."""
+        ...
+
+    @property
+    def pause(self) -> Pause:
+        """Whether the next request may begin."""
         ...
 
     def open(self, api_key: int, request_size: int) -> Slot:
@@ -156,19 +166,37 @@ class Dispatcher:
         call: Call = new_tuple(
             Call, (key, version, correlation_id, client_id, channel.peer, channel.number, login)
         )
-        if handler.start is not None:
-            handler.start(self._services, call, body, channel, len(frame))
+        if not self._services.quotas.are_times_limited:
+            if handler.start is not None:  # nearly always: without a call more
+                handler.start(self._services, call, body, channel, len(frame))
+            else:
+                self._begin(handler, call, body, channel, len(frame))
             return
+        now_s = self._services.metrics.now_s
+        began_s = now_s()
+        try:
+            self._begin(handler, call, body, channel, len(frame))
+        finally:
+            if key in _LIMITED:
+                self._services.quotas.worked(call, now_s() - began_s)
+
+    def _begin(
+        self, handler: Handler, call: Call, body: memoryview, channel: Channel, size: int
+    ) -> None:
+        if handler.start is not None:
+            handler.start(self._services, call, body, channel, size)
+            return
+        key, version = call.api_key, call.version
         items_max = self._services.config.request_items_max
         steps = codec.request_steps(key, version, body, items_max)
         try:
             next(steps)
         except StopIteration as stop:
-            self._start(handler, call, stop.value, channel, channel.open(key, len(frame)))
+            self._start(handler, call, stop.value, channel, channel.open(key, size))
         except TooManyItems as error:
-            self._answer_error(_refusal(error), call, channel.open(key, len(frame)), channel)
+            self._answer_error(_refusal(error), call, channel.open(key, size), channel)
         else:
-            slot = channel.open(key, len(frame))
+            slot = channel.open(key, size)
             channel.mute()
             self._run(self._finish_decoding(steps, handler, call, slot, channel), call)
 
@@ -229,7 +257,7 @@ class Dispatcher:
             channel.mute()
             self._run(self._finish(result, call, slot, channel), call)
             return
-        steps = self._encode(result, call)
+        steps = self._encode(result, call, slot)
         try:
             next(steps)
         except StopIteration as stop:
@@ -245,7 +273,11 @@ class Dispatcher:
     ) -> Fields | Awaitable[Fields]:
         assert handler.handle is not None, "an API has a handle or a start"
         self._group_requests.admit(call.api_key, slot)
-        return handler.handle(self._services, call, request)
+        result = handler.handle(self._services, call, request)
+        quotas = self._services.quotas
+        if quotas.are_times_limited and inspect.isawaitable(result):
+            return TimedWork(result, self._services.metrics.now_s, partial(quotas.worked, call))
+        return result
 
     async def _finish(
         self, result: Awaitable[Fields], call: Call, slot: Slot, channel: Channel
@@ -258,11 +290,17 @@ class Dispatcher:
         except Exception as error:  # as above
             self._answer_error(error, call, slot, channel)
         else:
-            await self._finish_answer(self._encode(fields, call), call, slot, channel)
+            await self._finish_answer(self._encode(fields, call, slot), call, slot, channel)
             return
         channel.unmute()
 
-    def _encode(self, fields: Fields, call: Call) -> Steps[list[Buffer]]:
+    def _encode(self, fields: Fields, call: Call, slot: Slot) -> Steps[list[Buffer]]:
+        if self._services.quotas.is_on and call.api_key in _LIMITED:
+            wait_ms = self._services.quotas.throttle_ms(call)
+            wait_ms = max(wait_ms, fields.get("throttle_time", 0))
+            if wait_ms:
+                fields = {**fields, "throttle_time": wait_ms}
+                slot.throttle_ms = wait_ms
         return codec.response_steps(call.api_key, call.version, call.correlation_id, fields)
 
     async def _finish_answer(

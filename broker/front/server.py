@@ -23,7 +23,8 @@ from broker.access.doors import Doors
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import listeners_of
-from broker.front.services import Peer, Services
+from broker.front.pause import Pause
+from broker.front.services import REQUEST_BYTES, Peer, Services
 from broker.security.core.listeners import Listener
 from client.errors import RemoteProtocolError
 from client.held_memory import HeldMemory
@@ -41,8 +42,6 @@ _LISTEN_BACKLOG: Final = 1024
 _REQUESTS_PER_TURN: Final = 200
 """Of one connection: a single read can bring many thousands of the smallest ones."""
 
-REQUEST_BYTES: Final = 2 * 1024
-"""About what a request under way takes, however short."""
 DECODED_TIMES: Final = 16
 """So many times its bytes a request takes, decoded: measured, of a list of names of one letter. A
 Produce request stays what it was."""
@@ -62,6 +61,9 @@ class Server(FramedServer["Connection"]):
         self.dispatcher = dispatcher
         self.metrics = metrics
         self.memory = memory
+        self.connections_that_fit: Callable[[int], int] = lambda wanted: wanted
+        """How many of so many connections this process may have files for."""
+        self._quotas_of_hosts = services.quotas
         self._starved: dict[Connection, None] = {}
         """Connections that wait for bytes, in the order of their turns."""
         self.turn: Connection | None = None
@@ -96,6 +98,14 @@ class Server(FramedServer["Connection"]):
     def _connection(self, listener: Listener) -> asyncio.BaseProtocol:
         return self.doors.behind(listener, Connection(self, listener))
 
+    def configure(self, config: BrokerConfig) -> None:
+        """Let in as many connections as the configuration says now."""
+        if config.connections_max != self.config.connections_max:
+            fitting = self.connections_that_fit(config.connections_max)
+        else:
+            fitting = config.connections_max
+        self.limit_connections(fitting, config.connections_per_host_max)
+
     async def close(self) -> None:
         """Stop listening and close every connection; answers already given are still sent."""
         self.close_all()
@@ -103,6 +113,9 @@ class Server(FramedServer["Connection"]):
 
     def admit(self, connection: Connection) -> bool:
         """Take in a new connection unless a limit is reached."""
+        if not self._quotas_of_hosts.admits(connection.host):
+            self.on_refused(connection, "connection_creation_rate", is_logged=False)
+            return False
         is_admitted = super().admit(connection)
         self.metrics.connections_opened += is_admitted
         return is_admitted
@@ -189,7 +202,7 @@ class Connection(FramedConnection):
         self._started_s = 0.0
         """When the dispatcher got its last request."""
         self._lost_call: Callable[[], None] | None = None
-        self._muted = False
+        self.pause = Pause(server.loop, self._go_on)
         # Answers not handed to the transport yet: early ones wait for their turn.
         self._unsent_bytes = 0
         self._is_behind = False
@@ -233,6 +246,7 @@ class Connection(FramedConnection):
         stays counted until then."""
         super().connection_lost(exc)
         self._backlog.clear()
+        self.pause.close()
         if self.login is not None:
             self.login.close()
         for slot in self._wire.close():
@@ -259,6 +273,8 @@ class Connection(FramedConnection):
             slot.let_go()
             return
         self._unsent_bytes += sum(map(len, buffers))
+        if slot.throttle_ms or self.pause.is_throttled:
+            self.pause.on_answer(slot)
         now_s = self._server.metrics.now_s()
         if self._wire.answer(slot, buffers, now_s) and not self._flush_planned:
             # Answers that become ready in one turn of the loop leave with one system call.
@@ -273,13 +289,12 @@ class Connection(FramedConnection):
 
     def mute(self) -> None:
         """Start no further request until `unmute`."""
-        self._muted = True
+        self.pause.is_muted = True
 
     def unmute(self) -> None:
         """Go on with the next request."""
-        self._muted = False
-        if self._backlog:
-            self.proceed()
+        self.pause.is_muted = False
+        self._go_on()
 
     def on_lost(self, call: Callable[[], None] | None) -> None:
         """Call this once the connection is gone; None takes it back."""
@@ -369,18 +384,23 @@ class Connection(FramedConnection):
         self.proceed()
 
     def _may_start(self) -> bool:
-        config = self._server.config
+        config, pause = self._server.config, self.pause
         return (
-            not self._muted
+            not pause.is_muted
+            and not pause.is_throttled
             and not self._is_unread
             and self._unsent_bytes < self._server.unsent_mark
             and self._wire.in_flight_bytes < config.connection_in_flight_bytes_max
-            and self._wire.open_slots < config.connection_requests_max
+            and len(self._wire.slots) < config.connection_requests_max
             and self._server.may_start(self)
         )
 
     def _on_flush(self) -> None:
         self._flush()
+        if self._backlog:
+            self.proceed()
+
+    def _go_on(self) -> None:
         if self._backlog:
             self.proceed()
 

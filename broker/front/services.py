@@ -8,30 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from broker.access.login import Login
+from broker.access.quotas import Quotas
 from broker.access.rights import Rights
 from broker.access.users import Users
 from broker.cluster.cluster import Cluster
 from broker.cluster.features import Features
 from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
+from broker.front.core.client_telemetry import ClientTelemetry
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.deadlines import Deadlines
 from broker.front.read_budget import ReadBudget
 from broker.front.topic_metadata_cache import TopicMetadataCache
 from broker.groups.groups import Groups
+from broker.leadership.followers import Followers
 from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
+from broker.security.core.acls import ANONYMOUS
 from broker.security.core.listeners import DEFAULT_NAME
-from broker.security.core.principal_rules import ANONYMOUS
+from broker.settings.client_subscriptions import ClientSubscriptions
+from broker.settings.live_settings import LiveSettings
 from broker.topics.producer_ids import ProducerIds
 from broker.topics.topics import Topics
 from broker.transactions.marker_writer import MarkerWriter
 from broker.transactions.transactions import Transactions
 from client.ids import Clock, ConnectionId, Rng
 from client.node.turns import Turns
+
+REQUEST_BYTES: Final = 2 * 1024
+"""About what a request under way takes beside its own bytes, and is counted with."""
 
 
 class Peer(NamedTuple):
@@ -59,6 +67,11 @@ class Call(NamedTuple):
     """Which connection it came over; later ones have greater numbers."""
     login: Login | None = None
 
+    @property
+    def user(self) -> str:
+        """Who asks."""
+        return self.peer.user
+
 
 class LinkReceiver(Protocol):
     """What answers other brokers: `broker/link/link_services.py`."""
@@ -82,12 +95,15 @@ class Services:
     """The parts of one broker."""
 
     config: BrokerConfig
+    """As it is now: `settings` replaces it."""
+    settings: LiveSettings
     cluster: Cluster
     topics: Topics
     features: Features
     leader_changes: LeaderChangeTracker
     topic_metadata_cache: TopicMetadataCache
     partitions: Partitions
+    followers: Followers
     groups: Groups
     transactions: Transactions
     link: LinkReceiver
@@ -95,10 +111,14 @@ class Services:
     producer_ids: ProducerIds
     users: Users
     rights: Rights
+    quotas: Quotas
     metrics: Metrics
     deadlines: Deadlines
     reading: ReadBudget
     fetch_sessions: FetchSessions
+    telemetry: ClientTelemetry
+    subscriptions: ClientSubscriptions
+    """To the metrics of clients."""
     turns: Turns
     """Where long requests wait; one for the whole process."""
     clock: Clock

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from broker.access.rights import OPERATIONS_NOT_ASKED
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.assignment import replica_lists
 from broker.cluster.core.topology import TopicInfo
@@ -64,8 +65,12 @@ class TopicMetadataCache:
         self._kept: dict[UUID, dict[int, _Kept]] = {}
         cluster.add_listener(self._forget)
 
-    def get(self, topic: TopicInfo, version: int) -> bytes:
-        """Return a topic as it is now: an item of the response's `topics`."""
+    def get(self, topic: TopicInfo, version: int, operations: int = OPERATIONS_NOT_ASKED) -> bytes:
+        """Return a topic as it is now: an item of the response's `topics`.
+
+        `operations`: what whoever asks may do to it, as bits. An answer with those is put together
+        again each time, of the partitions that were encoded for all.
+        """
         cluster = self._cluster
         epochs = cluster.leader_epochs.of(topic)
         planned = cluster.preferred_leaders(topic)
@@ -81,6 +86,8 @@ class TopicMetadataCache:
         unled = cluster.leader_epochs.unled(topic)
         if kept.epochs != epochs or kept.unled != unled:
             _encode(kept, epochs, unled, version)
+        if operations != OPERATIONS_NOT_ASKED:
+            return _whole(kept, version, operations)
         return kept.whole
 
     def _forget(self) -> None:
@@ -93,7 +100,7 @@ def _encode(
     kept: _Kept, epochs: tuple[LeaderEpoch, ...], unled: frozenset[int], version: int
 ) -> None:
     """Encode the partitions whose epochs differ, or that had no leader yet, and the topic."""
-    topic, planned, live, doubted = kept.leaders
+    _, planned, live, doubted = kept.leaders
     before = kept.epochs or (None,) * len(epochs)
     kept.partitions = kept.partitions or [b""] * len(epochs)
     for index, (old, epoch) in enumerate(zip(before, epochs, strict=True)):
@@ -103,11 +110,17 @@ def _encode(
             fields = PartitionState(index, leader, epoch, kept.replicas[index], live).fields()
             kept.partitions[index] = encode_part(ApiKey.METADATA, version, _PARTITION, fields)
     kept.epochs, kept.unled = epochs, unled
+    kept.whole = _whole(kept, version, OPERATIONS_NOT_ASKED)
+
+
+def _whole(kept: _Kept, version: int, operations: int) -> bytes:
+    topic = kept.leaders.topic
     fields = {
         "error_code": Code.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
         "partitions": kept.partitions,
+        "topic_authorized_operations": operations,
     }
-    kept.whole = encode_part(ApiKey.METADATA, version, _TOPIC, fields)
+    return encode_part(ApiKey.METADATA, version, _TOPIC, fields)

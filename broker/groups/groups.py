@@ -28,12 +28,14 @@ from broker.coordinator.runtime import Phase
 from broker.errors import NotCoordinator
 from broker.groups.commit_order import CommitOrder
 from broker.groups.coordinator import Coordinator
-from broker.groups.core.group_types import GroupState
+from broker.groups.core.group_types import GroupConfig, GroupState
+from broker.groups.group_room import GroupRoom
 from broker.partition.partition import Partition
 from broker.topics.topics import Topics
 from client.errors import MetadataError
 from client.ids import Clock, ConnectionId, LeaderEpoch, Rng
 from client.node import background
+from client.node.turns import Turns
 from client.wire.kafka.batches.control_batch import Marker
 
 _LOG = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ class Groups:
     ) -> None:
         self._cluster = cluster
         self._config = config
+        self._limits = config.groups()
         self._clock = clock
         self._rng = rng
         self.rebalance_count = 0
@@ -66,6 +69,7 @@ class Groups:
             cluster, topics, OFFSETS_TOPIC, config.offsets_topic_partitions, TOPIC_SETTINGS
         )
         self._coordinators = Coordinators(self._topic, config.node_id, self._make)
+        self.room = GroupRoom(self, config.group_members_bytes_max)
         self._last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
         self._sweeper: asyncio.Task[None] | None = None
         self._topic_ids: dict[str, UUID] = {}
@@ -83,6 +87,10 @@ class Groups:
         self._cluster.add_listener(self._on_cluster_changed)
         self._sweeper = background.keep(self._sweep, "offset-sweep")
 
+    def configure(self, limits: GroupConfig) -> None:
+        """Take other limits from now on, for all groups."""
+        self._limits.take(limits)
+
     def close(self) -> None:
         """Stop serving all groups."""
         if self._sweeper is not None:
@@ -93,7 +101,7 @@ class Groups:
     def _make(self, partition: Partition) -> Coordinator:
         return Coordinator(
             partition,
-            self._config.groups(),
+            self._limits,
             clock=self._clock,
             new_member_id=self._new_member_id,
             copy_bytes_min=self._config.group_log_copy_bytes,
@@ -151,7 +159,7 @@ class Groups:
             if coordinator.partition is partition:
                 await coordinator.write_marker(marker, is_tv2=is_tv2, leader_epoch=leader_epoch)
                 return
-        raise NotCoordinator(f"{partition.name} is nobody's log")
+        raise NotCoordinator(f"{partition.name} is not the log of a coordinator")
 
     # --- for metrics --------------------------------------------------------------------------
 
@@ -194,7 +202,8 @@ class Groups:
         for coordinator in self.coordinators():
             if coordinator.phase is not Phase.ACTIVE:
                 continue
-            for name, oldest_ms in coordinator.last_view.oldest_commits().items():
+            oldest = await Turns().run(coordinator.last_view.oldest_commits())
+            for name, oldest_ms in oldest.items():
                 topic = self._cluster.topics.get(name)
                 if topic is None:
                     missing.add(name)

@@ -31,6 +31,7 @@ from broker.link.core.link_frames import (
 from broker.link.link_api import A, LinkApi, Q
 from client.errors import QuireError, RemoteProtocolError
 from client.ids import BrokerId
+from client.node import background
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class LinkServices:
             raise RemoteProtocolError(f"a link carries no requests of kind {kind}")
         api, service = self._served[kind]
         work = self._answer(api, service(sender, api.decode_request(rest)), correlation_id, answer)
-        task = asyncio.get_running_loop().create_task(work, name=f"link {api.name}")
+        task = background.begin(work, f"link {api.name}")
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 

@@ -9,11 +9,12 @@ it is unanswered.
 from __future__ import annotations
 
 import asyncio
-import ssl
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.peer_access import PeerAccess
 from broker.errors import PeerError, PeerUnanswered, PeerUnavailable
 from broker.link.core.link_frames import Hello, encode_hello
 from broker.link.core.peer_state import LinkConfig
@@ -22,6 +23,12 @@ from broker.link.link_services import LinkServices
 from broker.link.peer_link import PeerLink
 from client.errors import RemoteProtocolError
 from client.ids import BrokerId
+
+ANSWERED: Final = "answered"
+UNANSWERED: Final = "unanswered"
+UNSENT: Final = "unsent"
+OUTCOMES: Final = (ANSWERED, UNANSWERED, UNSENT)
+"""What becomes of a request: its answer; nobody knows; it was never sent."""
 
 
 class ClusterBrokers(Protocol):
@@ -43,17 +50,19 @@ class Links:
         cluster: ClusterBrokers,
         services: LinkServices,
         config: LinkConfig,
-        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+        access: PeerAccess | None = None,
     ) -> None:
-        """`tls` is asked for each connection to a peer that wants TLS."""
+        """`access`: how connections to peers are made."""
         self.services = services
         """What this broker answers, itself and others."""
         self._cluster = cluster
         self._config = config
-        self._tls = tls
+        self._access = PeerAccess() if access is None else access
         self._links: dict[tuple[BrokerId, str, str], PeerLink] = {}
         """By broker, incarnation and lane."""
         self._closing = False
+        self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        """Requests to other brokers by what became of them."""
 
     def start(self) -> None:
         """Follow the registrations."""
@@ -64,6 +73,16 @@ class Links:
         self._closing = True
         self._follow()
         await self.services.close()
+
+    @property
+    def open_count(self) -> int:
+        """How many requests to other brokers have no outcome yet."""
+        return sum(link.open_count for link in self._links.values())
+
+    @property
+    def up_count(self) -> int:
+        """How many connections to other brokers stand."""
+        return sum(link.is_up for link in self._links.values())
 
     async def ask(self, broker: BrokerId, api: LinkApi[Q, A], request: Q, lane: str = "") -> A:
         """Return a broker's answer.
@@ -76,6 +95,7 @@ class Links:
         future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
 
         def on_done(outcome: memoryview | PeerError) -> None:
+            self.outcomes[_name_of(outcome)] += 1
             if future.done():
                 return  # whoever asked is gone
             if isinstance(outcome, PeerError):
@@ -99,7 +119,7 @@ class Links:
         if link is None:
             me = self.services
             hello = Hello(self._cluster.cluster_id, me.me, me.incarnation, broker, peer.incarnation)
-            link = PeerLink(peer, encode_hello(hello), self._config, self._tls)
+            link = PeerLink(peer, encode_hello(hello), self._config, self._access)
             self._links[key] = link
         return link
 
@@ -108,3 +128,12 @@ class Links:
         for key in list(self._links):
             if self._closing or key[:2] not in live:
                 self._links.pop(key).close()
+
+
+def _name_of(outcome: memoryview | PeerError) -> str:
+    match outcome:
+        case PeerUnanswered():
+            return UNANSWERED
+        case PeerUnavailable():
+            return UNSENT
+    return ANSWERED

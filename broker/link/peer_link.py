@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.peer_access import PeerAccess, PeerLogin
 from broker.errors import PeerError, PeerUnanswered, PeerUnavailable
 from broker.link.core.link_frames import (
     ANSWER_BYTES_MAX,
@@ -36,6 +36,7 @@ from broker.link.core.peer_state import (
 from client.errors import ConfigError, RemoteProtocolError
 from client.node import background
 from client.wire.frames import FrameSplitter
+from client.wire.kafka.sasl_login import is_login
 
 _LOG = logging.getLogger(__name__)
 
@@ -101,11 +102,11 @@ class PeerLink:
         peer: BrokerInfo,
         hello: bytes,
         config: LinkConfig,
-        tls: Callable[[], ssl.SSLContext],
+        access: PeerAccess,
     ) -> None:
-        """`hello` is the encoded hello to that very process; `tls` for one that wants it."""
+        """`hello` is the encoded hello to that very process; `access`: how it is reached."""
         self._peer = peer
-        self._tls = tls
+        self._access = access
         self._hello = hello
         self._loop = asyncio.get_running_loop()
         self._state = PeerState(config)
@@ -113,6 +114,7 @@ class PeerLink:
         self._last_id: int = HELLO_ID
         self._connection: LinkConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._login: PeerLogin | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def ask(self, kind: int, body: bytes, on_done: OnDone) -> None:
@@ -120,6 +122,16 @@ class PeerLink:
         self._last_id += 1
         self._asked[self._last_id] = request_frame(kind, self._last_id, body), on_done
         self._perform(self._state.ask(self._last_id, self._loop.time()))
+
+    @property
+    def open_count(self) -> int:
+        """How many requests have no outcome yet, those that wait to be sent too."""
+        return len(self._asked)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the peer has taken the hello of a connection that stands."""
+        return self._state.phase is PeerPhase.UP
 
     def close(self) -> None:
         """Give everything up."""
@@ -156,7 +168,13 @@ class PeerLink:
             self._connecting.cancel()
         if self._connection is not None:
             self._connection.abandon()
-            self._connection = None
+        self._forget_connection()
+
+    def _forget_connection(self) -> None:
+        self._connection = None
+        if self._login is not None:
+            self._login.close()
+            self._login = None
 
     def _arm(self) -> None:
         at_s = self._state.next_deadline()
@@ -172,9 +190,11 @@ class PeerLink:
         connection = LinkConnection(self._on_frame, self._on_lost)
         peer = self._peer
         try:
-            options: dict[str, Any] = {"ssl": self._tls()} if peer.is_tls else {}
+            options = self._access.options(peer)
             await self._loop.create_connection(lambda: connection, peer.host, peer.port, **options)
-        except (OSError, ConfigError) as error:
+            login = self._access.login(peer, connection.send, self._on_ready, self._on_refused)
+        except (OSError, ConfigError, ValueError) as error:  # the last: a host that is no name
+            connection.abandon()
             self._connecting = None
             self._perform(self._state.on_lost(str(error), self._loop.time()))
             return
@@ -182,10 +202,27 @@ class PeerLink:
             connection.abandon()
             raise
         self._connecting = None
-        self._connection = connection
+        self._connection, self._login = connection, login
+        if login is None:
+            self._on_ready()
+        else:
+            login.start()
+
+    def _on_ready(self) -> None:
         self._perform(self._state.on_connected())
 
+    def _on_refused(self, reason: str) -> None:
+        """The login failed, the first one or a later one."""
+        _LOG.warning("link.refused broker=%d reason=%r", self._peer.id, reason)
+        if self._connection is not None:
+            self._connection.abandon()
+        self._forget_connection()
+        self._perform(self._state.on_lost(reason, self._loop.time()))
+
     def _on_frame(self, frame: memoryview) -> None:
+        if self._login is not None and is_login(frame):
+            self._login.on_frame(frame)
+            return
         now_s = self._loop.time()
         try:
             answer = split_answer(frame)
@@ -213,7 +250,7 @@ class PeerLink:
         if self._state.phase is PeerPhase.GREETING:
             # A broker of another kind, or of a release that knows no link, hangs up on the hello.
             _LOG.warning("link.refused broker=%d reason=%r", self._peer.id, reason)
-        self._connection = None
+        self._forget_connection()
         self._perform(self._state.on_lost(reason, self._loop.time()))
 
     def _on_timer(self) -> None:

@@ -42,6 +42,11 @@ class Reader(Protocol):
         """Read an inclusive range. Raises LedgerError."""
         ...
 
+    async def read_some(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
+        """Read from `first` on, at least one entry and no more than a few megabytes or a few
+        entries, up to `last`. Raises LedgerError."""
+        ...
+
 
 class Room(Protocol):
     """How much one writer may have under way."""
@@ -49,6 +54,11 @@ class Room(Protocol):
     @property
     def is_free(self) -> bool:
         """Whether the next entry should be added now."""
+        ...
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other writer of this process has added anything of late."""
         ...
 
     def on_free(self, call: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ ever returned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -21,6 +21,7 @@ from broker.partition.log_services import LogServices
 from broker.partition.tail_cache import READ_BATCHES_MAX, Fetched
 from client.errors import LedgerError, LogCorrupt, MetadataError, RemoteProtocolError
 from client.ids import EntryId, LedgerId, Offset
+from client.log.aborted_transactions import AbortedTransaction
 from client.log.entry_format import batch_headers, is_internal
 from client.log.segment_pages import PageRef
 from client.log.segments import Segment, SegmentList
@@ -125,11 +126,18 @@ class LogReader:
         """Like `with_aborted`, and read what that takes. Raises LogReadFailed, LogCorrupt."""
         if not fetched.buffers:
             return fetched
+        aborted = await self.aborted_in(listed, offset, fetched.next_offset)
+        return fetched._replace(aborted=aborted)
+
+    async def aborted_in(
+        self, listed: SegmentList, start: Offset, end: Offset
+    ) -> Sequence[AbortedTransaction]:
+        """Return what is aborted in [start, end), all of which is decided, by marker. `listed` is
+        the list as it is now. Raises LogReadFailed, LogCorrupt."""
         try:
-            aborted = await self._aborted.find(listed, offset, fetched.next_offset)
+            return await self._aborted.find(listed, start, end)
         except MetadataError as error:
             raise _no_page(error) from error
-        return fetched._replace(aborted=aborted)
 
     async def find_timestamp(
         self,

@@ -7,6 +7,7 @@ import dataclasses
 from broker.cluster.lease import SessionLease
 from broker.metrics import Metrics
 from broker.partition.core.log_limits import LogLimits
+from broker.partition.leading.send_turns import SendTurns
 from broker.partition.leading.transaction_verifier import PluggedVerifier
 from broker.partition.ledgers import Ledgers
 from broker.partition.read_ahead import ReadAhead
@@ -29,6 +30,8 @@ class LogServices:
     lease: SessionLease
     turns: Turns = dataclasses.field(default_factory=Turns)
     """Where long work waits; one for the whole process."""
+    sends: SendTurns = dataclasses.field(default_factory=SendTurns)
+    """In which partitions hand large entries to their ledgers; one for the whole process."""
     pages: PageCache = dataclasses.field(default_factory=PageCache)
     """Of segment lists, for all partitions together."""
     ahead: ReadAhead = dataclasses.field(default_factory=ReadAhead)

@@ -88,6 +88,7 @@ class Partition:
             self._on_added,
             self._on_refused,
             services.ledgers.memory,
+            services.sends,
         )
         self._runner = EffectRunner(
             self._carry_out, self._sender.send, self._leader.log.on_turn_over
@@ -176,7 +177,7 @@ class Partition:
         if transaction is not None and not self.transactions.are_served:
             transaction = None
         leader = self._leader
-        if self._sender.has_ended and leader.state is State.OPEN:
+        if self._sender.steps.writer.is_ended and leader.state is State.OPEN:
             self.resign(f"ledger {leader.log.active.ledger_id} takes no more entries")
         end = leader.log.offsets.log_end
         try:

@@ -8,8 +8,8 @@ dropped; nothing here changes anything of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol, TypeVar
 
 from broker.errors import LeadershipLost, LogReadFailed, NotLeader, OffsetOutOfRange
 from broker.partition.core.active_segment import ActiveSegment
@@ -23,6 +23,8 @@ from client.errors import MetadataError
 from client.ids import LeaderEpoch, LedgerId, Offset
 from client.log.segments import SegmentList
 from client.wire.kafka.batches.record_scan import OpenedRecords
+
+T = TypeVar("T")
 
 FIRST: Final = Offset(0)
 
@@ -72,7 +74,10 @@ class PartitionReader:
         self._resign = resign
         self._limits = services.limits
         self._tail = services.cache.tail()
-        self._log = LogReader(services, node.pages)
+        self.log = LogReader(services, node.pages)
+        """Reads by a list of segments."""
+        self._swaps = 0
+        """How often compacted segments took the place of others."""
 
     # --- what the leader tells ----------------------------------------------------------
 
@@ -83,7 +88,7 @@ class PartitionReader:
 
     def on_segment_begun(self, writer: Writer, active: ActiveSegment) -> None:
         """The segment that is written now: read it through its ledger's writer."""
-        self._log.add_own(writer, active)
+        self.log.add_own(writer, active)
 
     def on_listed(self, segments: SegmentList) -> None:
         """Go by this list from now on."""
@@ -91,16 +96,17 @@ class PartitionReader:
 
     def on_sealed(self, ledger_id: LedgerId) -> None:
         """A ledger of ours is closed."""
-        self._log.on_sealed(ledger_id)
+        self.log.on_sealed(ledger_id)
 
     def forget(self, ledger_ids: Iterable[LedgerId], compacted_below: Offset = FIRST) -> None:
         """These ledgers left the list; what is below an offset was compacted."""
+        self._swaps += compacted_below > FIRST
         self._tail.drop_below(compacted_below)
-        self._log.forget(ledger_ids)
+        self.log.forget(ledger_ids)
 
     def close(self) -> None:
         """The partition is not led here any more."""
-        self._log.close()
+        self.log.close()
         self._tail.clear()
 
     # --- reads --------------------------------------------------------------------------
@@ -118,7 +124,7 @@ class PartitionReader:
             return None
         fetched = self._tail.read(offset, limit, size_max, at_least_one=at_least_one)
         if read_committed and fetched is not None:
-            return self._log.with_aborted(self._segments, offset, fetched)
+            return self.log.with_aborted(self._segments, offset, fetched)
         return fetched
 
     async def read(
@@ -138,15 +144,26 @@ class PartitionReader:
         offsets = self._offsets
         if not offsets.log_start <= offset <= offsets.log_end:
             raise await self.out_of_range(offset)
-        limit = offsets.last_stable if read_committed else offsets.high_watermark
-        fetched = await self._log.read(
-            self._segments, offset, limit, size_max, at_least_one=at_least_one
-        )
-        if not read_committed:
-            return fetched
-        if offset < offsets.log_start:  # since it was read
-            raise await self.out_of_range(offset)
-        return await self._log.find_aborted(self._segments, offset, fetched)
+        while True:
+            listed, swaps = self._segments, self._swaps
+            limit = offsets.last_stable if read_committed else offsets.high_watermark
+            try:
+                fetched = await self.log.read(
+                    listed, offset, limit, size_max, at_least_one=at_least_one
+                )
+                if not read_committed:
+                    return fetched
+                if offset >= offsets.log_start:
+                    fetched = await self.log.find_aborted(self._segments, offset, fetched)
+            except LogReadFailed:
+                if listed is self._segments:
+                    raise
+                swaps = -1  # LIST-ANEW
+            if offset < offsets.log_start:  # since it was read
+                raise await self.out_of_range(offset)
+            # SAME-VERSION: a compacted segment lists only what is aborted of what it still holds.
+            if swaps == self._swaps:
+                return fetched
 
     async def out_of_range(self, offset: Offset) -> OffsetOutOfRange:
         """Return the error, once the metadata store has confirmed that we still lead.
@@ -177,12 +194,15 @@ class PartitionReader:
         """
         self._check_leading()
         offsets = self._offsets
-        return await self._log.find_timestamp(
-            self._segments,
-            timestamp_ms,
-            offsets.log_start,
-            offsets.last_stable if read_committed else offsets.high_watermark,
-            opened or OpenedRecords(self._limits.opened_records_max),
+        opened = opened or OpenedRecords(self._limits.opened_records_max)
+        return await self._by_list(
+            lambda listed: self.log.find_timestamp(
+                listed,
+                timestamp_ms,
+                offsets.log_start,
+                offsets.last_stable if read_committed else offsets.high_watermark,
+                opened,
+            )
         )
 
     async def offset_of_max_timestamp(
@@ -190,7 +210,7 @@ class PartitionReader:
     ) -> tuple[Offset, int] | None:
         """Return (offset, timestamp) of the first record with the largest timestamp, if any."""
         self._check_leading()
-        newest = self._log.max_timestamp_ms(self._segments)
+        newest = self.log.max_timestamp_ms(self._segments)
         if newest < 0:
             return None
         return await self.offset_for_timestamp(newest, opened, read_committed=read_committed)
@@ -202,9 +222,24 @@ class PartitionReader:
         """
         self._check_leading()
         high_watermark = self._offsets.high_watermark
-        try:
-            found = await self._node.pages.epoch_end(self._segments, epoch, high_watermark)
-        except MetadataError as error:
-            raise LogReadFailed(f"a page of the segment list: {error!r}") from error
+
+        async def find(listed: SegmentList) -> tuple[LeaderEpoch, Offset]:
+            try:
+                return await self._node.pages.epoch_end(listed, epoch, high_watermark)
+            except MetadataError as error:
+                raise LogReadFailed(f"a page of the segment list: {error!r}") from error
+
+        found = await self._by_list(find)
         self._check_leading()
         return found
+
+    async def _by_list(self, find: Callable[[SegmentList], Awaitable[T]]) -> T:
+        """Do what goes by the list: anew if that has changed meanwhile, for then a page or a ledger
+        that it named may be gone (LIST-ANEW). Raises what `find` raises."""
+        while True:
+            listed = self._segments
+            try:
+                return await find(listed)
+            except LogReadFailed:
+                if listed is self._segments:
+                    raise

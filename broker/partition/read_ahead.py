@@ -29,6 +29,7 @@ from typing import Final
 
 from broker.partition.ledgers import Reader
 from client.ids import EntryId
+from client.node import background
 from client.wire.bookkeeper.entry import Entry
 
 _STOPS_MAX: Final = 64
@@ -200,8 +201,7 @@ class LedgerAhead:
         size = _weight(there) or (last - first + 1) * self._average()
         if not shared.make_room(size):
             return
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self._read(there, first, last), name="read-ahead")
+        task = background.begin(self._read(there, first, last), "read-ahead")
         run = _Run(first, last, size, task)
         self._remember(run)
         task.add_done_callback(lambda done: self._on_read(run, done))

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from client.fast_tuple import new_tuple
 from client.ids import Offset
 from client.log.aborted_transactions import AbortedTransaction
 from client.wire.kafka.batches.records import Buffer
@@ -94,7 +95,7 @@ class PartitionTail:
             if type(buffer) is memoryview:
                 whole: Any = buffer.obj
                 held_bytes = max(held_bytes, len(whole))
-        self._batches.append(_Cached(next_offset, buffers, size, held_bytes))
+        self._batches.append(new_tuple(_Cached, (next_offset, buffers, size, held_bytes)))
         self._size += held_bytes
         self._cache._on_added(self, held_bytes)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from broker.security.core.acls import USER
+from broker.security.core.bearer import TokenRules
 from broker.security.core.listeners import DEFAULT_NAME, Listener, parse_listeners
 from broker.security.core.mechanisms import Mechanism
-from broker.security.core.principal_rules import PrincipalRules
 from client.config import check_ranges, setting
 from client.errors import ConfigError
+from client.security.admin_access import check_reachable
+from client.security.principal_rules import PrincipalRules
 
 ClientAuth = Literal["none", "requested", "required"]
 
@@ -50,6 +53,17 @@ class SecurityConfig:
         "Name of the listener that other brokers use, Kafka's inter.broker.listener.name; default:"
         " the first one.",
     )
+    inter_broker_mechanism: Mechanism = setting(
+        Mechanism.SCRAM_SHA_512,
+        "How brokers log in to each other, where that listener is a SASL one, Kafka's"
+        " sasl.mechanism.inter.broker.protocol.",
+    )
+    inter_broker_user: str = setting(
+        "",
+        "The user that brokers log in as, the same on all of them. It needs no entry among the"
+        " users: who knows inter_broker_password can log in as it.",
+    )
+    inter_broker_password: str = setting("", "That user's password.", secret=True)
     tls_cert: Path | None = setting(
         None, "PEM file with the certificate chain of the broker; SSL listeners need it."
     )
@@ -99,6 +113,24 @@ class SecurityConfig:
         " before; a connection that did not is closed. 0: for as long as the connection lasts.",
         at_least=0,
     )
+    oauth_jwks: str = setting(
+        "",
+        "Key set (JWKS) of who signs the tokens of OAUTHBEARER: an https URL or a file, Kafka's"
+        " sasl.oauthbearer.jwks.endpoint.url. Tokens have to be signed with a key of it.",
+    )
+    oauth_jwks_refresh_ms: int = setting(
+        3_600_000,
+        "How old that may be when a token comes. A key that is not in it makes us read it again at"
+        " once, at most every 10 s.",
+        at_least=1_000,
+    )
+    oauth_issuer: str = setting("", "What claim iss of a token has to be.")
+    oauth_audiences: tuple[str, ...] = setting((), "One of them has to be in claim aud.")
+    oauth_scopes: tuple[str, ...] = setting((), "All of them have to be in claim scope.")
+    oauth_user_claim: str = setting("sub", "The claim that names the user.")
+    oauth_clock_skew_ms: int = setting(
+        30_000, "How far the issuer's clock may be from ours.", at_least=0, at_most=600_000
+    )
     authorization: bool = setting(
         False,
         "Whether access control lists decide who may do what, Kafka's authorizer.class.name. What"
@@ -106,11 +138,33 @@ class SecurityConfig:
     )
     super_users: tuple[str, ...] = setting(
         (),
-        "Principals that may do everything, each User:NAME, Kafka's super.users; brokers have to be"
-        " among them, or be allowed CLUSTER_ACTION.",
+        "Principals that may do everything, each User:NAME, Kafka's super.users; the one that"
+        " brokers are to each other has to be among them, or be allowed CLUSTER_ACTION.",
     )
     allow_everyone_if_no_acl_found: bool = setting(
         False, "Whether everybody may use a topic, group or id about which there is no entry."
+    )
+    acls_max: int = setting(
+        20_000,
+        "Access control entries of the cluster that are taken in all; half a KiB of memory for"
+        " each. Higher: lists of all of them hold up others for longer.",
+        at_least=1, at_most=200_000,
+    )  # fmt: skip
+    quotas: bool = setting(
+        True,
+        "Whether the quotas of the cluster (users, client ids, addresses) are followed here.",
+    )
+    quota_window_ms: int = setting(
+        10_000,
+        "Who was silent may use at once what its quota allows in so long. Low: bursts of normal"
+        " clients are slowed down; high: what a quota protects sees longer ones.",
+        at_least=1_000, at_most=600_000,
+    )  # fmt: skip
+    quota_owners_max: int = setting(
+        10_000,
+        "Users, client ids and addresses whose use is counted by itself; those beyond share what"
+        " one of them may have.",
+        at_least=1,
     )
     tls_handshake_timeout_ms: int = setting(
         10_000,
@@ -120,7 +174,8 @@ class SecurityConfig:
     )
     tls_handshakes_max: int = setting(
         1_000,
-        "TLS handshakes under way; further connections are closed as they arrive.",
+        "TLS handshakes under way, of one address at most half of them; further connections are"
+        " closed as they arrive.",
         at_least=1,
     )
     tls_reload_interval_ms: int = setting(
@@ -135,15 +190,15 @@ class SecurityConfig:
         if not self.listeners:
             for name in _LISTENER_SETTINGS:
                 if getattr(self, name):
-                    raise ConfigError(f"security.{name} is worth nothing without listeners")
+                    raise ConfigError(f"security.{name} has no effect without listeners")
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ConfigError("security.tls_cert and security.tls_key come together")
+            raise ConfigError("security.tls_cert and security.tls_key must be set together")
         if self.tls_client_auth != "none" and self.tls_client_ca is None:
             raise ConfigError(
                 f"security.tls_client_auth {self.tls_client_auth} needs security.tls_client_ca"
             )
         if self.tls_client_ca is not None and self.tls_client_auth == "none":
-            raise ConfigError("security.tls_client_ca is worth nothing with tls_client_auth none")
+            raise ConfigError("security.tls_client_ca has no effect with tls_client_auth none")
         self._check_sasl()
         self._check_authorization()
         PrincipalRules(self.tls_principal_rules)
@@ -152,7 +207,7 @@ class SecurityConfig:
             if self.tls_cert is None:
                 raise ConfigError("SSL listeners need security.tls_cert and security.tls_key")
         elif self.tls_cert is not None:
-            raise ConfigError("security.tls_cert is worth nothing: no listener speaks TLS")
+            raise ConfigError("security.tls_cert has no effect: no listener speaks TLS")
         if found:
             self._check_inter_broker(found)
 
@@ -160,29 +215,60 @@ class SecurityConfig:
         """Check relations to settings of the broker, which has this table. Raises ConfigError."""
         for name, default in _REPLACED_BY_LISTENERS.items():
             if self.listeners and getattr(broker, name) != default:
-                raise ConfigError(f"{name} is worth nothing beside security.listeners")
-        is_open = broker.admin_port >= 0 and not broker.admin_token
-        if self.authorization and is_open and broker.admin_host not in _LOOPBACK:
-            raise ConfigError(
-                "security.authorization needs admin_token: whoever reaches the admin API at"
-                f" {broker.admin_host or 'all addresses'} may do everything"
-            )
+                raise ConfigError(f"{name} has no effect beside security.listeners")
+        if self.authorization and broker.admin_port >= 0:
+            check_reachable(broker, broker.admin_host, why="security.authorization")
 
     def _check_authorization(self) -> None:
         if not self.authorization and (self.super_users or self.allow_everyone_if_no_acl_found):
             raise ConfigError(
-                "security.super_users and allow_everyone_if_no_acl_found are worth nothing without"
+                "security.super_users and allow_everyone_if_no_acl_found have no effect without"
                 " authorization"
             )
         for principal in self.super_users:
             if not principal.startswith(USER) or principal == USER:
-                raise ConfigError(f"security.super_users: {principal!r} is not as User:NAME")
+                raise ConfigError(
+                    f"security.super_users: {principal!r} is not of the form User:NAME"
+                )
 
     def _check_sasl(self) -> None:
         if not self.sasl_mechanisms:
             raise ConfigError("security.sasl_mechanisms names none")
         if self.sasl_failure_delay_ms > self.sasl_failure_delay_max_ms:
             raise ConfigError("security.sasl_failure_delay_ms exceeds sasl_failure_delay_max_ms")
+        self._check_oauth()
+        if bool(self.inter_broker_user) != bool(self.inter_broker_password):
+            raise ConfigError(
+                "security.inter_broker_user and security.inter_broker_password must be set together"
+            )
+        mechanism = self.inter_broker_mechanism
+        if self.inter_broker_user and mechanism not in self.sasl_mechanisms:
+            raise ConfigError(
+                f"security.inter_broker_mechanism {mechanism} is not among sasl_mechanisms"
+            )
+
+    def _check_oauth(self) -> None:
+        needed = ("oauth_jwks", "oauth_issuer", "oauth_audiences")
+        there = [name for name in needed if getattr(self, name)]
+        if Mechanism.OAUTHBEARER not in self.sasl_mechanisms:
+            if there:
+                raise ConfigError(f"security.{there[0]} has no effect without OAUTHBEARER")
+        elif len(there) < len(needed):
+            raise ConfigError(f"OAUTHBEARER needs security.{', '.join(needed)}")
+        elif self.oauth_jwks.startswith("http://") and not _is_loopback(self.oauth_jwks):
+            raise ConfigError("security.oauth_jwks: keys have to come by https, or from a file")
+        if self.inter_broker_mechanism is Mechanism.OAUTHBEARER:
+            raise ConfigError("security.inter_broker_mechanism has to be one with a password")
+
+    def token_rules(self) -> TokenRules:
+        """Return what tokens of OAUTHBEARER have to say."""
+        return TokenRules(
+            issuer=self.oauth_issuer,
+            audiences=self.oauth_audiences,
+            scopes=self.oauth_scopes,
+            user_claim=self.oauth_user_claim,
+            skew_s=self.oauth_clock_skew_ms / 1000,
+        )
 
     def _check_inter_broker(self, found: tuple[Listener, ...]) -> None:
         names = [listener.name for listener in found]
@@ -190,11 +276,11 @@ class SecurityConfig:
         if name is not None and name.upper() not in names:
             raise ConfigError(f"security.inter_broker_listener {name} is not among the listeners")
         used = found[0] if name is None else found[names.index(name.upper())]
-        if used.protocol.is_sasl:
+        if used.protocol.is_sasl and not self.inter_broker_user:
             raise ConfigError(
                 f"brokers cannot log in to each other at listener {used.name}, which is"
-                f" {used.protocol}: name one that is SSL, with certificates, or PLAINTEXT as"
-                " security.inter_broker_listener"
+                f" {used.protocol}: set security.inter_broker_user and inter_broker_password, or"
+                " name another listener as security.inter_broker_listener"
             )
 
     @property
@@ -207,3 +293,7 @@ class SecurityConfig:
     def parsed_listeners(self) -> tuple[Listener, ...]:
         """Return the listeners; none if one of plain text is asked for. Raises ConfigError."""
         return parse_listeners(self.listeners, self.listener_protocols, self.advertised_listeners)
+
+
+def _is_loopback(url: str) -> bool:
+    return urlsplit(url).hostname in _LOOPBACK

@@ -11,25 +11,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from pathlib import Path
 from typing import Final
 
 from broker.security.config import ClientAuth, SecurityConfig
-from broker.security.core.certificate_dates import first_expiry_s
 from client.errors import ConfigError
 from client.ids import Clock
 from client.node import background
+from client.security.certificate_dates import first_expiry_s
+from client.security.tls_contexts import (
+    Stamps,
+    client_context,
+    load_authority,
+    load_chain,
+    server_context,
+    stamps_of,
+)
 
 log = logging.getLogger(__name__)
 
 _WARN_BEFORE_S: Final = 30 * 86_400
 _WARN_INTERVAL_S: Final = 86_400.0
-_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_TABLE: Final = "security"
 _VERIFY: Final = {
     "none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED,
 }  # fmt: skip
-
-_Stamps = tuple[tuple[int, int, int] | None, ...]
 
 
 class TlsFiles:
@@ -41,7 +46,7 @@ class TlsFiles:
         self._server: ssl.SSLContext | None = None
         self._quiet: ssl.SSLContext | None = None
         self._peers: ssl.SSLContext | None = None
-        self._stamps: _Stamps = ()
+        self._stamps: Stamps = ()
         self._warned_s = 0.0
         self._task: asyncio.Task[None] | None = None
         self.expires_s: int | None = None
@@ -76,10 +81,10 @@ class TlsFiles:
             self._peers = _peer_context(self._config)
         return self._peers
 
-    def _look(self) -> _Stamps:
+    def _look(self) -> Stamps:
         config = self._config
         paths = (config.tls_cert, config.tls_key, config.tls_client_ca, config.tls_peer_ca)
-        return tuple(None if path is None else _stamp(path) for path in paths)
+        return stamps_of(paths)
 
     def _read(self) -> None:
         config = self._config
@@ -121,54 +126,21 @@ class TlsFiles:
             log.warning("tls.expires_soon file=%s days=%d", self._config.tls_cert, days)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
 def _server_context(config: SecurityConfig, client_auth: ClientAuth) -> ssl.SSLContext:
     """Return the context of this broker's listeners. Raises ConfigError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[config.tls_version_min]
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    _load_chain(context, config)
+    assert config.tls_cert is not None and config.tls_key is not None
+    version_min = config.tls_version_min
+    context = server_context(_TABLE, config.tls_cert, config.tls_key, version_min=version_min)
     if config.tls_client_ca is not None and client_auth != "none":
-        _load_authority(context, "tls_client_ca", config.tls_client_ca)
+        load_authority(context, _TABLE, "tls_client_ca", config.tls_client_ca)
     context.verify_mode = _VERIFY[client_auth]
     return context
 
 
 def _peer_context(config: SecurityConfig) -> ssl.SSLContext:
     """Return the context of connections to other brokers. Raises ConfigError."""
-    context = ssl.create_default_context()
-    if config.tls_peer_ca is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _load_authority(context, "tls_peer_ca", config.tls_peer_ca)
-    context.minimum_version = _VERSIONS[config.tls_version_min]
+    ca = None if config.tls_peer_ca is None else ("tls_peer_ca", config.tls_peer_ca)
+    context = client_context(_TABLE, ca, version_min=config.tls_version_min)
     if config.tls_cert is not None:
-        _load_chain(context, config)
+        load_chain(context, _TABLE, config.tls_cert, config.tls_key)
     return context
-
-
-def _load_chain(context: ssl.SSLContext, config: SecurityConfig) -> None:
-    assert config.tls_cert is not None
-    try:
-        context.load_cert_chain(config.tls_cert, config.tls_key, password=_no_password)
-    except (OSError, ValueError) as error:
-        files = f"security.tls_cert {config.tls_cert} with tls_key {config.tls_key}"
-        raise ConfigError(f"{files}: {error}") from error
-
-
-def _no_password() -> str:
-    """Instead of asking at the terminal. Raises ValueError."""
-    raise ValueError("the key is encrypted")
-
-
-def _load_authority(context: ssl.SSLContext, name: str, path: Path) -> None:
-    try:
-        context.load_verify_locations(path)
-    except OSError as error:
-        raise ConfigError(f"security.{name} {path}: {error}") from error

@@ -31,6 +31,10 @@ class Topics:
     def __init__(self, cluster: Cluster, changes: TopicChanges, config: BrokerConfig) -> None:
         self._cluster = cluster
         self._changes = changes
+        self.follow(config)
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Take other defaults and limits from now on."""
         self._partition_count_max = config.topic_partitions_max
         self._defaults = TopicDefaults(
             partition_count=config.num_partitions,

@@ -17,6 +17,7 @@ from broker.errors import BrokerError, CoordinatorNotAvailable
 from broker.partition.partition import Partition
 from broker.transactions.core.connection_order import ConnectionOrder
 from broker.transactions.core.marker_queue import Leaders, MarkerQueueConfig
+from broker.transactions.core.transaction_requests import FINAL
 from broker.transactions.core.transaction_shard import TransactionShard
 from broker.transactions.core.transaction_types import (
     AddPartitions,
@@ -97,7 +98,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         """Add partitions to a transaction; durable on return. Raises BrokerError."""
         await self._ask(lambda token, now: self._shard.requests.add_partitions(request, token, now))
 
-    def verify(
+    async def verify(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
@@ -106,11 +107,23 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         """Say for each partition whether the open transaction has it: None, or the error.
 
         Whoever asks has to compare `epoch` with what its log knows: a coordinator that was taken
-        over and has not heard vouches for what its successor has ended. Raises BrokerError.
+        over and has not heard vouches for what its successor has ended. Whom it refuses it would
+        end without cause, so refusals are proven first. Raises BrokerError.
         """
         self._check()
         self._check_leading()
-        return self._shard.requests.verify(transactional_id, producer, partitions)
+        try:
+            found = self._shard.requests.verify(transactional_id, producer, partitions)
+        except FINAL:
+            await self._prove()
+            raise
+        if any(error is not None for error in found):
+            await self._prove()
+        return found
+
+    async def _prove(self) -> None:
+        """Return when the log has shown that this broker coordinates still. Raises BrokerError."""
+        await self._ask(lambda token, _: self._shard.requests.prove(token, None))
 
     async def end_transaction(self, request: EndTransaction) -> ProducerIdAndEpoch:
         """Commit or abort; the decision is durable on return. Raises BrokerError.

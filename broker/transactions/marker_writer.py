@@ -39,8 +39,8 @@ from broker.transactions.core.link_messages import (
 )
 from broker.transactions.core.marker_queue import Outcome
 from broker.transactions.link_apis import MARKERS
-from client.errors import QuireError
 from client.ids import BrokerId, LeaderEpoch
+from client.node import background
 from client.node.logs import AT_WILL
 from client.wire.kafka.batches.control_batch import Marker
 
@@ -143,19 +143,13 @@ class MarkerWriter:
     def _task(self, write: _Write) -> asyncio.Task[None]:
         task = self._writes.get(write)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._run(write), name="marker")
+            task = background.begin(self._run(write), "marker")
             self._writes[write] = task
             task.add_done_callback(lambda done: self._on_done(write, done))
         return task
 
     def _on_done(self, write: _Write, task: asyncio.Task[None]) -> None:
         del self._writes[write]
-        if task.cancelled():
-            return
-        error = task.exception()  # fetched, for nobody may wait any longer
-        if error is not None and not isinstance(error, QuireError):
-            _LOG.error("marker.failed topic=%s partition=%d", write.topic.name, write.partition,
-                       exc_info=error)  # fmt: skip
 
     async def _run(self, write: _Write) -> None:
         partition = self._find(write.topic, write.partition)

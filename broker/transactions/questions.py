@@ -26,6 +26,7 @@ from broker.transactions.link_apis import QUESTIONS
 from broker.transactions.transactions import Transactions
 from client.errors import QuireError
 from client.ids import BrokerId
+from client.node import background
 
 ANSWER_S_MAX: Final = 0.5
 _UNKNOWN_EPOCH: Final = -1
@@ -58,8 +59,8 @@ class Questions:
         for one in requests:
             found.setdefault(_transaction(one), {})[_partition(one)] = None
         tasks = {
-            transaction: asyncio.get_running_loop().create_task(
-                self._ask(transaction, tuple(sorted(partitions))), name="question"
+            transaction: background.begin(
+                self._ask(transaction, tuple(sorted(partitions))), "question"
             )
             for transaction, partitions in found.items()
         }
@@ -94,7 +95,7 @@ class Questions:
                     )
                 )
             else:
-                errors = coordinator.verify(
+                errors = await coordinator.verify(
                     transaction.transactional_id, transaction.producer, partitions
                 )
         except QuireError as error:

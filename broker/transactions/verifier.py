@@ -40,6 +40,7 @@ from broker.transactions.core.link_messages import Verdict
 from broker.transactions.link_apis import QUESTIONS
 from client.errors import QuireError
 from client.ids import BrokerId
+from client.node import background
 
 LANE: Final = "questions"
 ASK_S_MAX: Final = 1.0
@@ -140,7 +141,7 @@ class Verifier:
         for broker, asked in gathered.items():
             for begin in range(0, len(asked), QUESTIONS_MAX):
                 work = self._exchange(broker, asked[begin : begin + QUESTIONS_MAX])
-                task = asyncio.get_running_loop().create_task(work, name=f"questions {broker}")
+                task = background.begin(work, f"questions {broker}")
                 self._tasks[task] = None
                 task.add_done_callback(self._tasks.pop)
 
@@ -160,6 +161,11 @@ class Verifier:
         except asyncio.CancelledError:
             for _, future in asked:
                 future.cancel()
+            raise
+        except Exception:  # a bug: whoever asked must not wait for ever
+            for _, future in asked:
+                if not future.done():
+                    future.set_exception(PeerError(f"broker {broker} cannot be asked"))
             raise
         for (_, future), verdict in zip(asked, verdicts, strict=True):
             if not future.done():

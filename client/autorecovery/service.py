@@ -32,6 +32,7 @@ from client.metadata import paths
 from client.metadata.store import MetadataStore
 from client.node import background
 from client.node.exposition import Exposition
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,7 @@ async def running(
     config: AutoRecoveryConfig | None = None,
     root: str = paths.LEDGERS_ROOT,
     now_s: Stopwatch = loop_time,
+    security: ClusterSecurity = OPEN_CLUSTER,
 ) -> AsyncIterator[AutoRecovery]:
     """Run a node with a ledger client of its own. Raises MetadataError, MetadataCorrupt.
 
@@ -150,7 +152,9 @@ async def running(
     """
     ledgers = LedgerClientConfig(ledgers_root=root)
     stats = LedgerStats(now_s)
-    async with LedgerClient(store, rng=rng, clock=clock, config=ledgers, stats=stats) as client:
+    async with LedgerClient(
+        store, rng=rng, clock=clock, config=ledgers, bookies=security, stats=stats
+    ) as client:
         node = AutoRecovery(store, client, me=me, clock=clock, rng=rng, config=config, root=root)
         await node.start()
         try:

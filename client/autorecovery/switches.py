@@ -59,7 +59,7 @@ class Switches:
         try:
             return Delay(float(int(node.data)), node.version)
         except ValueError as error:
-            raise MetadataCorrupt(f"{path} is no number: {node.data!r}") from error
+            raise MetadataCorrupt(f"{path} is not a number: {node.data!r}") from error
 
     async def set_delay(self, seconds: int) -> None:
         """Set the lost-bookie delay."""

@@ -46,11 +46,12 @@ from client.ledger.read.reader import LedgerReader
 from client.ledger.read.tail import TailView
 from client.ledger.recovery_run import RecoveryRun
 from client.ledger.stats import LedgerStats
-from client.ledger.write.core.writer_window import Company
+from client.ledger.write.core.writer_window import ActiveWriters
 from client.ledger.write.hole_marks import HoleMarks
 from client.ledger.write.writer import LedgerWriter
 from client.metadata import bookkeeper
 from client.metadata.store import MetadataStore
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 
 log = logging.getLogger(__name__)
@@ -75,11 +76,12 @@ class LedgerClient:
         rng: Rng,
         clock: Clock,
         config: LedgerClientConfig | None = None,
-        bookies: BookieSet | None = None,
+        bookies: BookieSet | ClusterSecurity | None = None,
         placement: Placement | None = None,
         stats: LedgerStats | None = None,
     ) -> None:
-        """`bookies`, `placement`: how bookies are reached and chosen, if not the usual way.
+        """`bookies`, `placement`: how bookies are reached and chosen, if not in plain text and the
+        usual way. Raises ConfigError if files of `ClusterSecurity` cannot be read.
 
         `stats`: where to count.
         """
@@ -91,7 +93,10 @@ class LedgerClient:
         self.stats = stats or LedgerStats()
         self.memory = HeldMemory()
         """Bytes of entries that its writers hold; other parts of the process may count theirs."""
-        self._bookies = bookies or Bookies(BookieDirectory(store, root), self._config, self.stats)
+        if bookies is None or isinstance(bookies, ClusterSecurity):
+            directory, security = BookieDirectory(store, root), bookies or OPEN_CLUSTER
+            bookies = Bookies(directory, self._config, self.stats, security)
+        self._bookies: BookieSet = bookies
         health = BookieHealth(self._config.health_limits())
         self._health_switch = HealthSwitch(store, root, health)
         self._choice = BookieChoice(self._bookies, placement or self._rack_placement(), health, rng)
@@ -112,7 +117,7 @@ class LedgerClient:
             self.stats,
             BatchAbility(),
             self.memory,
-            Company(),
+            ActiveWriters(),
         )
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []

@@ -94,14 +94,16 @@ class LedgerClientConfig:
         at_least=1,
     )
     writer_shared_delay_ms: int = setting(
-        10,
+        2,
         "While other ledgers are written too, a writer has no more unconfirmed than what is"
-        " confirmed of it within so long: about as long do the entries of the others wait for those"
-        " of a busy one. Too low: one busy ledger beside idle ones is slower; too high: they wait.",
+        " confirmed of it within so long, or within the time that bookies need for an entry at"
+        " least, and a quarter, if that is longer: about as long do the entries of the others wait"
+        " for those of a busy one. Too low: one busy ledger beside idle ones is slower; too high:"
+        " they wait.",
         at_least=1,
     )
     writer_shared_bytes_min: int = setting(
-        1024 * 1024,
+        512 * 1024,
         "But so much may be unconfirmed in any case, if writer_in_flight_bytes_max allows it.",
         at_least=1,
     )
@@ -237,6 +239,11 @@ class LedgerClientConfig:
                     f"{name} ({limit}) is smaller than writer_in_flight_bytes_max"
                     f" ({self.writer_in_flight_bytes_max}): raise it, or lower that one"
                 )
+        if self.speculative_read_ms > self.speculative_read_max_ms:
+            raise ConfigError(
+                f"speculative_read_ms ({self.speculative_read_ms}) is larger than"
+                f" speculative_read_max_ms ({self.speculative_read_max_ms})"
+            )
         if self.wire_version == "v2" and self.explicit_lac_interval_ms:
             raise ConfigError("explicit_lac_interval_ms needs version 3 of the wire protocol")
 

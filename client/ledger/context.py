@@ -12,7 +12,7 @@ from client.ledger.config import LedgerClientConfig
 from client.ledger.ledger_nodes import LedgerNodes
 from client.ledger.read.batch_ability import BatchAbility
 from client.ledger.stats import LedgerStats
-from client.ledger.write.core.writer_window import Company
+from client.ledger.write.core.writer_window import ActiveWriters
 from client.ledger.write.hole_marks import HoleMarks
 
 
@@ -29,5 +29,5 @@ class LedgerContext(NamedTuple):
     batches: BatchAbility
     memory: HeldMemory
     """Where writers count what they hold."""
-    company: Company
+    active_writers: ActiveWriters
     """Whether several of them write."""

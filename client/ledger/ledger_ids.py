@@ -19,6 +19,7 @@ from client.ids import LedgerId
 from client.ledger.ledger_nodes import LedgerNodes
 from client.metadata import paths
 from client.metadata.store import MetadataStore
+from client.node import background
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class LedgerIds:
         path = await self._nodes.retry(
             lambda: self._store.create(prefix, ephemeral=True, sequential=True, make_parents=True)
         )
-        task = asyncio.get_running_loop().create_task(self._tidy(path))
+        task = background.begin(self._tidy(path), "tidy")
         self._tidying[task] = None
         task.add_done_callback(self._tidying.pop)
         return int(path[len(prefix) :])

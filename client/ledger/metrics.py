@@ -49,6 +49,7 @@ ROWS: Final = (
     Row(
         _L + "bookie_in_flight_bytes", _G, "Payload bytes under way to a bookie.", ("bookie",)
     ),
+    Row(_L + "batch_buffer_bytes", _G, "Bytes of receive buffers that batch reads keep."),
     Row(_L + "bookies", _G, "Bookies that take new entries, as this process sees it."),
     Row(READ_SECONDS, _H, "From asking for a run of entries until all are there."),
     Row(_L + "recovery_seconds", _H, "Recovery of a ledger: fence, find its end, close it."),
@@ -72,6 +73,7 @@ def provide_ledgers(
     one(_L + "writers", lambda: stats.writers)
     one(_L + "unconfirmed_entries", lambda: stats.sent_entries - stats.settled_entries)
     one(_L + "unanswered_bytes", lambda: sum(read() for read in stats.unanswered.values()))
+    one(_L + "batch_buffer_bytes", lambda: stats.batch_buffer_bytes())
     one(_L + "bookies", bookie_count)
     exposition.provide(_L + "bookie_in_flight_bytes", lambda: _bookie_in_flight(stats))
     one(READ_SECONDS, lambda: stats.read_seconds)

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.metadata.zookeeper import SESSION_TIMEOUT_MS, ZooKeeperStore
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 
 
 class WallClock:
@@ -33,17 +34,21 @@ async def connect(
     *,
     config: LedgerClientConfig | None = None,
     session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    security: ClusterSecurity = OPEN_CLUSTER,
 ) -> AsyncIterator[LedgerClient]:
     """Give access to the ledgers of the cluster that these ZooKeeper servers know.
 
     `zookeeper`: `host:port` of each server, in a sequence or with commas between. At the end
-    writers that were not closed are abandoned. Raises ConfigError for a malformed address,
+    writers that were not closed are abandoned. `security`: how ZooKeeper and bookies are reached.
+    Raises ConfigError for a malformed address,
     MetadataError when no server answers, NoNode when there is no cluster.
     """
-    store = ZooKeeperStore(zookeeper, session_timeout_ms=session_timeout_ms)
+    store = ZooKeeperStore(zookeeper, session_timeout_ms=session_timeout_ms, security=security)
     await store.start()
     try:
-        client = LedgerClient(store, rng=random.SystemRandom(), clock=WallClock(), config=config)
+        client = LedgerClient(
+            store, rng=random.SystemRandom(), clock=WallClock(), config=config, bookies=security
+        )
         async with client:
             yield client
     finally:

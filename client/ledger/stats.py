@@ -61,6 +61,8 @@ class LedgerStats:
         """Those that have not ended yet."""
         self.unanswered: dict[object, Callable[[], int]] = {}
         """Those, each with how to read the payload bytes that some bookie has to answer."""
+        self.batch_buffer_bytes: Callable[[], int] = lambda: 0
+        """How to read the memory of the buffers that batch reads are received in."""
         self.writer_failures = 0
         self.sent_entries = 0
         self.settled_entries = 0

@@ -88,7 +88,7 @@ def batch_headers(payload: Buffer) -> list[tuple[int, BatchHeader]]:
     try:
         found = list(headers(payload))
     except RemoteProtocolError as error:
-        raise LogCorrupt(f"entry is no sequence of record batches: {error}") from error
+        raise LogCorrupt(f"entry is not a sequence of record batches: {error}") from error
     if not found:
         raise LogCorrupt("empty entry")
     return found

@@ -54,6 +54,14 @@ class SegmentFacts(NamedTuple):
             return Offset(self.last_offset + 1)
         return self.transactions.stable_offset
 
+    def of_ledger(self, ledger_id: LedgerId) -> SegmentFacts:
+        """Return the facts of a segment whose own ledger lists what is aborted in it."""
+        known = self.transactions
+        if known is None or known.aborted_at is None:
+            return self
+        place = known.aborted_at._replace(ledger_id=ledger_id)
+        return self._replace(transactions=known._replace(aborted_at=place))
+
 
 class Segment(NamedTuple):
     """One ledger as an offset range of the partition."""

@@ -65,7 +65,7 @@ async def check_layout(store: MetadataStore, *, root: str = paths.LEDGERS_ROOT) 
     found = (await store.get(paths.layout(root))).data
     if found != LAYOUT:
         raise MetadataCorrupt(
-            f"{paths.layout(root)} is {found!r}: ledgers are kept by a manager that is not ours"
+            f"{paths.layout(root)} is {found!r}: a ledger manager that Quire does not know"
         )
 
 

@@ -21,7 +21,7 @@ def read_object(data: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return value
 
 
@@ -34,4 +34,4 @@ def whole(fields: Mapping[str, Any], name: str, least: int = 0, most: int = INT6
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text[:40]} is no whole number")
+    raise ValueError(f"{text[:40]} is not a whole number")

@@ -15,7 +15,10 @@ BookKeeper, see `shared facts` in client/ledger/PROTOCOL.md) and Quire's (root `
                                                  JSON page of the segment list, never changed; a
                                                  folder f for every thousand numbers
     /quire/acls/<hash of what they are about>    JSON access control list
+    /quire/quotas/<hash of the entity>           JSON limits of a user, client id or address
     /quire/users/<hash of the name>              JSON credentials of a user
+    /quire/configs/brokers/@<id>                 JSON settings of a broker; @ alone: of all
+    /quire/configs/client-metrics/@<name>        JSON subscription to metrics of clients
     /quire/producer_ids                          next block of producer ids, by CAS
     /quire/features                              JSON finalized features, by CAS
     /quire/deleted/<topic id>                    tombstone of a topic whose ledgers still go
@@ -37,6 +40,9 @@ TOPICS: Final = f"{QUIRE_ROOT}/topics"
 PARTITIONS: Final = f"{QUIRE_ROOT}/partitions"
 ACLS: Final = f"{QUIRE_ROOT}/acls"
 USERS: Final = f"{QUIRE_ROOT}/users"
+QUOTAS: Final = f"{QUIRE_ROOT}/quotas"
+BROKER_CONFIGS: Final = f"{QUIRE_ROOT}/configs/brokers"
+CLIENT_METRICS_CONFIGS: Final = f"{QUIRE_ROOT}/configs/client-metrics"
 PRODUCER_IDS: Final = f"{QUIRE_ROOT}/producer_ids"
 FEATURES: Final = f"{QUIRE_ROOT}/features"
 DELETED: Final = f"{QUIRE_ROOT}/deleted"

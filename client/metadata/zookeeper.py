@@ -24,6 +24,7 @@ import contextlib
 import dataclasses
 import enum
 import logging
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ import kazoo.exceptions as zk
 from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
+from kazoo.security import make_digest_acl
 
 from client import callbacks
 from client.errors import (
@@ -57,7 +59,9 @@ from client.metadata.store import (
     check_size,
 )
 from client.metadata.tree import parent_of
-from client.metadata.zookeeper_io import BufferedSocket, Readable, Wake, select_ready
+from client.metadata.zookeeper_io import BufferedSocket, Readable, TlsSocket, Wake, select_ready
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
+from client.security.tls_contexts import FreshContext
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -69,6 +73,11 @@ _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 
 _REVIVE_PAUSE_S: Final = 0.1
 _PARENT_RACES_MAX: Final = 8
 """How often parents may vanish under a `create(make_parents=True)` before it gives up."""
+
+_NO_RIGHT: Final = (
+    "ZooKeeper refuses it: the node is another user's (cluster_security.zookeeper_user and"
+    " zookeeper_password)"
+)
 
 _ERRORS: Final[dict[type[Exception], type[MetadataError]]] = {
     zk.NoNodeError: NoNode,
@@ -91,6 +100,11 @@ class _InlineQueue:
 class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Runs callbacks in the connection thread at once: ours only hand over to the loop."""
 
+    def __init__(self, contexts: FreshContext[ssl.SSLContext] | None) -> None:
+        """`contexts`: of TLS; None: plain text."""
+        super().__init__()
+        self._contexts = contexts
+
     def start(self) -> None:
         self.completion_queue = self.callback_queue = _InlineQueue()
         self._running = True
@@ -102,7 +116,14 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
         callback.func(*callback.args)
 
     def create_connection(self, *args: Any, **options: Any) -> BufferedSocket:
-        return BufferedSocket(super().create_connection(*args, **options))
+        made = super().create_connection(*args, **options)
+        if self._contexts is None:
+            return BufferedSocket(made)
+        try:
+            return TlsSocket(made, self._contexts.get(), options["hostname"])
+        except OSError as error:
+            _log.warning("metadata.tls_failed host=%s error=%r", options["hostname"], error)
+            raise
 
     def create_socket_pair(self) -> tuple[Wake, Wake]:
         wake = Wake()
@@ -161,10 +182,12 @@ class ZooKeeperStore:
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         start_timeout_ms: int = START_TIMEOUT_MS,
+        security: ClusterSecurity = OPEN_CLUSTER,
     ) -> None:
         """`hosts`: `host:port` of each server, in a sequence or with commas between.
 
-        Raises ConfigError when that is not what `hosts` holds.
+        `security`: how they are reached, and as whom; nodes then belong to that user alone.
+        Raises ConfigError when that is not what `hosts` holds, or files cannot be read.
         """
         self._hosts = hosts if isinstance(hosts, str) else ",".join(hosts)
         self._session_timeout_s = session_timeout_ms / 1000
@@ -186,8 +209,9 @@ class ZooKeeperStore:
             self._client = KazooClient(
                 self._hosts,
                 timeout=self._session_timeout_s,
-                handler=_InlineHandler(),
+                handler=_InlineHandler(security.contexts() if security.zookeeper_tls else None),
                 connection_retry=_RECONNECT,
+                **_credentials(security),
             )
         except ValueError as error:
             raise ConfigError(f"not a list of ZooKeeper servers: {self._hosts!r}") from error
@@ -437,8 +461,38 @@ class ZooKeeperStore:
                 answer.set_exception(type(error)(*error.args))
 
 
+async def protect(store: ZooKeeperStore, root: str) -> int:
+    """Give a node and all below to the store's user alone, as if that had made them; return how
+    many there are. Raises MetadataError; what was done so far stays."""
+    acl = store._client.default_acl
+    if acl is None:
+        raise ConfigError("cluster_security.zookeeper_user is not set, or zookeeper_acl is off")
+    count, paths = 0, [root]
+    while paths:
+        path = paths.pop()
+        try:
+            await store._call(path, partial(store._client.set_acls_async, path, acl))
+            below = await store.children(path)
+        except NoNode:
+            continue  # deleted meanwhile
+        count += 1
+        paths += [f"{path.rstrip('/')}/{name}" for name in below]
+    return count
+
+
+def _credentials(security: ClusterSecurity) -> dict[str, Any]:
+    """Return as whom kazoo comes, and whose alone the nodes are that it makes."""
+    user, password = security.zookeeper_user, security.zookeeper_password
+    if not user:
+        return {}
+    acl = [make_digest_acl(user, password, all=True)] if security.zookeeper_acl else None
+    return {"auth_data": [("digest", f"{user}:{password}")], "default_acl": acl}
+
+
 def _translate(error: Exception, path: str) -> MetadataError:
     for kind, ours in _ERRORS.items():
         if isinstance(error, kind):
             return ours(path)
+    if isinstance(error, zk.NoAuthError | zk.AuthFailedError | zk.InvalidACLError):
+        return MetadataError(f"{path}: {_NO_RIGHT}")
     return MetadataError(f"{path}: {type(error).__name__}")

@@ -16,6 +16,7 @@ import contextlib
 import math
 import select
 import socket
+import ssl
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
@@ -47,10 +48,13 @@ class BufferedSocket(socket.socket):
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         if not self.pending():
-            self._ahead, self._at = super().recv(max(size, _READ_AHEAD_BYTES), flags), 0
+            self._ahead, self._at = self._receive(max(size, _READ_AHEAD_BYTES), flags), 0
         begin = self._at
         self._at = min(begin + size, len(self._ahead))
         return self._ahead[begin : self._at]
+
+    def _receive(self, size: int, flags: int) -> bytes:
+        return super().recv(size, flags)
 
     def send(self, data: Any, flags: int = 0) -> int:
         """Gather bytes for the next `flush`."""
@@ -63,6 +67,77 @@ class BufferedSocket(socket.socket):
         while self._gathered:
             try:
                 del self._gathered[: super().send(self._gathered)]
+            except BlockingIOError:
+                return False
+        return True
+
+
+class TlsSocket(BufferedSocket):
+    """The same inside TLS: requests are encrypted as they leave, together."""
+
+    def __init__(self, made: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        """Shake hands, within the time that the socket has. Raises OSError."""
+        super().__init__(made)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._encrypted = bytearray()
+        try:
+            self._shake_hands()
+        except BaseException:
+            self.close()
+            raise
+
+    def _shake_hands(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.sendall(self._outgoing.read())
+                if not self._take():
+                    raise ConnectionResetError("the server ended the handshake") from None
+            except ssl.SSLError:
+                with contextlib.suppress(OSError):
+                    self.sendall(self._outgoing.read())  # the alert that tells the server
+                raise
+            else:
+                self.sendall(self._outgoing.read())
+                return
+
+    def _take(self) -> bool:
+        """Take encrypted bytes from the kernel; false at the end of them. Raises OSError."""
+        data = socket.socket.recv(self, _READ_AHEAD_BYTES)
+        self._incoming.write(data)
+        return bool(data)
+
+    def _receive(self, size: int, flags: int) -> bytes:
+        """Decrypt all that is there, or nobody would be woken for the rest.
+
+        Raises SSLWantReadError, for which kazoo looks, if that is a part of a record only.
+        """
+        found: list[bytes] = []
+        try:
+            if not self._take():
+                return b""
+            while data := self._tls.read(size):
+                found.append(data)
+        except BlockingIOError:
+            raise ssl.SSLWantReadError from None
+        except ssl.SSLWantReadError:
+            if not found:
+                raise
+        except ssl.SSLZeroReturnError:
+            pass
+        return b"".join(found)
+
+    def flush(self) -> bool:
+        """Encrypt and send what was gathered. Raises OSError."""
+        if self._gathered:
+            self._tls.write(self._gathered)
+            self._gathered.clear()
+            self._encrypted += self._outgoing.read()
+        while self._encrypted:
+            try:
+                del self._encrypted[: socket.socket.send(self, self._encrypted)]
             except BlockingIOError:
                 return False
         return True

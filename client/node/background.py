@@ -1,4 +1,4 @@
-"""Starts and supervises the tasks that live as long as their node.
+"""Starts and supervises tasks: those that live as long as their node, and single pieces of work.
 
 A task that raises is a bug of ours, and none may end in silence: the loop's exception handler is
 told, with the traceback, and the failure is counted (`quire_task_failures_total`). What follows
@@ -7,6 +7,10 @@ depends on the task:
     keep    it begins again after a pause, which grows while it keeps failing
     run     it cannot begin again, and a node that goes on without it (a view that is no longer
             followed) does more harm than one that is gone: `broker/__main__.py` ends the process
+    begin   it is over: a piece of work for somebody who asks again, or waits for its outcome. An
+            error that its work may meet (QuireError) is no failure of it
+
+`tests/unit/test_tasks.py` has the few that are started in another way, with the reason.
 
 Tests and simulations install a handler that fails the run. Pauses go by the loop's time.
 """
@@ -17,7 +21,11 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from client.errors import QuireError
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +55,29 @@ def keep(
     """Start a task that begins again when it fails; it ends when it returns or is cancelled."""
     failures[_kind(name)] += 0
     return (loop or asyncio.get_running_loop()).create_task(_supervise(make, name), name=name)
+
+
+def begin(coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    """Start a piece of work that ends by itself; who waits for it gets its outcome as well."""
+    failures[_kind(name)] += 0
+    task = asyncio.get_running_loop().create_task(coroutine, name=name)
+    task.add_done_callback(look_at)
+    return task
+
+
+def look_at(task: asyncio.Task[Any]) -> None:
+    """Tell of a piece of work that has failed as nobody expected."""
+    if task.cancelled():
+        return
+    error = task.exception()
+    if error is None or isinstance(error, QuireError):
+        return
+    name = task.get_name()
+    count_failure(name)
+    log.error("task.failed task=%r pause_s=%g", name, 0, exc_info=error)
+    task.get_loop().call_exception_handler(
+        {"message": f"{name} failed", "exception": error, "task": task, "is_logged": True}
+    )
 
 
 async def _supervise(make: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:

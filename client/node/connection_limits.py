@@ -53,6 +53,11 @@ class ConnectionQuotas:
         self._per_host: dict[str, int] = {}
         self.total = 0
 
+    def limit(self, total_max: int, per_host_max: int) -> None:
+        """Change both limits; connections that are counted stay, even if they are too many."""
+        self._total_max = total_max
+        self._per_host_max = per_host_max
+
     def add(self, host: str) -> str | None:
         """Count a connection; or return the reason why there may not be another one."""
         count = self._per_host.get(host, 0)

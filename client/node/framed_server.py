@@ -70,6 +70,10 @@ class FramedServer(abc.ABC, Generic[C]):
         """Bytes of all answers that peers have not taken, whether they are behind or not."""
         return sum(connection._unsent_bytes_now() for connection in self._connections)
 
+    def limit_connections(self, total_max: int, per_host_max: int) -> None:
+        """Change how many connections are let in from now on; those that are open stay."""
+        self._quotas.limit(total_max, per_host_max)
+
     async def listen(
         self, make: Callable[[], asyncio.BaseProtocol], host: str | None, port: int, **options: Any
     ) -> int:
@@ -227,7 +231,7 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
             )
             if server.unfinished.excess() is not None:
                 server.make_room()
-        elif frames:
+        elif frames and server.unfinished.total_bytes:  # mostly nothing is held of anybody
             server.unfinished.forget(self)
 
     def pause_writing(self) -> None:

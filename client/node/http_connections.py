@@ -6,16 +6,28 @@ a door in front of aiohttp's protocol: so many in total, and so long without a r
 `watch` is the middleware that tells the doors when one is; it also gives a body its time.
 
 Bodies are held in memory until their requests end, so all of them together have a limit, too:
-beyond it a request is told to come again. Brokers and bookies share it.
+beyond it a request is told to come again.
+
+With TLS a door is there from the first byte on (`tls_transport.py`), so a handshake counts as a
+connection, and is bounded as those of other ports are. Each connection gets the context of the
+moment: a certificate that has changed is shown to the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from aiohttp import web
+
+from client.node.logs import AT_WILL
+from client.node.tls_transport import TlsGate, TlsProtocol
+from client.wire.intake import make_window
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -25,6 +37,8 @@ PATIENCE_S: Final = 30.0
 BODIES_BYTES_MAX: Final = 64 << 20
 """Of the requests under way, all together; one that says no length counts as the largest."""
 _SWEEP_S: Final = 5.0
+_HANDSHAKE_TIMEOUT_S: Final = 10.0
+_HANDSHAKES_MAX: Final = 100
 
 
 class HttpConnections:
@@ -39,17 +53,42 @@ class HttpConnections:
         """aiohttp's protocol -> the door in front of it."""
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._gate: TlsGate | None = None
         self.refused_count = 0
         self.bodies_bytes = 0
         """Of the requests under way."""
 
-    async def listen(self, runner: web.AppRunner, host: str, port: int, **options: Any) -> int:
-        """Serve what `runner`, which is set up, has; return the port. Raises OSError."""
+    async def listen(
+        self,
+        runner: web.AppRunner,
+        host: str,
+        port: int,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> int:
+        """Serve what `runner`, which is set up, has; return the port. Raises OSError.
+
+        `tls`: returns the context of the next connection; None: it speaks plain text.
+        """
         loop = asyncio.get_running_loop()
-        make = cast(Callable[[], asyncio.Protocol], runner.server)
-        self._listener = await loop.create_server(
-            lambda: _HttpConnection(self, make()), host, port, **options
-        )
+        inner = cast(Callable[[], asyncio.Protocol], runner.server)
+
+        def make_plain() -> asyncio.BaseProtocol:
+            return _HttpConnection(self, inner())
+
+        def make_secured() -> asyncio.BaseProtocol:
+            context = tls()
+            assert context is not None, "a port that speaks TLS goes on to"
+            return TlsProtocol(gate, context, _TlsHttpConnection(self, inner(), window), _nothing)
+
+        make = make_plain
+        if tls() is not None:
+            gate = self._gate = TlsGate(
+                loop, handshake_timeout_s=_HANDSHAKE_TIMEOUT_S, handshakes_max=_HANDSHAKES_MAX
+            )
+            window = make_window()
+            make = make_secured
+
+        self._listener = await loop.create_server(make, host, port)
         self._sweep()
         return int(self._listener.sockets[0].getsockname()[1])
 
@@ -111,6 +150,11 @@ class HttpConnections:
         self._doors[door.inner] = door
         return True
 
+    @property
+    def handshakes_failed(self) -> int:
+        """TLS handshakes that failed, or were not begun."""
+        return 0 if self._gate is None else self._gate.failures
+
     def leave(self, door: _HttpConnection) -> None:
         """A connection is gone."""
         self._doors.pop(door.inner, None)
@@ -162,3 +206,31 @@ class _HttpConnection(asyncio.Protocol):
         if self._is_in:
             self._doors.leave(self)
             self.inner.connection_lost(exc)
+
+
+class _TlsHttpConnection(_HttpConnection):
+    """The same behind TLS, which hands over bytes by a buffer."""
+
+    def __init__(self, doors: HttpConnections, inner: asyncio.Protocol, window: memoryview) -> None:
+        """`window`: shared by all, as bytes stay there for a moment only."""
+        super().__init__(doors, inner)
+        self._window = window
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where the next bytes belong."""
+        return self._window
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take them."""
+        self.data_received(bytes(self._window[:nbytes]))
+
+    def fail(self, reason: str) -> None:
+        """Close the connection because of what the peer sent."""
+        peer = self.transport.get_extra_info("peername")
+        host = peer[0] if peer else ""
+        log.warning("admin.connection_failed peer=%s reason=%r", host, reason, extra=AT_WILL)
+        self.transport.close()
+
+
+def _nothing() -> None:
+    """What happens when a handshake is done: requests say who is there."""

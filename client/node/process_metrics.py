@@ -7,6 +7,7 @@ that is interrupted comes before every takeover.
 from __future__ import annotations
 
 import asyncio
+import time
 from importlib.metadata import version
 from typing import Final
 
@@ -19,7 +20,10 @@ from client.node.exposition import Exposition, Kind, Row
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 LOOP_LAG_SECONDS: Final = "quire_loop_lag_seconds"
 LOOP_STALL_SECONDS: Final = "quire_loop_stall_seconds"
+LOOP_STALL_CPU_SECONDS: Final = "quire_loop_stall_cpu_seconds"
 TASK_FAILURES: Final = "quire_task_failures"
+ADMIN_REFUSED: Final = "quire_admin_requests_refused"
+ADMIN_EXPIRES: Final = "quire_admin_certificate_expires_seconds"
 CALLBACK_FAILURES: Final = "quire_callback_failures"
 _TICK_S: Final = 1.0
 _STALL_TICK_S: Final = 1 / 16
@@ -36,13 +40,25 @@ ROWS: Final = (
         "Longest time that the event loop stood still in the last one to two minutes, less 63 ms at"
         " most: nobody was served meanwhile.",
     ),
+    Row(
+        LOOP_STALL_CPU_SECONDS,
+        _G,
+        "The same, but no more of a stall than the loop's thread had of a processor meanwhile: much"
+        " less than the other one means that the machine was busy with something else.",
+    ),
     Row("quire_metadata_connected", _G, "1 while the session with ZooKeeper is alive."),
     Row("quire_metadata_request_seconds", _H, "From a request to ZooKeeper until its answer."),
     Row("quire_metadata_interruptions", _C, "Times that no ZooKeeper server answered."),
-    Row("quire_metadata_sessions_expired", _C, "Sessions that ZooKeeper gave up."),
-    Row(TASK_FAILURES, _C, "Background tasks that failed, and began again.", ("task",)),
+    Row("quire_metadata_sessions_expired", _C, "Sessions that ZooKeeper expired."),
+    Row(TASK_FAILURES, _C, "Background tasks that failed and were restarted.", ("task",)),
     Row(CALLBACK_FAILURES, _C, "Callbacks that raised: bugs of their owners.", ("kind",)),
 )
+
+ADMIN_ROWS: Final = (
+    Row(ADMIN_REFUSED, _C, "Requests without a good token or role, or of foreign pages."),
+    Row(ADMIN_EXPIRES, _G, "Unix time at which the first certificate of the port's chain expires."),
+)
+"""Of a program with an HTTP port (`http_guard.py`)."""
 
 
 def provide_process(exposition: Exposition, program: str, store: MetadataStore) -> None:
@@ -78,17 +94,29 @@ class LoopStall:
     """Looks for the longest stall of the loop, sixteen times a second. `start` once, `close` once.
 
     A sample a second (`LoopLag`) says how late things are as a rule, and misses most of what
-    happens once.
+    happens once. A stall that the loop's thread did not work for is none of ours: other processes
+    had the processor, or the disk the thread. So what it worked is counted by itself.
     """
 
-    def __init__(self, exposition: Exposition, now_s: Stopwatch = loop_time) -> None:
+    def __init__(
+        self,
+        exposition: Exposition,
+        now_s: Stopwatch = loop_time,
+        cpu_s: Stopwatch = time.thread_time,
+    ) -> None:
+        """`cpu_s`: what the loop's thread has had of a processor."""
         self._now_s = now_s
+        self._cpu_s = cpu_s
         self._due_s = 0.0
+        self._armed_cpu_s = 0.0
         self._window_until_s = 0.0
         self._longest_s = [0.0, 0.0]
         """Of the present window and of the one before."""
+        self._worked_s = [0.0, 0.0]
+        """The same, of what the loop's thread had of a processor."""
         self._timer: asyncio.TimerHandle | None = None
         exposition.provide_one(LOOP_STALL_SECONDS, lambda: max(self._longest_s))
+        exposition.provide_one(LOOP_STALL_CPU_SECONDS, lambda: max(self._worked_s))
 
     def start(self) -> None:
         """Begin to look."""
@@ -102,14 +130,19 @@ class LoopStall:
 
     def _arm(self) -> None:
         self._due_s = self._now_s() + _STALL_TICK_S
+        self._armed_cpu_s = self._cpu_s()
         self._timer = asyncio.get_running_loop().call_later(_STALL_TICK_S, self._on_tick)
 
     def _on_tick(self) -> None:
         now_s = self._now_s()
         if now_s >= self._window_until_s:
             self._longest_s = [0.0, self._longest_s[0]]
+            self._worked_s = [0.0, self._worked_s[0]]
             self._window_until_s = now_s + _STALL_WINDOW_S
-        self._longest_s[0] = max(self._longest_s[0], now_s - self._due_s)
+        late_s = now_s - self._due_s
+        self._longest_s[0] = max(self._longest_s[0], late_s)
+        worked_s = min(late_s, self._cpu_s() - self._armed_cpu_s)
+        self._worked_s[0] = max(self._worked_s[0], worked_s)
         self._arm()
 
 

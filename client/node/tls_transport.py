@@ -80,8 +80,29 @@ class TlsGate:
         """Where encrypted bytes are received."""
         self.handshakes = 0
         """Handshakes under way."""
+        self._of_host: dict[str, int] = {}
         self.failures = 0
         """Handshakes that failed, or were not begun."""
+
+    def begin(self, host: str) -> bool:
+        """Count a handshake; say whether it may go on. No host has more than half of them, or else
+        it would keep out all others for as long as a handshake may take."""
+        self.handshakes += 1
+        count = self._of_host[host] = self._of_host.get(host, 0) + 1
+        share = -(-self.handshakes_max // 2)
+        return self.handshakes <= self.handshakes_max and count <= share
+
+    def end(self, host: str) -> None:
+        """It is over."""
+        self.handshakes -= 1
+        self._of_host[host] -= 1
+        if not self._of_host[host]:
+            del self._of_host[host]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further handshake may begin now."""
+        return self.handshakes >= self.handshakes_max
 
 
 class TlsProtocol(asyncio.BufferedProtocol):
@@ -104,19 +125,35 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._socket: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._handshake_bytes = 0
+        self._host = ""
+        self._is_admitted = False
         self._is_reading = True
 
     # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Show the connection, then wait for the handshake."""
-        gate = self._gate
-        self._socket = cast(asyncio.Transport, transport)
-        gate.handshakes += 1
-        self._timer = gate.loop.call_later(gate.handshake_timeout_s, self._on_timeout)
-        self._app.connection_made(TlsTransport(self, self._socket, self._tls))
-        if gate.handshakes > gate.handshakes_max and not self._socket.is_closing():
+        self._app.connection_made(self._begin(cast(asyncio.Transport, transport)))
+        if not self._is_admitted and self._socket is not None and not self._socket.is_closing():
             self._fail("tls_handshakes_max is reached")
+
+    def take_over(self, socket: asyncio.Transport, *, is_reading: bool) -> TlsTransport:
+        """Go between an open connection and its socket: what comes next is a handshake.
+
+        `is_reading`: whether the connection takes bytes now. Returns its transport from now on.
+        """
+        self._is_reading = is_reading
+        socket.set_protocol(self)
+        return self._begin(socket)
+
+    def _begin(self, socket: asyncio.Transport) -> TlsTransport:
+        gate = self._gate
+        self._socket = socket
+        peer = socket.get_extra_info("peername")
+        self._host = str(peer[0]) if peer else ""
+        self._is_admitted = gate.begin(self._host)
+        self._timer = gate.loop.call_later(gate.handshake_timeout_s, self._on_timeout)
+        return TlsTransport(self, socket, self._tls)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass it on."""
@@ -180,7 +217,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
 
     def _end_handshake(self) -> None:
         self._on_ready = None
-        self._gate.handshakes -= 1
+        self._gate.end(self._host)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -302,11 +339,14 @@ class TlsTransport(asyncio.Transport):
         self._tls = tls
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return `peercert` (None without one) and `cipher` of TLS, the rest of the socket."""
+        """Return `peercert` (None without one), `cipher` and `sslcontext` of TLS, the rest of the
+        socket."""
         if name == "peercert":
             return self._tls.getpeercert() or None
         if name == "cipher":
             return self._tls.cipher()
+        if name == "sslcontext":
+            return self._tls.context
         return self._socket.get_extra_info(name, default)
 
     def write(self, data: Chunk) -> None:

@@ -72,7 +72,9 @@ class Turns:
             waiting.popleft()  # taken back
         if not waiting:
             return
-        (call,) = waiting.popleft()
+        place = waiting.popleft()
+        (call,) = place
+        place.clear()  # else who keeps the function that takes it back keeps itself alive
         if waiting:
             self._plan()
         self.taken += 1

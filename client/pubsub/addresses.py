@@ -32,10 +32,19 @@ def parse(bootstrap_servers: str) -> list[tuple[str, int]]:
         if not colon or text.endswith("]"):
             host, port_text = text, str(_DEFAULT_PORT)
         host = host.removeprefix("[").removesuffix("]")
-        if not host or not port_text.isdecimal() or not 0 < int(port_text) <= _PORT_MAX:
+        is_port = port_text.isdecimal() and 0 < int(port_text) <= _PORT_MAX
+        if not is_port or not _is_name(host):
             raise ConfigError(f"{text!r} is not an address: write host:port, like localhost:9092")
         addresses.append((host, int(port_text)))
     return addresses
+
+
+def _is_name(host: str) -> bool:
+    """Whether a host can be looked up at all: labels that are empty or too long cannot."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 async def why_unreachable(bootstrap_servers: str) -> str:

@@ -146,7 +146,8 @@ def check_topic_name(name: str) -> None:
     """Raise InvalidTopic unless brokers would accept the name: asking them for it retries."""
     if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
         raise InvalidTopic(
-            f"{name!r} is no topic name: use 1 to 249 letters, digits, dots, underscores, hyphens"
+            f"{name!r} is not a topic name: use 1 to 249 letters, digits, dots, underscores,"
+            " hyphens"
         )
 
 

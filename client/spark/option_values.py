@@ -26,7 +26,7 @@ def choice(values: Mapping[str, str], name: str, allowed: Sequence[str]) -> str:
     """Return one of the allowed words, the first one by default; case does not matter."""
     value = values.get(name, allowed[0]).lower()
     if value not in allowed:
-        raise ConfigError(f"option {name}: {values[name]!r} is none of {', '.join(allowed)}")
+        raise ConfigError(f"option {name}: {values[name]!r} is not one of {', '.join(allowed)}")
     return value
 
 

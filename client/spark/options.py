@@ -70,7 +70,13 @@ READER_OPTIONS: Final[Mapping[str, str]] = {
     ),
     "commitGroupId": "streams: store what is done as offsets of this consumer group",
     "readMode": "`broker` (default), `ledger` or `auto`",
-    "metadataServiceUri": "ZooKeeper's `host:port[,host:port...]`, for reading ledgers",
+    "metadataServiceUri": (
+        "ZooKeeper's `host:port[,host:port...]`, for reading ledgers; default: the brokers tell"
+    ),
+    "ledger.securityFile": (
+        "TOML file with the table `[cluster_security]`, at the same place on driver and executors:"
+        " how bookies and ZooKeeper are reached; default: in plain text"
+    ),
     "ledgerMinBytes": "`auto` reads ledgers for ranges from this size on; default `64m`",
     "ledger.maxInflightBytes": "bytes that a task has asked bookies for; default `4m`",
     "ledger.speculativeMs": "ask the next replica after so long; default 200",
@@ -145,6 +151,9 @@ class Options:
     commit_group_id: str = ""
     read_mode: ReadMode = "broker"
     metadata_service_uri: str = ""
+    """Empty: whoever reads ledgers asks the brokers."""
+    ledger_security_file: str = ""
+    """`ledger.securityFile`; the secrets in it are never in a plan or a task."""
     ledger_bytes_min: int = 64 << 20
     """`ledgerMinBytes`: in mode auto, ledgers are read from this many bytes on."""
     ledger_in_flight_bytes_max: int = 4 << 20
@@ -200,6 +209,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> Options:
         retry_ms=positive(values, "fetchOffset.retryIntervalMs") or 1000,
         read_mode=_read_mode(values),
         metadata_service_uri=values.get("metadataServiceUri", ""),
+        ledger_security_file=values.get("ledger.securityFile", ""),
         ledger_bytes_min=size_bytes(values, "ledgerMinBytes") or 64 << 20,
         ledger_in_flight_bytes_max=size_bytes(values, "ledger.maxInflightBytes") or 4 << 20,
         ledger_speculative_ms=positive(values, "ledger.speculativeMs") or 200,
@@ -369,9 +379,4 @@ def _time(
 
 
 def _read_mode(values: Mapping[str, str]) -> ReadMode:
-    mode = choice(values, "readMode", ("broker", "ledger", "auto"))
-    if mode != "broker" and not values.get("metadataServiceUri"):
-        raise ConfigError(
-            f"option readMode={mode} needs metadataServiceUri: host:port of the ZooKeeper servers"
-        )
-    return cast(ReadMode, mode)
+    return cast(ReadMode, choice(values, "readMode", ("broker", "ledger", "auto")))

@@ -40,18 +40,14 @@ class FrameSplitter:
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._parts: list[Chunk] = []
-        self._held = 0
+        self.buffered_bytes = 0
+        """Bytes of an incomplete frame held so far, its length included."""
         # Bytes that must be held before the next frame (or at least its length) is complete.
         self._needed = LENGTH_BYTES
 
     def set_frame_bytes_max(self, frame_bytes_max: int) -> None:
         """Take larger, or only smaller, frames from now on."""
         self._frame_bytes_max = frame_bytes_max
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of an incomplete frame held so far, its length included."""
-        return self._held
 
     @property
     def frame_bytes(self) -> int:
@@ -65,8 +61,13 @@ class FrameSplitter:
         held = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))[LENGTH_BYTES:]
         place[: len(held)] = held
         self._parts = []
-        self._held, self._needed = 0, LENGTH_BYTES
+        self.buffered_bytes, self._needed = 0, LENGTH_BYTES
         return len(held)
+
+    def is_whole(self, data: bytes) -> bool:
+        """Whether bytes are one frame with its length, and nothing else."""
+        size = len(data) - LENGTH_BYTES
+        return 0 <= size <= self._frame_bytes_max and _LENGTH.unpack_from(data)[0] == size
 
     def feed(self, data: bytes) -> list[memoryview]:
         """Take received bytes and return the frames they complete, in order.
@@ -74,9 +75,9 @@ class FrameSplitter:
         Raises RemoteProtocolError when a length is negative or above the limit; frames that the
         same bytes completed before the bad length are lost with the connection.
         """
-        if self._held:
-            self._held += len(data)
-            if self._held < self._needed:
+        if self.buffered_bytes:
+            self.buffered_bytes += len(data)
+            if self.buffered_bytes < self._needed:
                 self._keep(data)
                 return []
             self._parts.append(data)
@@ -104,11 +105,11 @@ class FrameSplitter:
             frames.append(view[start + LENGTH_BYTES : start + needed])
             start += needed
             needed = LENGTH_BYTES
-        self._held = end - start
+        self.buffered_bytes = held = end - start
         self._needed = needed
-        if self._held:
+        if held:
             # Copied unless it is all that came: a view keeps the memory of the whole chunk.
-            is_all = not start and self._held >= _SMALL_BYTES
+            is_all = not start and held >= _SMALL_BYTES
             self._parts = [view if is_all else bytearray(view[start:])]
         return frames
 
@@ -134,6 +135,10 @@ class FrameReceiver:
         """Return where the next bytes belong, at least one: the end of a large frame, if one is
         under way, and nothing behind it."""
         return (self._scratch if self._frame is None else self._frame)[self._held :]
+
+    def fresh(self, _count: int) -> memoryview | None:
+        """Return None: what comes here is too large to be known at a glance."""
+        return None
 
     def received(self, count: int) -> list[memoryview]:
         """Take notice of `count` bytes in `room`; return the frames they complete, in order.

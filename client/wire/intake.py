@@ -74,16 +74,30 @@ class FrameIntake:
         """Return where the next bytes belong: at least one, and nothing behind them."""
         if self._place is not None:
             return self._place[self._filled :]
-        return self._window[: self._window_bytes]
+        window, window_bytes = self._window, self._window_bytes
+        return window if window_bytes == len(window) else window[:window_bytes]
+
+    def fresh(self, count: int) -> memoryview | None:
+        """Return the `count` bytes that came if they begin with a frame, for somebody who knows
+        all of them at a glance; None: ask `received`. Either is called, or both in this order."""
+        if self._place is not None or self._splitter.buffered_bytes or self._last_bytes:
+            return None
+        return self._window[:count]
 
     def received(self, count: int) -> list[memoryview]:
         """Take notice of `count` bytes in `room`; return the frames they complete, in order.
 
         Raises RemoteProtocolError as `FrameSplitter.feed` does.
         """
-        if self._place is None:
-            return self._split(bytes(self._window[:count]))
-        return self._fill(self._place, count)
+        if self._place is not None:
+            return self._fill(self._place, count)
+        data = bytes(self._window[:count])
+        splitter = self._splitter
+        if not splitter.buffered_bytes and splitter.is_whole(data):
+            self._last_bytes = 0
+            self._window_bytes = len(self._window)
+            return [memoryview(data)[LENGTH_BYTES:]]  # nearly always: one frame, and all of it
+        return self._split(data)
 
     def _fill(self, place: memoryview, count: int) -> list[memoryview]:
         self._filled += count

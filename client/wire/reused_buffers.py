@@ -24,6 +24,11 @@ class ReusedBuffers:
         self._count_max = count_max
         self._buffers: list[bytearray] = []
 
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of the buffers that are kept, viewed or not."""
+        return sum(map(len, self._buffers))
+
     def take(self, size: int) -> memoryview:
         """Return `size` bytes that nobody else views, with any content."""
         for index, buffer in enumerate(self._buffers):

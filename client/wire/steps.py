@@ -44,7 +44,8 @@ class ItemCount:
         self._announced += count
         if self._announced > self._count_max:
             raise TooManyItems(
-                f"a request of {self._announced} items or more, {self._count_max} are allowed"
+                f"a request of {self._announced} items or more; at most"
+                f" {self._count_max} are allowed"
             )
         return count
 

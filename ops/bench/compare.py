@@ -24,12 +24,13 @@ from typing import Any, Final
 import click
 
 from client.errors import QuireError
-from ops.bench import machine, results
+from ops.bench import machine
+from ops.bench.catalog import WORKLOADS
 from ops.bench.figures import Scale
 from ops.bench.page_cache import PageCache
+from ops.bench.report import results
 from ops.bench.systems import missing
 from ops.bench.turns import Plan, Turns, blocks_of, check_disk, claimed
-from ops.bench.workloads.catalog import WORKLOADS
 
 RESULTS: Final = Path(__file__).parent / "results"
 

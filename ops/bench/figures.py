@@ -38,11 +38,18 @@ class Scale:
     """Of values whose batches are sent ready-made too: librdkafka is the limit with these."""
     outstanding_bytes_max: int = 32 << 20
     """Of values a producer holds; the Java producer's default (`buffer.memory`)."""
+    tool_probe_bytes: int = 60_000_000
+    """What Kafka's own tools write first, to find out how fast it goes."""
+    tool_measure_s: float = 8.0
+    """How long the run that counts takes, then."""
     rate_shares: tuple[float, ...] = (0.1, 0.5)
     fairness_partitions: int = 100
     """Quiet ones, beside a busy one."""
     fairness_s: float = 20.0
     """How long each of their latencies is measured: p99 is of a hundred records per second."""
+    transaction_records: tuple[int, ...] = (1, 10, 1_000)
+    aborted_shares: tuple[float, ...] = (0.0, 0.1, 0.5)
+    """Of transactions, where committed data is read."""
     connections: tuple[int, ...] = (1, 64)
     catch_up_bytes: int = 5_000_000_000
     catch_up_groups: tuple[int, ...] = (1, 5)
@@ -55,6 +62,9 @@ class Scale:
     """Readings that do not count, beside the one that counts the records; each is seconds long."""
     spark_passes: int = 3
     spark_triggers: int = 30
+    compaction_bytes: int = 64_000_000
+    """Of values, most of which are overwritten; at the default rate Quire needs about a minute."""
+    compaction_tail_s: float = 20.0
     hand_over_partitions: tuple[int, ...] = (1, 100)
     partition_counts: tuple[int, ...] = (1_000, 10_000)
     ledger_entry_bytes: tuple[int, ...] = (1024, 65_536)
@@ -87,9 +97,13 @@ class Scale:
             measure_s=0.7,
             produce_partitions=(1,),
             outstanding_bytes_max=256 << 10,
+            tool_probe_bytes=100_000,
+            tool_measure_s=0.1,
             rate_shares=(0.1,),
             fairness_partitions=4,
             fairness_s=2.0,
+            transaction_records=(1, 10),
+            aborted_shares=(0.5,),
             connections=(1, 4),
             catch_up_bytes=4_000_000,
             catch_up_groups=(1,),
@@ -99,6 +113,8 @@ class Scale:
             spark_warm_ups=0,
             spark_passes=1,
             spark_triggers=4,
+            compaction_bytes=4_000_000,
+            compaction_tail_s=1.0,
             hand_over_partitions=(2,),
             partition_counts=(12,),
             growth_bytes=(4_000_000, 8_000_000),

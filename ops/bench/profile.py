@@ -32,9 +32,9 @@ from ops.bench.load.channel import LoadProcess
 from ops.bench.page_cache import PageCache
 from ops.bench.peers.bookies import QuireBookies
 from ops.bench.peers.quire import QuireSystem
-from ops.bench.process_cpu import user_and_kernel_s
+from ops.bench.process_cpu import tree, user_and_kernel_s
 from ops.bench.turns import claimed
-from ops.bench.workloads import hardware
+from ops.bench.workloads import compaction, hardware
 from ops.bench.workloads.catch_up import cold, write_history
 from ops.bench.workloads.produce_sizes import BATCHES
 
@@ -47,6 +47,10 @@ _AFTER_S: Final = 2.0
 _LIMIT_BYTES: Final = 1 << 30
 _READ_BYTES_PER_S: Final = 500_000_000
 """Written per second of sampling before it is read, so that the reading lasts."""
+_COMPACTED_BYTES_PER_S: Final = 9_000_000
+"""The same of what is compacted, at the default rate."""
+_CLEANER_S: Final = 60.0
+"""Within so long a broker looks what is to be compacted."""
 
 
 class Process(NamedTuple):
@@ -175,6 +179,22 @@ async def _catch_up(seconds: float, folder: Path, run: Run) -> list[Process]:
     return found
 
 
+async def _compaction(seconds: float, folder: Path, run: Run) -> list[Process]:
+    """Sample who leads a topic that is compacted, and the process that does the work for it."""
+    async with _cluster(folder) as system:
+        size = round(seconds * _COMPACTED_BYTES_PER_S)
+        await compaction.write(system, "profile", size)
+        pids = await _on_the_way(system, "profile")
+        leader = pids["leading broker"]
+        await asyncio.to_thread(
+            compaction.configure, system.bootstrap_servers, "profile", compaction.COMPACT
+        )
+        async with asyncio.timeout(_CLEANER_S):
+            while len(family := tree(leader)) < 2:  # noqa: ASYNC110  (the kernel tells nobody)
+                await asyncio.sleep(0.05)
+        return await _sampled({**pids, "cleaner": family[1]}, seconds, folder)
+
+
 def _ledgers(entry_bytes: int) -> Sample:
     async def sample(seconds: float, folder: Path, run: Run) -> list[Process]:
         system = QuireBookies(folder / "bookies", 3)
@@ -213,6 +233,7 @@ PATHS: Final[dict[str, Sample]] = {
     "unbatched requests, 1 connection": _requests(1),
     "unbatched requests, 64 connections": _requests(64),
     "catch-up read": _catch_up,
+    "compaction": _compaction,
     "ledgers, 1 KiB entries": _ledgers(1024),
     "ledgers, 64 KiB entries": _ledgers(65_536),
 }

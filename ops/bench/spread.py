@@ -14,7 +14,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     No interpolation: the result was measured. `ordered` ascends. Raises ValueError if it is empty.
     """
     if not ordered:
-        raise ValueError("no values have no percentile")
+        raise ValueError("there is no percentile of no values")
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
@@ -30,5 +30,5 @@ class Spread(NamedTuple):
 def spread(values: Sequence[float]) -> Spread:
     """Return median, least and most. Raises ValueError if there are none."""
     if not values:
-        raise ValueError("no rounds have no median")
+        raise ValueError("there is no median of no rounds")
     return Spread(statistics.median(values), min(values), max(values), len(values))

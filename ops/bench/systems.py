@@ -12,7 +12,7 @@ from ops.bench.peers.bookkeeper import JavaBookies
 from ops.bench.peers.kafka import KafkaSystem
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.peers.system import SystemName
-from ops.bench.summary import HARDWARE
+from ops.bench.report.summary import HARDWARE
 from ops.bench.workloads import ledgers
 
 Make = Callable[[Path], Any]

@@ -22,20 +22,24 @@ _PRODUCERS: Final = 16
 connection's requests one by one, each when all replicas have it: one producer needs minutes."""
 
 
-async def create(servers: str, topic: str, partitions: int) -> None:
+async def create(
+    servers: str, topic: str, partitions: int, configs: Mapping[str, str] | None = None
+) -> None:
     """Make a topic and wait until every partition has a leader. Raises PeerError."""
-    await create_all(servers, {topic: partitions})
+    await asyncio.to_thread(_create_all, servers, {topic: partitions}, configs or {})
 
 
 async def create_all(servers: str, wanted: Mapping[str, int]) -> None:
     """Make topics of so many partitions each; wait until all have leaders. Raises PeerError."""
-    await asyncio.to_thread(_create_all, servers, wanted)
+    await asyncio.to_thread(_create_all, servers, wanted, {})
 
 
-def _create_all(servers: str, wanted: Mapping[str, int]) -> None:
+def _create_all(servers: str, wanted: Mapping[str, int], configs: Mapping[str, str]) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for topic, partitions in wanted.items():
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=REPLICAS)
+        new = NewTopic(
+            topic, num_partitions=partitions, replication_factor=REPLICAS, config=dict(configs)
+        )
         admin.create_topics([new], request_timeout=_MANY_TIMEOUT_S)[topic].result(_MANY_TIMEOUT_S)
     deadline_s = time.monotonic() + _MANY_TIMEOUT_S
     for topic in wanted:

@@ -22,13 +22,13 @@ import click
 from confluent_kafka import KafkaException
 
 from client.errors import QuireError
-from ops.bench import results
+from ops.bench.catalog import WORKLOADS, Workload
 from ops.bench.figures import Run, Scale
 from ops.bench.page_cache import PageCache
-from ops.bench.results import Result
-from ops.bench.summary import Measured
+from ops.bench.report import results
+from ops.bench.report.results import Result
+from ops.bench.report.summary import Measured
 from ops.bench.systems import Make, systems
-from ops.bench.workloads.catalog import WORKLOADS, Workload
 from ops.bench.workloads.fixed_rate import learn
 
 DISK_MARGIN_BYTES: Final = 5_000_000_000

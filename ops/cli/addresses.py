@@ -26,7 +26,7 @@ import click
 from click.core import ParameterSource
 
 from client.errors import QuireError
-from client.kafka_security import PLAIN_TEXT, read_properties, security_of
+from client.kafka_security import PLAIN_TEXT, ClientSecurity, read_properties, security_of
 from client.pubsub.addresses import BOOTSTRAP_SERVERS
 from client.pubsub.broker_settings import ADMIN_URLS, ZOOKEEPER, broker_settings
 from client.pubsub.brokers import Brokers
@@ -100,13 +100,18 @@ def prefer(ctx: click.Context, param: click.Parameter, of_cluster: str) -> bool:
     return bool(of_cluster) and source is not ParameterSource.COMMANDLINE
 
 
-def _secured(ctx: click.Context, bootstrap_servers: str) -> Brokers:
-    """Return addresses with the security settings for them. Raises ConfigError."""
+def client_security(ctx: click.Context) -> ClientSecurity:
+    """Return the security settings of Kafka clients, for this command. Raises ConfigError."""
     found = ctx.meta.get(_SECURITY)
     cluster = named(ctx)
     if found is None and cluster is not None and cluster.client_config:
         found = security_of(read_properties(Path(cluster.client_config).expanduser()))
-    return Brokers(bootstrap_servers, PLAIN_TEXT if found is None else found)
+    return found if isinstance(found, ClientSecurity) else PLAIN_TEXT
+
+
+def _secured(ctx: click.Context, bootstrap_servers: str) -> Brokers:
+    """Return addresses with the security settings for them. Raises ConfigError."""
+    return Brokers(bootstrap_servers, client_security(ctx))
 
 
 def _bootstrap(ctx: click.Context, param: click.Parameter, value: str) -> Brokers:

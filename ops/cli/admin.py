@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from client.errors import QuireError
 from ops.admin_api import ADMIN_URL, Access, AdminApi
 from ops.cli.addresses import asked_option, named, prefer, resolve
-from ops.cli.console import run
+from ops.cli.console import run, say
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -38,6 +39,12 @@ def _of_cluster(field: str) -> Callable[[click.Context, click.Parameter, Any], A
     return callback
 
 
+def _token(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    if ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE:
+        say("--admin-token: everybody on this machine can read it there; set QUIRE_ADMIN_TOKEN")
+    return _of_cluster("admin_token")(ctx, param, value)
+
+
 _OPTIONS = (
     click.option(
         "--admin",
@@ -55,7 +62,7 @@ _OPTIONS = (
         envvar="QUIRE_ADMIN_TOKEN",
         default="",
         show_envvar=True,
-        callback=_of_cluster("admin_token"),
+        callback=_token,
         help="The brokers' admin_token, if they want one.",
     ),
     click.option(
@@ -86,6 +93,15 @@ def admin_options(command: Command) -> Command:
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return asked_option(decorated)  # type: ignore[no-any-return]  # the same, with options
+
+
+def key_options(command: Command) -> Command:
+    """Add the options that say who asks, to a command that brokers tell where the admin API is; it
+    gets `admin_token` and `admin_ca`."""
+    decorated: Any = command
+    for option in reversed(_OPTIONS[1:]):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]  # the same, with options
 
 
 def with_api(access: Access, work: Callable[[AdminApi], Coroutine[Any, Any, None]]) -> None:

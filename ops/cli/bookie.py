@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -13,13 +15,31 @@ from client.errors import QuireError
 from client.ledger.client import LedgerClient
 from client.metadata.store import MetadataStore
 from ops import bookie_http
+from ops.amounts import size
+from ops.bookie_http import BookieAccess
 from ops.bookies import DOWN, BookieView, all_bookies, one_bookie, running
+from ops.cli.admin import key_options
 from ops.cli.bookie_departure import decommission, recover
 from ops.cli.bookie_inspect import inspect
-from ops.cli.console import json_option, print_json, print_table, run, say, sentence, size
-from ops.cli.store import open_ledgers, open_store, zookeeper_option
+from ops.cli.console import json_option, print_json, print_table, run, say, sentence
+from ops.cli.store import cluster_security, open_ledgers, open_store, zookeeper_option
 
 _V1 = "/api/v1/bookie"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _access_option(command: Command) -> Command:
+    """Add the options that say who asks a bookie to a command, which gets them as `access`."""
+
+    @functools.wraps(command)
+    def with_access(*args: Any, admin_token: str, admin_ca: Path | None, **rest: Any) -> Any:
+        return command(
+            *args, access=BookieAccess(admin_token, admin_ca, cluster_security()), **rest
+        )
+
+    decorated: Any = with_access
+    return key_options(decorated)  # type: ignore[no-any-return]  # the same, with options
 
 
 @click.group()
@@ -79,7 +99,8 @@ def list_bookies(as_json: bool, hosts: str) -> None:
 @click.argument("bookie_id", metavar="ID")
 @json_option
 @zookeeper_option
-def info(bookie_id: str, as_json: bool, hosts: str) -> None:
+@_access_option
+def info(bookie_id: str, as_json: bool, hosts: str, access: BookieAccess) -> None:
     """Show the bookie ID: its state and why, its disks, its garbage collection.
 
     \b
@@ -94,7 +115,7 @@ def info(bookie_id: str, as_json: bool, hosts: str) -> None:
         told = None
         if view.state != DOWN and view.admin_url is not None:
             try:
-                told = await _ask_details(view)
+                told = await _ask_details(view, access)
             except QuireError as error:
                 say(sentence(error))
         if as_json:
@@ -105,11 +126,15 @@ def info(bookie_id: str, as_json: bool, hosts: str) -> None:
     run(work())
 
 
-async def _ask_details(view: BookieView) -> dict[str, Any]:
-    service = running(view)
-    read_only = await bookie_http.ask(view.bookie_id, service, "GET", f"{_V1}/state/readonly")
-    state = await bookie_http.ask(view.bookie_id, service, "GET", f"{_V1}/state")
-    [garbage] = await bookie_http.ask(view.bookie_id, service, "GET", f"{_V1}/gc_details")
+async def _ask_details(view: BookieView, access: BookieAccess) -> dict[str, Any]:
+    async def get(path: str) -> Any:
+        return await bookie_http.ask(
+            view.bookie_id, running(view), "GET", f"{_V1}/{path}", access=access
+        )
+
+    read_only = await get("state/readonly")
+    state = await get("state")
+    [garbage] = await get("gc_details")
     return {**state, **read_only, "gc": garbage}
 
 
@@ -142,7 +167,8 @@ def _rows(view: BookieView, told: dict[str, Any] | None) -> list[list[object]]:
 @click.option("--off", is_flag=True, help="Take entries again.")
 @json_option
 @zookeeper_option
-def readonly(bookie_id: str, off: bool, as_json: bool, hosts: str) -> None:
+@_access_option
+def readonly(bookie_id: str, off: bool, as_json: bool, hosts: str, access: BookieAccess) -> None:
     """Make the bookie ID read-only, until it is told otherwise or restarts.
 
     Its registration moves, writers replace it, and readers go on. With --off it takes entries
@@ -159,7 +185,7 @@ def readonly(bookie_id: str, off: bool, as_json: bool, hosts: str) -> None:
             view = await one_bookie(store, client, bookie_id)
         wanted = {"readOnly": not off}
         path = f"{_V1}/state/readonly"
-        answer = await bookie_http.ask(bookie_id, running(view), "PUT", path, wanted)
+        answer = await bookie_http.ask(bookie_id, running(view), "PUT", path, wanted, access=access)
         if as_json:
             print_json({"bookie": bookie_id, **answer})
         elif off:
@@ -176,7 +202,10 @@ def readonly(bookie_id: str, off: bool, as_json: bool, hosts: str) -> None:
 @click.option("--major", is_flag=True, help="Also rewrite those in which little lives.")
 @json_option
 @zookeeper_option
-def gc(bookie_id: str, minor: bool, major: bool, as_json: bool, hosts: str) -> None:
+@_access_option
+def gc(
+    bookie_id: str, minor: bool, major: bool, as_json: bool, hosts: str, access: BookieAccess
+) -> None:
     """Have the bookie ID delete the ledgers that the cluster deleted, now.
 
     It does so by itself every few minutes. Space comes back as log files are given back; with
@@ -192,7 +221,7 @@ def gc(bookie_id: str, minor: bool, major: bool, as_json: bool, hosts: str) -> N
         async with _cluster(hosts) as (store, client):
             view = await one_bookie(store, client, bookie_id)
         wanted = {"forceMajor": major, "forceMinor": minor}
-        await bookie_http.ask(bookie_id, running(view), "PUT", f"{_V1}/gc", wanted)
+        await bookie_http.ask(bookie_id, running(view), "PUT", f"{_V1}/gc", wanted, access=access)
         if as_json:
             print_json({"bookie": bookie_id, "asked": True, "minor": minor, "major": major})
         else:

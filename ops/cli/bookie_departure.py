@@ -15,7 +15,8 @@ from client.autorecovery.tree import ReplicationTree
 from client.errors import QuireError
 from client.ids import BookieId
 from client.metadata import paths
-from ops.cli.console import count, json_option, print_json, run, say
+from ops.amounts import count
+from ops.cli.console import json_option, print_json, run, say
 from ops.cli.store import open_ledgers, open_store, zookeeper_option
 
 _ME = BookieId("quire-cli")

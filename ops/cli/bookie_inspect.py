@@ -12,15 +12,14 @@ import click
 
 from bookie.admin.inspect import FileReport, Inspection, LedgerReport, Report
 from bookie.errors import CorruptIndex
-from bookie.storage.core.log_format import is_copy
 from bookie.storage.disk import at_rest
 from bookie.storage.index.index import Index
 from bookie.storage.index.level_db import LevelDb
 from client.errors import QuireError
 from client.ids import NO_ENTRY
+from ops.amounts import count, size
 from ops.cli.console import (
     EXIT_FAILED,
-    count,
     fail,
     is_interactive,
     json_option,
@@ -28,7 +27,6 @@ from ops.cli.console import (
     print_table,
     say,
     sentence,
-    size,
 )
 
 _INDEX_MEMORY_BYTES = 4 * 1024 * 1024
@@ -148,7 +146,7 @@ def _remark(file: FileReport) -> str | None:
         return f"torn write from {file.torn_at} on"
     if file.damage:
         return "damaged: " + ", ".join(f"{start}-{end}" for start, end in file.damage)
-    return "a copy of others" if is_copy(file.number) else None
+    return "a copy of others" if file.is_copy else None
 
 
 def _place(number: int, position: int) -> str:

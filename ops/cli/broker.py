@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from ops.admin_api import Access, AdminApi
+from ops.amounts import size
 from ops.cli.admin import admin_options, complete_brokers, with_api
-from ops.cli.console import json_option, print_json, print_table, say, size
+from ops.cli.console import json_option, print_json, print_table, say
 from ops.rolling import wait_unloaded
 
 _id_argument = click.argument(

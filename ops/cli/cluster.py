@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ def cluster() -> None:
     Examples:
       quire cluster describe
       quire cluster wait
+      quire cluster audit
     """
 
 
@@ -64,6 +66,44 @@ def _rows(about: dict[str, Any]) -> list[list[object]]:
 
 def _ids(ids: Any) -> str:
     return ", ".join(map(str, ids)) or "none"
+
+
+@cluster.command()
+@click.option(
+    "--limit", type=click.IntRange(1, 2_000), default=50, show_default=True,
+    help="How many entries at most.",
+)  # fmt: skip
+@json_option
+@admin_options
+def audit(limit: int, as_json: bool, access: Access) -> None:
+    """Show who changed what, and who was refused, the newest first.
+
+    Brokers remember it since they started. It needs a token of role administer, if any.
+
+    \b
+    Example:
+      quire cluster audit --limit 10
+    """
+
+    async def work(api: AdminApi) -> None:
+        found = await api.get("/audit", limit=limit)
+        if as_json:
+            print_json(found)
+            return
+        for broker, why in found["silent"].items():
+            say(f"Broker {broker} is missing: {why}")
+        rows = [
+            [_time(one["time_ms"]), one["event"], one["user"] or None, one["address"] or None,
+             one["what"], one["count"]]
+            for one in found["items"]
+        ]  # fmt: skip
+        print_table(["TIME", "EVENT", "WHO", "FROM", "ABOUT", "TIMES"], rows)
+
+    with_api(access, work)
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 @cluster.command()

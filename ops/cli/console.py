@@ -15,6 +15,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
@@ -45,6 +46,8 @@ _HINTS: Final[tuple[tuple[type[QuireError], str], ...]] = (
     (TopicExists, "Use it, choose another name, or delete it with `quire topic delete`."),
 )
 
+_WORD: Final = re.compile(r"[a-z]+(?=[ ,]|$)")
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 json_option = click.option(
@@ -71,10 +74,20 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         sys.exit(EXIT_BROKEN_PIPE)
 
 
+def run_blocking(work: Callable[[], None]) -> None:
+    """Run a command that waits for its answers, with the same exit codes."""
+
+    async def wrapped() -> None:
+        work()
+
+    run(wrapped())
+
+
 def sentence(error: QuireError) -> str:
     """Say what went wrong and, where we know it, what to do."""
     text = str(error) or type(error).__name__
-    text = text[0].upper() + text[1:]
+    if _WORD.match(text):  # an address, a path, or the name of a setting stays as it is
+        text = text[0].upper() + text[1:]
     if not text.endswith((".", "!", "?")):
         text += "."
     hint = next((hint for kind, hint in _HINTS if isinstance(error, kind)), None)
@@ -131,20 +144,3 @@ def _print_columns(
             for cell, width, numeric in zip(row, widths, right, strict=True)
         )
         print("  ".join(padded).rstrip())
-
-
-def count(number: int, noun: str) -> str:
-    """Return "1 record", "2 records", "1,234 records"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def size(byte_count: int) -> str:
-    """Return a byte count people can read: 17 bytes, 3.2 kB, 1.1 MB."""
-    if byte_count < 1000:
-        return count(byte_count, "byte")
-    value = float(byte_count)
-    for unit in ("kB", "MB", "GB"):
-        value /= 1000
-        if value < 1000:
-            return f"{value:.1f} {unit}"
-    return f"{value / 1000:.1f} TB"

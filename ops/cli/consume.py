@@ -16,9 +16,10 @@ from client.pubsub import Record, Subscriber, TopicAdmin
 from client.pubsub.brokers import Brokers
 from client.pubsub.errors import TopicNotFound
 from client.pubsub.subscriber import BATCH_RECORDS_MAX
+from ops.amounts import count
 from ops.cli import lines
 from ops.cli.addresses import bootstrap_option
-from ops.cli.console import count, is_interactive, run, say
+from ops.cli.console import is_interactive, run, say
 
 _POLL_MS = 500
 

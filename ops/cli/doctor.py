@@ -12,9 +12,11 @@ from broker.config import BrokerConfig
 from client.config import load
 from client.metadata import paths
 from ops.admin_api import Access, AdminApi
+from ops.amounts import count
+from ops.cli.addresses import client_security
 from ops.cli.admin import admin_options, with_api
-from ops.cli.console import EXIT_FAILED, count, json_option, print_json, say
-from ops.cli.store import zookeeper_option
+from ops.cli.console import EXIT_FAILED, json_option, print_json, say
+from ops.cli.store import cluster_security, zookeeper_option
 from ops.doctor.examine import examine_cluster, examine_machine, examine_zookeeper
 from ops.doctor.findings import Finding, Level
 
@@ -68,11 +70,16 @@ def doctor(
         hosts, root = ",".join(broker.zookeeper), broker.ledger.ledgers_root
     if bookie is not None:
         hosts, root = ",".join(bookie.zookeeper), bookie.ledgers_root
+    security = cluster_security()
+    for settings in (broker, bookie):
+        security = security if settings is None else settings.cluster_security
+    kafka = client_security(click.get_current_context())
+    context = kafka.context() if kafka.is_tls else None
     found = list(examine_machine(broker, bookie))
 
     async def work(api: AdminApi) -> None:
-        found.extend([one async for one in examine_zookeeper(hosts, root, bookie)])
-        found.extend([one async for one in examine_cluster(api)])
+        found.extend([one async for one in examine_zookeeper(hosts, root, bookie, security)])
+        found.extend([one async for one in examine_cluster(api, context)])
 
     with_api(access._replace(patience_s=0), work)
     _show(found, as_json=as_json, show_all=show_all)

@@ -115,16 +115,24 @@ def describe(name: str, as_json: bool, access: Access) -> None:
             ],
         )
         if about["pending"]:
-            say("Pending: offsets of transactions that are not over (quire transaction list).")
+            say("Pending: offsets of transactions that are not over (quire transaction describe).")
             now_s = time.time()
+            ids = {
+                one["producer_id"]: one["transactional_id"]
+                for one in await api.list("/transactions")
+            }
             print_table(
-                ["TOPIC", "PARTITION", "OFFSET", "AGE SECONDS", "PRODUCER ID", "EPOCH"],
+                [
+                    *("TOPIC", "PARTITION", "OFFSET", "AGE SECONDS"),
+                    *("TRANSACTIONAL ID", "PRODUCER ID", "EPOCH"),
+                ],
                 [
                     [
                         row["topic"],
                         row["partition"],
                         row["offset"],
                         _seconds(max(0.0, now_s - row["committed_ms"] / 1000)),
+                        ids.get(row["producer_id"]),
                         row["producer_id"],
                         row["producer_epoch"],
                     ]

@@ -19,7 +19,8 @@ from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.metadata import paths
 from client.metadata.store import MetadataStore
-from ops.cli.console import count, json_option, print_json, print_table, run, say, size
+from ops.amounts import count, size
+from ops.cli.console import json_option, print_json, print_table, run, say
 from ops.cli.ledger_work import delete, ledger_argument, read, recover
 from ops.cli.store import open_ledgers, open_store, zookeeper_option
 from ops.ledger_map import LedgerPlace, find, places

@@ -14,7 +14,8 @@ from client.log.entry_format import batch_headers, is_internal, open_internal
 from client.metadata.store import MetadataStore
 from client.wire.bookkeeper.entry import Entry
 from client.wire.bookkeeper.messages import Buffer
-from ops.cli.console import count, json_option, print_json, print_table, run, say, size
+from ops.amounts import count, size
+from ops.cli.console import json_option, print_json, print_table, run, say
 from ops.cli.store import open_ledgers, open_store, zookeeper_option
 from ops.ledger_map import find
 

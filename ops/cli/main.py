@@ -39,6 +39,11 @@ COMMANDS: Final[dict[str, _Row]] = {
     "record": _Row("ops.cli.record:record", "Look at single records, publish single ones."),
     "produce": _Row("ops.cli.produce:produce", "Publish lines as records of a topic."),
     "consume": _Row("ops.cli.consume:consume", "Print the records of a topic."),
+    "user": _Row("ops.cli.user:user", "See, make and remove users, change passwords."),
+    "acl": _Row("ops.cli.acl:acl", "See and change who may do what, by roles or entries."),
+    "quota": _Row("ops.cli.quota:quota", "See and change how much anybody may use."),
+    "certificates": _Row("ops.cli.certificates:certificates", "Make and renew what TLS needs."),
+    "schemas": _Row("ops.cli.schemas:schemas", "Run a schema registry on a topic."),
     "ledger": _Row(
         "ops.cli.ledger:ledger", "Look at the ledgers below the topics, and repair them."
     ),

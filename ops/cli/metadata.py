@@ -13,7 +13,9 @@ import click
 from client.errors import NodeExists, QuireError
 from client.metadata import paths
 from client.metadata.bookkeeper import init_bookkeeper, init_quire
-from ops.cli.console import count, run, say
+from client.metadata.zookeeper import ZooKeeperStore, protect
+from ops.amounts import count
+from ops.cli.console import run, say
 from ops.cli.store import open_store, zookeeper_option
 from ops.metadata_backup import backup as lines_of
 from ops.metadata_backup import restore as restore_lines
@@ -123,5 +125,31 @@ def restore(file: Path, hosts: str) -> None:
             with file.open(encoding="ascii") as lines:
                 created = await restore_lines(store, lines)
         say(f"{count(created, 'node')} of metadata are there now.")
+
+    run(work())
+
+
+@metadata.command(name="protect")
+@_root_option
+@zookeeper_option
+def protect_command(ledgers_root: str, hosts: str) -> None:
+    """Give all nodes of the cluster to its ZooKeeper user, and take them from everybody else.
+
+    For a cluster that had no user before. --cluster-config names the user; all programs of the
+    cluster have to have it already, or they stop working. What it did so far stays if it is
+    interrupted: repeat it.
+
+    \b
+    Example:
+      quire metadata protect --cluster-config cluster.toml
+    """
+
+    async def work() -> None:
+        async with open_store(hosts) as store:
+            assert isinstance(store, ZooKeeperStore), "there is no other store behind addresses"
+            done = 0
+            for root in (ledgers_root, paths.QUIRE_ROOT):
+                done += await protect(store, root)
+        say(f"{count(done, 'node')} are the user's alone.")
 
     run(work())

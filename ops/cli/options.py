@@ -13,7 +13,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def settings_options(cls: type) -> Callable[[Command], Command]:
-    """Return a decorator that adds one option per setting of `cls`.
+    """Return a decorator that adds one option per setting of `cls` that is no secret: lists of
+    processes show options, and what is in the environment they do not.
 
     The command receives them as keyword arguments, as text or None, ready for
     `client.config.load(cls, flags=...)`, which checks them and names mistakes.
@@ -21,6 +22,8 @@ def settings_options(cls: type) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         for entry in reversed(settings_of(cls)):
+            if entry.secret:
+                continue
             is_switch = entry.kind is bool
             shown = "" if is_switch or entry.default is None else f"  [default: {entry.default}]"
             command = click.option(

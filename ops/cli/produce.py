@@ -17,17 +17,10 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from client.errors import QuireError
 from client.pubsub import Address, Publisher, PubSubError
 from client.pubsub.brokers import Brokers
+from ops.amounts import count, size
 from ops.cli import lines
 from ops.cli.addresses import bootstrap_option
-from ops.cli.console import (
-    count,
-    is_interactive,
-    json_option,
-    print_json,
-    run,
-    say,
-    size,
-)
+from ops.cli.console import is_interactive, json_option, print_json, run, say
 
 _SILENCE_S: Final = 10.0
 _CHUNK_SIZE: Final = 256 * 1024

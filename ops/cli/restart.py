@@ -115,7 +115,7 @@ class _Command:
         try:
             self._words = shlex.split(template)
         except ValueError as error:
-            raise click.UsageError(f"{template!r} is no command: {error}") from error
+            raise click.UsageError(f"{template!r} is not a command: {error}") from error
         self._timeout_s = timeout_s
 
     async def __call__(self, node: Node) -> None:
@@ -155,7 +155,7 @@ class _Local:
             raise QuireError(f"no `quire up` runs on {self._state.parent}") from None
         pids = [each["pid"] for each in nodes if str(each["id"]) == node.id]
         if not pids:
-            raise QuireError(f"{node} is no node of the `quire up` on {self._state.parent}")
+            raise QuireError(f"{node} is not a node of the `quire up` on {self._state.parent}")
         os.kill(pids[0], signal.SIGTERM)
         while _lives(pids[0]):  # noqa: ASYNC110  (not our child: nobody tells us of its end)
             await asyncio.sleep(_POLL_S)

@@ -7,6 +7,7 @@ import functools
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -17,11 +18,13 @@ from client.ledger.standalone import WallClock
 from client.metadata.store import MetadataStore
 from client.metadata.zookeeper import ZooKeeperStore
 from ops.cli.addresses import asked_option, resolve
+from ops.security.cluster_config import OPEN_CLUSTER, ClusterSecurity, read_cluster_security
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _ZOOKEEPER = "localhost:2181"
 _START_TIMEOUT_MS = 5_000
+_SECURITY = "quire.cluster_security"
 
 _option = click.option(
     "--zookeeper",
@@ -34,6 +37,31 @@ _option = click.option(
 )
 
 
+def _note_config(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        context.meta[_SECURITY] = path
+
+
+_config_option = click.option(
+    "--cluster-config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    envvar="QUIRE_CLUSTER_CONFIG",
+    show_envvar=True,
+    expose_value=False,
+    callback=_note_config,
+    help="TOML file with the table [cluster_security], as brokers and bookies have it: how bookies"
+    " and ZooKeeper are reached.",
+)
+
+
+def cluster_security() -> ClusterSecurity:
+    """Return how the command was told to reach bookies and ZooKeeper. Raises ConfigError."""
+    context = click.get_current_context(silent=True)
+    path = None if context is None else context.meta.get(_SECURITY)
+    return read_cluster_security(path) if isinstance(path, Path) else OPEN_CLUSTER
+
+
 def zookeeper_option(command: Command) -> Command:
     """Add the options that say where ZooKeeper is to a command, which gets it as `hosts`."""
 
@@ -42,13 +70,14 @@ def zookeeper_option(command: Command) -> Command:
         return command(*args, hosts=resolve("hosts", hosts, _ZOOKEEPER), **rest)
 
     decorated: Any = with_hosts
-    return asked_option(_option(decorated))  # type: ignore[no-any-return]  # the same, with options
+    return asked_option(_option(_config_option(decorated)))  # type: ignore[no-any-return]  # the same, with options
 
 
 @asynccontextmanager
 async def open_store(hosts: str) -> AsyncIterator[MetadataStore]:
     """Give access to a cluster's metadata. Raises QuireError, which says what to do."""
-    store = ZooKeeperStore(hosts, start_timeout_ms=_START_TIMEOUT_MS)
+    security = cluster_security()
+    store = ZooKeeperStore(hosts, start_timeout_ms=_START_TIMEOUT_MS, security=security)
     try:
         try:
             await store.start()
@@ -65,7 +94,9 @@ async def open_store(hosts: str) -> AsyncIterator[MetadataStore]:
 @asynccontextmanager
 async def open_ledgers(store: MetadataStore) -> AsyncIterator[LedgerClient]:
     """Give access to a cluster's ledgers. Raises QuireError when there is no cluster."""
-    client = LedgerClient(store, rng=random.SystemRandom(), clock=WallClock())
+    client = LedgerClient(
+        store, rng=random.SystemRandom(), clock=WallClock(), bookies=cluster_security()
+    )
     try:
         await client.start()
     except NoNode as error:

@@ -6,23 +6,22 @@ What needs the admin API is in `topic_actions.py`.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
+from client.errors import QuireError
+from client.pubsub.broker_settings import ADMIN_URLS, broker_settings
 from client.pubsub.brokers import Brokers
 from client.pubsub.errors import TopicExists
 from client.pubsub.topics import CLUSTER_DEFAULT, TopicAdmin, TopicDescription
+from ops.admin_api import Access, AdminApi
+from ops.amounts import count
 from ops.cli import topic_actions
 from ops.cli.addresses import bootstrap_option
-from ops.cli.console import (
-    count,
-    fail,
-    json_option,
-    print_json,
-    print_table,
-    run,
-    say,
-)
+from ops.cli.admin import key_options
+from ops.cli.compaction_table import Row, compaction_of, print_compaction
+from ops.cli.console import fail, json_option, print_json, print_table, run, say
 
 
 @click.group()
@@ -149,12 +148,19 @@ def list_topics(with_internal: bool, as_json: bool, bootstrap_servers: Brokers) 
 @topic.command()
 @click.argument("name")
 @json_option
+@key_options
 @bootstrap_option
-def describe(name: str, as_json: bool, bootstrap_servers: Brokers) -> None:
+def describe(
+    name: str,
+    as_json: bool,
+    bootstrap_servers: Brokers,
+    admin_token: str,
+    admin_ca: Path | None,
+) -> None:
     """Show the partitions of the topic NAME: leaders, offsets and settings.
 
     START is the offset of the oldest record that is kept, END the offset that the next record
-    will get.
+    will get. Of a compacted topic it is shown how clean it is, as by `quire topic compaction`.
 
     \b
     Example:
@@ -164,8 +170,18 @@ def describe(name: str, as_json: bool, bootstrap_servers: Brokers) -> None:
     async def work() -> None:
         async with TopicAdmin(bootstrap_servers) as topics:
             description = await topics.describe(name)
+        rows: list[Row] = []
+        unknown = ""
+        if not description.internal and "compact" in description.configs.get("cleanup.policy", ""):
+            try:
+                told = await broker_settings(bootstrap_servers, (ADMIN_URLS,))
+                urls = tuple(url.strip() for url in told.get(ADMIN_URLS, "").split(",") if url)
+                async with AdminApi(Access(urls, admin_token, admin_ca)) as api:
+                    rows = await compaction_of(api, name, len(description.partitions))
+            except QuireError as error:
+                unknown = str(error)
         if as_json:
-            print_json(_as_json(description))
+            print_json({**_as_json(description), "compaction": rows})
             return
         print_table(
             ["PARTITION", "LEADER", "START", "END", "RECORDS"],
@@ -177,6 +193,11 @@ def describe(name: str, as_json: bool, bootstrap_servers: Brokers) -> None:
         if description.configs:
             print()
             print_table(["SETTING", "VALUE"], sorted(description.configs.items()))
+        if rows:
+            print()
+            print_compaction(name, rows)
+        if unknown:
+            say(f"How clean it is cannot be told now: {unknown}")
 
     run(work())
 

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from ops.admin_api import Access, AdminApi
+from ops.amounts import count
 from ops.cli.admin import admin_options, complete_brokers, complete_topics, with_api
-from ops.cli.console import count, json_option, print_json, print_table, say
+from ops.cli.compaction_table import compaction_of, print_compaction
+from ops.cli.console import json_option, print_json, print_table, say
 
 _name_argument = click.argument("name", shell_complete=complete_topics)
 _partition_argument = click.argument("partition", type=click.IntRange(min=0))
@@ -277,8 +278,8 @@ def trim(name: str, partition: int, offset: int, access: Access) -> None:
 def compaction(name: str, as_json: bool, access: Access) -> None:
     """Show how clean the partitions of the compacted topic NAME are, and what they wait for.
 
-    DIRTY is the share of bytes never compacted, of those that may be. A partition that cannot be
-    compacted says why.
+    DIRTY is the share of bytes never compacted, of those that may be; NEXT DUE is when time alone
+    makes a partition due. A partition that cannot be compacted says why.
 
     \b
     Example:
@@ -287,35 +288,13 @@ def compaction(name: str, as_json: bool, access: Access) -> None:
 
     async def work(api: AdminApi) -> None:
         about = await api.get(f"/topics/{name}")
-        found = [
-            await api.get(f"/topics/{name}/partitions/{index}/compaction")
-            for index in range(about["partition_count"])
-        ]
+        found = await compaction_of(api, name, about["partition_count"])
         if as_json:
             print_json(found)
-            return
-        print_table(
-            ["PARTITION", "STATE", "WHY", "DIRTY", "CLEAN BELOW", "LAST CLEAN", "SAVED BYTES"],
-            [
-                [
-                    row["partition"], row["state"], row["why"] or "-",
-                    "-" if row["dirty_percent"] is None else f"{row['dirty_percent']} %",
-                    row["cleaned_until"], _when(row["cleaned_ms"]), row["saved_bytes"],
-                ]
-                for row in found
-            ],
-        )  # fmt: skip
-        for row in found:
-            if row["reason"]:
-                say(f"{name}-{row['partition']} is {row['state']}: {row['reason']}")
+        else:
+            print_compaction(name, found)
 
     with_api(access, work)
-
-
-def _when(at_ms: int | None) -> str:
-    if at_ms is None:
-        return "never"
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 @click.command()

@@ -20,7 +20,8 @@ from client.config import load
 from client.pubsub.addresses import BOOTSTRAP_SERVERS
 from ops.cli import console
 from ops.cli.options import settings_options
-from ops.local import LocalCluster, LocalConfig, Programs
+from ops.cli.secured_clients import secured_clients
+from ops.local.cluster import LocalCluster, LocalConfig, Programs
 
 PROGRAMS: Final = Programs()
 _ENV_PREFIX: Final = "QUIRE_UP_"
@@ -58,6 +59,8 @@ async def _serve(config: LocalConfig, as_json: bool) -> None:
                 console.print_json(cluster.describe())
             else:
                 click.echo(_welcome(config, cluster))
+                if cluster.security is not None:
+                    click.echo(secured_clients(cluster.security, servers_of(cluster)))
             await stopping
     finally:
         started.cancel()
@@ -123,8 +126,9 @@ class _Progress:
 
 def _welcome(config: LocalConfig, cluster: LocalCluster) -> str:
     about = cluster.describe()
-    servers = str(about["bootstrap_servers"])
+    servers = servers_of(cluster)
     quire = _own_command()
+    scheme = "https" if config.secure else "http"
     is_default = BOOTSTRAP_SERVERS.endswith(f":{config.kafka_port}")
     where = "" if is_default else f" --bootstrap-server {servers}"
     return f"""
@@ -134,12 +138,17 @@ Quire is ready: Kafka clients connect to {servers}
   subscribe    {quire} consume greetings --from-beginning{where}
   with kcat    echo hello | kcat -P -b {servers} -t greetings
                kcat -C -b {servers} -t greetings
-  admin        http://127.0.0.1:{config.admin_port}
+  admin        {scheme}://127.0.0.1:{config.admin_port}
   ZooKeeper    {about["zookeeper"]}
   data, logs   {config.data}
 
 Ctrl-C stops all of it and keeps the data.
 """
+
+
+def servers_of(cluster: LocalCluster) -> str:
+    """Return where Kafka clients connect."""
+    return str(cluster.describe()["bootstrap_servers"])
 
 
 def _own_command() -> str:

@@ -8,14 +8,14 @@ from typing import Final, TextIO
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from ops.demo.event_lines import EventLines
 from ops.demo.report import Report
-from ops.demo.teller import Teller
 
 COUNTERS: Final = ("published", "acknowledged", "received")
 _PLAIN_INTERVAL_S: Final = 2.0
 
 
-class Display(Teller):
+class Display(EventLines):
     """Shows events, three counters, and the report."""
 
     def __init__(self, out: TextIO) -> None:

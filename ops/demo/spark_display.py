@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TextIO
 from rich.live import Live
 from rich.table import Table
 
-from ops.demo.teller import Teller
+from ops.demo.event_lines import EventLines
 from ops.demo.words import Standing
 
 ROWS: Final = 12
@@ -39,7 +39,7 @@ class SparkReport(NamedTuple):
         return not self.differences
 
 
-class SparkDisplay(Teller):
+class SparkDisplay(EventLines):
     """Shows events, the live table, and the report."""
 
     def __init__(self, out: TextIO) -> None:

@@ -1,1 +1,1 @@
-"""The site of documents, and the drawings in it: `make docs`."""
+"""The site of documents, and the drawings in it: `make docs`; the bill of materials."""

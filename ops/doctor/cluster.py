@@ -93,7 +93,8 @@ def check_reachable(broker: Mapping[str, Any], answers: bool) -> Finding:
     return trouble(
         "reachable",
         f"broker {broker['broker_id']} sends clients to {at}, where nobody answers from here",
-        "Correct its advertised_host and advertised_port, or open the port in between.",
+        "Correct its advertised_host and advertised_port, or open the port in between; if it wants"
+        " TLS, name the client's settings (--client-config).",
     )
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import resource
 import shutil
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from client.errors import MetadataError, QuireError
 from client.metadata.zookeeper import ZooKeeperStore
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from ops import ports
 from ops.admin_api import AdminApi
 from ops.doctor import cluster, disk, machine, metadata, spark
@@ -106,16 +107,20 @@ def _directory(path: Path, config: BookieConfig) -> Iterator[Finding]:
 
 
 async def examine_zookeeper(
-    hosts: str, ledgers_root: str, bookie: BookieConfig | None
+    hosts: str,
+    ledgers_root: str,
+    bookie: BookieConfig | None,
+    security: ClusterSecurity = OPEN_CLUSTER,
 ) -> AsyncIterator[Finding]:
     """Check each server of the ensemble, then the trees in it."""
+    context = security.contexts().get() if security.zookeeper_tls else None
     servers, _, _ = hosts.partition("/")
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
-        answer = await metadata.ask_server(host, int(port)) if port.isdigit() else None
+        answer = await metadata.ask_server(host, int(port), context) if port.isdigit() else None
         yield metadata.check_server(server, answer)
     try:
-        store = ZooKeeperStore(hosts, start_timeout_ms=_STORE_TIMEOUT_MS)
+        store = ZooKeeperStore(hosts, start_timeout_ms=_STORE_TIMEOUT_MS, security=security)
         await store.start()
     except QuireError as error:
         yield trouble("metadata", str(error), "Nothing else can be said without ZooKeeper.")
@@ -132,8 +137,10 @@ async def examine_zookeeper(
         await store.close()
 
 
-async def examine_cluster(api: AdminApi) -> AsyncIterator[Finding]:
-    """Check the running nodes."""
+async def examine_cluster(
+    api: AdminApi, context: ssl.SSLContext | None = None
+) -> AsyncIterator[Finding]:
+    """Check the running nodes. `context`: of clients that speak TLS with brokers."""
     try:
         brokers = await api.list("/brokers")
         bookies = await api.list("/bookies")
@@ -145,7 +152,8 @@ async def examine_cluster(api: AdminApi) -> AsyncIterator[Finding]:
     for finding in cluster.check_brokers(brokers):
         yield finding
     for row in brokers:
-        yield cluster.check_reachable(row, await kafka_answers(row["host"], row["port"]))
+        answers = await kafka_answers(row["host"], row["port"], context)
+        yield cluster.check_reachable(row, answers)
     for finding in cluster.check_bookies(bookies, topics):
         yield finding
     for finding in cluster.check_transactions(hanging):
@@ -154,18 +162,15 @@ async def examine_cluster(api: AdminApi) -> AsyncIterator[Finding]:
     nodes |= {f"bookie {row['bookie_id']}": row["admin_url"] for row in bookies}
     versions: dict[str, str] = {}
     skews: dict[str, float] = {}
-    async with aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=_NODE_TIMEOUT_S)
-    ) as session:
-        for node, url in nodes.items():
-            if url is not None:
-                await _ask_node(session, node, url, versions, skews)
+    for node, url in nodes.items():
+        if url is not None:
+            await _ask_node(api, node, url, versions, skews)
     yield cluster.check_versions(versions)
     yield cluster.check_clocks(skews)
 
 
 async def _ask_node(
-    session: aiohttp.ClientSession,
+    api: AdminApi,
     node: str,
     url: str,
     versions: dict[str, str],
@@ -173,9 +178,7 @@ async def _ask_node(
 ) -> None:
     """Note a node's version and clock; a node that this machine cannot ask is left out."""
     try:
-        async with session.get(f"{url}/metrics", ssl=False) as answer:
-            text = await answer.text() if answer.status == HTTPStatus.OK else ""
-            date = answer.headers.get("Date")
+        text, date = await api.metrics_of(url)
     except (aiohttp.ClientError, OSError, TimeoutError):
         return
     version = version_in(text)

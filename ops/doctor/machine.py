@@ -68,7 +68,7 @@ def check_advertised(
         return [
             warning(
                 "advertised",
-                f"clients are sent to {host} ({shown}), which is no address of this machine",
+                f"clients are sent to {host} ({shown}), which is not an address of this machine",
                 "Right behind a load balancer or NAT that leads here; otherwise correct"
                 " advertised_host.",
             )

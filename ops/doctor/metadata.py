@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +23,11 @@ _NO_QUORUM: Final = "not currently serving requests"
 _FORBIDDEN: Final = "not in the whitelist"
 
 
-async def ask_server(host: str, port: int) -> str | None:
-    """Return what a server says of itself (`srvr`); None: it cannot be asked."""
+async def ask_server(host: str, port: int, context: ssl.SSLContext | None = None) -> str | None:
+    """Return what a server says of itself (`srvr`); None: it cannot be asked. `context`: of TLS."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
                 writer.write(b"srvr")
                 return (await reader.read(_ANSWER_BYTES_MAX)).decode("utf-8", "replace")

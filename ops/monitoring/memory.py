@@ -54,6 +54,9 @@ BROKER: Final = (
            [["in_flight_bytes_max"], ["request_bytes_max"]], "quire_broker_in_flight_bytes"),
     Buffer("requests that wait for their consumer groups", "broker/front/core/group_requests.py",
            [["group_requests_bytes_max"]], "quire_broker_group_requests_bytes"),
+    Buffer("subscriptions and assignments of the members of groups; as much again, as it was"
+           " stored last", "broker/groups/group_room.py",
+           [[2, "group_members_bytes_max"]], "quire_broker_group_members_bytes"),
     Buffer("answers that clients have not taken: those counted as unread, as much again that is"
            " not, and the last one", "client/node/framed_server.py",
            [[2, "unread_bytes_max"], ["fetch_bytes_max"]], "quire_broker_unsent_bytes"),
@@ -62,6 +65,9 @@ BROKER: Final = (
     Buffer("what consumers that fetch incrementally were told of each partition",
            "broker/front/core/fetch_sessions.py",
            [["fetch_session_partitions_max", 768]], "quire_broker_fetch_session_partitions"),
+    Buffer("partitions of other brokers that consumers nearby read: segment lists, indexes",
+           "broker/leadership/followers.py",
+           [["follower.partitions_max", 256 * _KIB]], "quire_broker_follower_partitions"),
     Buffer("recent records, with all that each batch keeps in memory",
            "broker/partition/tail_cache.py",
            [["tail_cache_bytes_max"]], "quire_broker_tail_cache_bytes"),
@@ -69,10 +75,15 @@ BROKER: Final = (
            [["read_ahead_bytes_max"]], "quire_broker_read_ahead_bytes"),
     Buffer("receive buffers for batch reads, kept to be used again",
            "client/wire/reused_buffers.py",
-           [["ledger.batch_buffers_max", "ledger.frame_bytes_max"]], ""),
-    Buffer("compaction: keys of the round under way, and four of the largest entries",
-           "broker/compaction/cleaning_round.py",
-           [["compaction.key_bytes_max"], [4, "ledger.frame_bytes_max"]], ""),
+           [["ledger.batch_buffers_max", "ledger.frame_bytes_max"]],
+           "quire_ledger_batch_buffer_bytes"),
+    Buffer("compaction: keys of the round under way, unless a child has them, and eight of the"
+           " largest entries", "broker/compaction/cleaning_round.py",
+           [["compaction.key_bytes_max"], [8, "ledger.frame_bytes_max"]], ""),
+    Buffer("metrics that clients push, and how their software is called",
+           "broker/front/core/client_telemetry.py",
+           [["telemetry.series_max", 2 * _KIB], [2_000 * _KIB]],
+           "quire_broker_client_metrics_series"),
     Buffer("connections", "client/node/connection_limits.py",
            [["connections_max", 16 * _KIB]], "quire_broker_connections"),
     Buffer("bodies of admin requests", "client/node/http_connections.py",
@@ -83,7 +94,7 @@ BOOKIE: Final = (
     Buffer("requests that are incomplete", "client/node/framed_server.py",
            [["unfinished_bytes_max"]], "quire_bookie_unfinished_bytes"),
     Buffer("entries that are not durable and indexed, and the last one that was still read: the"
-           " open group, the one being synced, what waits for the index",
+           " line for a group, the open one, the one being synced, what waits for the index",
            "bookie/storage/core/backlog.py",
            [["pending_bytes_max"], ["frame_bytes_max"]], "quire_bookie_pending_bytes"),
     Buffer("recent entries, with what Python needs for each; those above are there too, beyond"
@@ -131,7 +142,8 @@ LEDGER: Final = (
     Buffer("a recovery", "client/ledger/recovery_run.py",
            [["recovery_window_entries", "frame_bytes_max"]], ""),
     Buffer("receive buffers for batch reads, kept to be used again",
-           "client/wire/reused_buffers.py", [["batch_buffers_max", "frame_bytes_max"]], ""),
+           "client/wire/reused_buffers.py", [["batch_buffers_max", "frame_bytes_max"]],
+           "quire_ledger_batch_buffer_bytes"),
 )  # fmt: skip
 """Of each writer, connection, read and recovery of a ledger client: they are no sum."""
 
@@ -141,7 +153,10 @@ PARTS: Final = {
     "connection_in_flight_bytes_max": "of those, what one connection may have",
     "partition_hold_bytes_max": "of those, Produce requests that wait for a leader",
     "log_in_flight_bytes_max": "of those, what one partition may have unconfirmed",
+    "group_bytes_max": "of what is not durable, the open group, and the one being synced",
+    "log_turn_bytes_max": "of those, what is handed to bookies before others are served",
     "log_shared_entry_bytes_max": "of those, one entry",
+    "telemetry.push_bytes_max": "one request of those that are not answered; opened, twice as much",
     "transactions.held_bytes_max": "of those, what one partition holds until coordinators answer",
     "ledger.bookie_in_flight_bytes_max": "of those, what is on its way to one bookie",
     "ledger.writer_in_flight_bytes_max": "of those, what one ledger has unconfirmed",
@@ -150,6 +165,8 @@ PARTS: Final = {
     "send_buffer_bytes_max": "answers of one connection: where they begin to count as unread",
     "read_ahead_reader_bytes_max": "of what is read ahead, what one consumer may have",
     "offset_metadata_bytes_max": "one committed offset, which is kept: see below",
+    "compaction.child_memory_bytes_max": "of the process that does the work of compaction, beside"
+    " the broker's own",
     # of a bookie
     "unsent_bytes_max": "answers of one connection: where they begin to count as unread",
     "log_file_bytes_max": "on the disk",

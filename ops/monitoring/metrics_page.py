@@ -18,6 +18,7 @@ from client.autorecovery import metrics as recovery_metrics
 from client.ledger import metrics as ledger_metrics
 from client.node import process_metrics
 from client.node.exposition import Kind, Row
+from ops.schemas import metrics as schemas_metrics
 
 DOCUMENT: Final = Path(__file__).with_name("METRICS.md")
 
@@ -37,10 +38,12 @@ def sections() -> dict[str, tuple[str, Iterable[Row]]]:
             "Beside these, `process_*` as every Prometheus client has them (CPU, memory, files).",
             process_metrics.ROWS,
         ),
+        "HTTP ports": ("Of every program that has one.", process_metrics.ADMIN_ROWS),
         "Brokers": ("", own),
         "Bookies": ("", bookie_metrics.ROWS),
         "Ledger clients": ("Brokers, and nodes of auto recovery.", ledger_metrics.ROWS),
         "Auto recovery": ("Alone, or in a bookie's process.", recovery_metrics.ROWS),
+        "Schema registries": ("`quire schemas`.", schemas_metrics.ROWS),
     }
 
 

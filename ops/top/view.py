@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ops.cli.console import size
+from ops.amounts import size
 from ops.top.snapshot import READY, GroupRow, Snapshot, TopicRow
 
 R = TypeVar("R")

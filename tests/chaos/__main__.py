@@ -85,6 +85,9 @@ def main() -> int:
     parser.add_argument("--every-s", type=float, default=3.0, help="mean time between faults")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--per-s", type=float, default=200.0, help="records/s of each producer")
+    parser.add_argument(
+        "--secured", action="store_true", help="TLS and logins on all links, renewed meanwhile"
+    )
     parser.add_argument("--only", nargs="+", choices=CLASSES, default=[], metavar="CLASS")
     parser.add_argument(
         "--strikes", type=int, default=0, help="so many, each after recovery from the one before"
@@ -102,7 +105,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=options.out is None)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # processes and mounts must not stay
     plan = Plan(options.seed, options.every_s, options.minutes * 60, options.strikes)
-    with Run(plan, options.per_s, options.only, folder) as run:
+    with Run(plan, options.per_s, options.only, folder, is_secured=options.secured) as run:
         missing = [name for name in options.only if name not in run.armed]
         if missing or len(run.armed) < (1 if options.only else CLASSES_MIN):
             parser.exit(2, f"chaos: cannot be done here: {run.unarmed}\n")

@@ -11,30 +11,27 @@ once, and the lists show none of the anomalies of `appends.py`, both read as com
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
-import shutil
-import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from client.pubsub import TopicAdmin
 from tests.chaos.appends import Histories, Lists, copied
-from tests.chaos.campaign import Campaign, Plan, Unavailable
+from tests.chaos.campaign import Campaign, Plan
 from tests.chaos.checkers import Anomaly
+from tests.chaos.clients import ClientProcesses
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.exactly_once_load import COPY, GROUP, LISTS, PARTITIONS, SOURCE
 from tests.chaos.faults import Faults, Strike
-from tests.chaos.nodes import Node
-from tests.integration.clients.transactors import java_program
+from tests.chaos.program import ClusterRun, options_of, run_and_judge, shortcomings
+from tests.integration.clients.java_programs import java_program
 from tests.integration.cluster import wait_until
 
 _CLIENTS_S_MAX = 90.0
@@ -46,153 +43,41 @@ _NO_DISKS = "the disks of this run are ordinary ones"
 _NO_CLOCKS = "the clocks of this run are the machine's"
 
 
-class Client(NamedTuple):
-    """A client's process and its notes."""
-
-    node: Node
-    notes: Path
-    role: str
-
-
-class Clients:
-    """All clients; also their progress, for the campaign. Times are those of `time.monotonic`."""
+class Clients(ClientProcesses):
+    """A source, copiers and appenders."""
 
     def __init__(self, servers: str, folder: Path, rng: random.Random) -> None:
-        self._rng = rng
-        self._at: dict[str, int] = {}
-        self._last_s: dict[str, float] = {}
-        self.count = 0
-        """Lines of notes so far: acknowledged records, transactions."""
-        self.restarts = 0
-        """How often one ended by itself."""
+        super().__init__(folder, rng, spared=("source",))
         program = [sys.executable, "-m", "tests.chaos.exactly_once_load"]
-        self.all: list[Client] = []
         for role, numbers in (("source", 1), ("copier", 2), ("appender", 2)):
             for number in range(numbers):
                 name = f"{role}-{number}"
-                notes = folder / f"{name}.notes"
-                about = [role, servers, name, str(notes), str(_PER_S[role])]
-                self._add(role, name, [*program, *about], notes, folder)
-        notes = folder / "copier-java.notes"
-        about = [servers, "copier-java", str(notes), SOURCE, COPY, GROUP]
-        command = [*java_program("java", "Copier"), *about]
-        self._add("copier", "copier-java", command, notes, folder)
+                about = [role, servers, name, str(self.notes_of(name)), str(_PER_S[role])]
+                self.add(role, name, [*program, *about])
+        name = "copier-java"
+        about = [servers, name, str(self.notes_of(name)), SOURCE, COPY, GROUP]
+        self.add("copier", name, [*java_program("java", "Copier"), *about])
 
-    def _add(self, role: str, name: str, command: list[str], notes: Path, folder: Path) -> None:
-        node = Node(name, command, folder / f"{name}.log", lambda: notes.exists())
-        self.all.append(Client(node, notes, role))
-        self._last_s[name] = time.monotonic()
-        self._at[name] = 0
-
-    def start(self) -> None:
-        """Start all."""
-        for client in self.all:
-            client.node.start()
-
-    def stop(self, role: str, *, kill: bool = False) -> None:
-        """Stop those of a role."""
-        for client in self.all:
-            if client.role == role:
-                client.node.resume()
-                client.node.kill() if kill else client.node.stop()
-
-    def resume(self) -> None:
-        """Let all go on, and start those that do not run."""
-        for client in self.all:
-            client.node.resume()
-            client.node.start()
-
-    def lines(self, role: str) -> list[str]:
-        """Return what clients of a role noted, whole lines only."""
-        found = []
-        for client in self.all:
-            if client.role == role:
-                text = client.notes.read_text()
-                found += text[: text.rfind("\n") + 1].splitlines()
-        return found
-
-    # ---------------------------------------------------------------- faults
-
-    def client_kill(self) -> Strike | None:
-        """kill -9 of a copier or appender."""
-        client = self._running()
-        if client is None:
-            return None
-        client.node.kill()
-        return Strike(f"{client.node.name} killed", client.node.start, self._rng.uniform(0.2, 4.0))
-
-    def client_pause(self) -> Strike | None:
-        """SIGSTOP of one, for longer than its session or transaction may last at times."""
-        client = self._running()
-        if client is None:
-            return None
-        client.node.pause()
-        for_s = self._rng.choice((1.0, 8.0, 14.0))
-        return Strike(f"{client.node.name} paused", client.node.resume, for_s)
-
-    def _running(self) -> Client | None:
-        running = [
-            client
-            for client in self.all
-            if client.role != "source" and client.node.is_running and not client.node.is_paused
-        ]
-        return self._rng.choice(running) if running else None
-
-    # ---------------------------------------------------------------- progress
-
-    def look(self) -> None:
-        """Take note of what was noted since the last look; start what ended by itself."""
-        now_s = time.monotonic()
-        for client in self.all:
-            name = client.node.name
-            size = client.notes.stat().st_size if client.notes.exists() else 0
-            if size > self._at[name]:
-                self._at[name], self._last_s[name] = size, now_s
-                self.count += 1
-            if client.node.is_preferred and not client.node.is_running:
-                self.restarts += 1
-                client.node.start()
-
-    def _latest(self) -> dict[str, float]:
+    def latest(self) -> dict[str, float]:
         """When each of these last got on: the copiers share the partitions, one may have none."""
-        latest = dict(self._last_s)
+        latest = super().latest()
         copiers = [latest.pop(c.node.name) for c in self.all if c.role == "copier"]
         return {**latest, "the copiers": max(copiers)}
 
-    def silent_s(self) -> float:
-        """Return for how long one of them has got nowhere."""
-        return time.monotonic() - min(self._latest().values())
 
-    def silent(self, since_s: float) -> list[str]:
-        """Name those that have got nowhere since then."""
-        return [name for name, last_s in self._latest().items() if last_s < since_s]
-
-
-class Run:
-    """One run. Use as a context manager."""
+class Run(ClusterRun):
+    """One run."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        self._plan = plan
-        self._folder = folder
-        self._began_s = time.monotonic()
+        cluster = ChaosCluster(folder)
         rng = random.Random(f"{plan.seed} clients")
-        self._cluster = ChaosCluster(folder)
-        self._clients = Clients(self._cluster.bootstrap_servers, folder, rng)
-        faults = Faults(self._cluster, random.Random(plan.seed), _NO_DISKS, _NO_CLOCKS)
+        super().__init__(plan, cluster, Clients(cluster.bootstrap_servers, folder, rng))
+        faults = Faults(cluster, random.Random(plan.seed), _NO_DISKS, _NO_CLOCKS)
         self._armed: dict[str, Callable[[], Strike | None]] = {
             **faults.armed(),
             "client_kill": self._clients.client_kill,
             "client_pause": self._clients.client_pause,
         }
-
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for client in self._clients.all:
-            client.node.resume()
-            client.node.kill()
-        self._cluster.stop()
 
     def run(self) -> dict[str, Any]:
         """Return the report."""
@@ -201,34 +86,7 @@ class Run:
         asyncio.run(self._make_topics())
         self._clients.start()
         wait_until(self._all_began, "every client to begin", _CLIENTS_S_MAX)
-        campaign = Campaign(
-            self._plan,
-            self._armed,
-            self._cluster,
-            self._clients,
-            self._say,  # type: ignore[arg-type]
-        )
-        anomalies: list[Anomaly] = []
-        figures: dict[str, Any] = {}
-        try:
-            campaign.run()
-            figures = self._finish(campaign)
-        except (Unavailable, AssertionError) as error:
-            anomalies.append(Anomaly("unavailable", str(error)))
-        else:
-            anomalies += figures.pop("anomalies")
-        return {
-            "seed": self._plan.seed,
-            "seconds": round(time.monotonic() - self._began_s, 1),
-            "faults": campaign.counts.total(),
-            "by_class": dict(sorted(campaign.counts.items())),
-            "clients_restarted": self._clients.restarts,
-            **figures,
-            "anomalies": [anomaly._asdict() for anomaly in anomalies],
-        }
-
-    def _say(self, text: str) -> None:
-        print(f"{time.monotonic() - self._began_s:7.1f} s  {text}", file=sys.stderr, flush=True)
+        return self._strike(self._armed)
 
     async def _make_topics(self) -> None:
         async with TopicAdmin(self._cluster.bootstrap_servers) as topics:
@@ -275,7 +133,7 @@ class Run:
         return {**judge(self._clients, audit, source), "well_again_s": round(well_s, 1)}
 
 
-def judge(clients: Clients, audit: Audit, source: Lists) -> dict[str, Any]:
+def judge(clients: ClientProcesses, audit: Audit, source: Lists) -> dict[str, Any]:
     """Hold the copy and the lists against what clients noted; return anomalies and figures."""
     copy, lists = audit.read(COPY), audit.read(LISTS)
     notes = clients.lines("appender")
@@ -352,33 +210,8 @@ class Audit:
 
 def main() -> int:
     """Run and judge."""
-    parser = argparse.ArgumentParser(
-        prog="make chaos-transactions", description=__doc__.partition("\n")[0]
-    )
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--every-s", type=float, default=3.0, help="mean time between faults")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--faults-min", type=int, default=0, help="fail if there were fewer")
-    parser.add_argument("--out", type=Path, help="keep logs and notes in this new folder")
-    options = parser.parse_args()
-    print(f"chaos: seed {options.seed}", file=sys.stderr)
-    folder = options.out or Path(tempfile.mkdtemp(prefix="quire-chaos-"))
-    folder.mkdir(parents=True, exist_ok=options.out is None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # processes must not stay
-    plan = Plan(options.seed, options.every_s, options.minutes * 60)
-    with Run(plan, folder) as run:
-        report = run.run()
-    print(json.dumps(report, indent=1))
-    found = [f"{each['name']}: {each['text']}" for each in report["anomalies"]]
-    if report["faults"] < options.faults_min:
-        found.append(f"only {report['faults']} faults, not {options.faults_min}")
-    for failure in found:
-        print(f"FAILED {failure}")
-    if found:
-        print(f"logs and notes are in {folder}")
-    elif options.out is None:
-        shutil.rmtree(folder)
-    return 1 if found else 0
+    options = options_of("make chaos-transactions", __doc__).parse_args()
+    return run_and_judge(Run, options, lambda report: shortcomings(report, options.faults_min))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ with a line that is on the disk before the transaction is.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import random
 import signal
@@ -31,6 +32,9 @@ _TIMEOUT_S = 30.0
 _GIVE_UP_S = 50.0
 _TRANSACTION_TIMEOUT_MS = 10_000
 _SESSION_TIMEOUT_MS = 6_000
+_SOCKET_TIMEOUT_MS = 10_000
+"""How long librdkafka waits on a connection that has gone silent. With its own 60 s, of which there
+may be two in one transaction, that is longer than a run gives anybody."""
 _BATCH_MAX = 50
 _ABORTS = 0.15
 
@@ -55,7 +59,13 @@ class Load:
 
     def producer(self, **settings: Any) -> Producer:
         """Return a producer."""
-        return Producer({"bootstrap.servers": self._servers, **settings})
+        return Producer(
+            {
+                "bootstrap.servers": self._servers,
+                "socket.timeout.ms": _SOCKET_TIMEOUT_MS,
+                **settings,
+            }
+        )
 
     def transactional(self) -> Producer:
         """Return a producer whose transactional id is this process's, for all its lives."""
@@ -198,6 +208,7 @@ ROLES = {"source": Source, "copier": Copier, "appender": Appender}
 
 def main() -> int:
     """Run a role until SIGTERM, or until its transaction cannot go on."""
+    faulthandler.register(signal.SIGQUIT)
     role, servers, name, notes, per_s = sys.argv[1:]
     try:
         ROLES[role](servers, name, Path(notes), float(per_s)).run()

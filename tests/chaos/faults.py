@@ -33,6 +33,7 @@ CLASSES = (
     *("bookie_hold", "bookie_one_way", "bookie_slow", "session_loss", "zookeeper_kill"),
     *("zookeeper_outage", "reconnect_storm", "kill_everything", "bit_flip", "sync_error"),
     *("power_loss", "bookie_power_loss", "disk_full", "clock_jump"),
+    *("certificate_renewal",),
 )
 
 
@@ -73,6 +74,8 @@ class Faults:
             self.unarmed["clock_jump"] = clocks
         else:
             self._clocks = clocks
+        if cluster.security is None:
+            self.unarmed["certificate_renewal"] = "nothing is secured: see --secured"
         if not _can_trace():
             self.unarmed["sync_error"] = "strace may not trace processes here, or is not installed"
 
@@ -105,6 +108,13 @@ class Faults:
         links = [member.link for member in self._cluster.brokers]
         self._cluster.links.do(lambda: [link.reset() for link in links] and None)
         return Strike("all broker connections reset", nothing, 0.0)
+
+    def certificate_renewal(self) -> Strike:
+        """Every node has a new certificate, and every connection of brokers has to be made anew."""
+        security = self._cluster.security
+        assert security is not None
+        security.renew()
+        return self.reconnect_storm()._replace(text="certificates renewed, connections reset")
 
     # Bookies
 

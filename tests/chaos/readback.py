@@ -8,6 +8,7 @@ longest time for which it did not get on.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -35,13 +36,25 @@ class Timing(NamedTuple):
 class Readback:
     """Reads one topic with librdkafka. Use as a context manager."""
 
-    def __init__(self, servers: str, topic: str, partition_count: int, timeout_s: float) -> None:
-        """`timeout_s`: for each of the things it does."""
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        partition_count: int,
+        timeout_s: float,
+        security: Mapping[str, str] | None = None,
+    ) -> None:
+        """`timeout_s`: for each of the things it does; `security`: librdkafka's settings."""
         self._topic = topic
         self._partitions = range(partition_count)
         self._timeout_s = timeout_s
         self._consumer = Consumer(
-            {"bootstrap.servers": servers, "group.id": "audit", "enable.auto.commit": False}
+            {
+                "bootstrap.servers": servers,
+                "group.id": "audit",
+                "enable.auto.commit": False,
+                **(security or {}),
+            }
         )
 
     def __enter__(self) -> Readback:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sys
 import time
@@ -11,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from client.kafka_security import security_of
 from client.pubsub import TopicAdmin
+from client.pubsub.brokers import Brokers
 from tests.chaos.campaign import Campaign, Plan, Unavailable
 from tests.chaos.checkers import Anomaly, Event, check
 from tests.chaos.clocks import Clocks, NoClocks
@@ -20,6 +23,7 @@ from tests.chaos.faults import Faults
 from tests.chaos.forgetful import ForgetfulDisks, Unmountable
 from tests.chaos.progress import Progress, Seen
 from tests.chaos.readback import Log, Readback, Timing
+from tests.chaos.secured import ChaosSecurity
 from tests.integration.cluster import wait_until
 from tests.integration.rolling_restart import (
     PARTITION_COUNT,
@@ -51,8 +55,11 @@ class Healing(NamedTuple):
 class Run:
     """One run: load, faults, verdict. Use as a context manager."""
 
-    def __init__(self, plan: Plan, per_s: float, only: Sequence[str], folder: Path) -> None:
-        """`per_s`: records/s of each producer; `only`: classes of faults, all if empty."""
+    def __init__(
+        self, plan: Plan, per_s: float, only: Sequence[str], folder: Path, *, is_secured: bool
+    ) -> None:
+        """`per_s`: records/s of each producer; `only`: classes of faults, all if empty;
+        `is_secured`: with TLS and logins on all links."""
         self._plan = plan
         self._per_s = per_s
         self._folder = folder
@@ -74,7 +81,12 @@ class Run:
             folder,
             self._disks.path if self._disks else None,
             None if isinstance(clocks, str) else clocks.command,
+            is_secured=is_secured,
         )
+        self._properties: dict[str, str] = {}
+        """Of security, by librdkafka's names."""
+        if self._cluster.security is not None:
+            self._properties = self._cluster.security.properties
         faults = Faults(self._cluster, random.Random(plan.seed), disks, clocks)
         self.unarmed = faults.unarmed
         """Class -> why it cannot be done here."""
@@ -97,6 +109,9 @@ class Run:
         self._cluster.start()
         asyncio.run(self._make_topic())
         self._start_load()
+        if self._cluster.security is not None:
+            self._cluster.security.renew()
+            self._check_certificates(self._cluster.security)
         progress = Progress(self._producers)
         campaign = Campaign(self._plan, self.armed, self._cluster, progress, self._say)
         anomalies: list[Anomaly] = []
@@ -116,11 +131,14 @@ class Run:
         print(f"{time.monotonic() - self._began_s:7.1f} s  {text}", file=sys.stderr, flush=True)
 
     async def _make_topic(self) -> None:
-        async with TopicAdmin(self._cluster.bootstrap_servers) as topics:
+        brokers = Brokers(self._cluster.bootstrap_servers, security_of(self._properties))
+        async with TopicAdmin(brokers) as topics:
             await topics.create(TOPIC, partition_count=PARTITION_COUNT)
 
     def _start_load(self) -> None:
         servers, per_s = self._cluster.bootstrap_servers, str(self._per_s)
+        if self._cluster.security is not None:
+            os.environ["QUIRE_LOAD_PROPERTIES"] = str(self._cluster.security.client_config)
         for kind in KINDS:
             name = f"producer-{kind}"
             self._producers.append(LoadProcess("produce", kind, name, servers, self._folder, per_s))
@@ -162,7 +180,8 @@ class Run:
 
     def _readback(self) -> Readback:
         servers = self._cluster.bootstrap_servers
-        return Readback(servers, TOPIC, PARTITION_COUNT, timeout_s=_READ_S_MAX)
+        properties = self._properties
+        return Readback(servers, TOPIC, PARTITION_COUNT, _READ_S_MAX, properties)
 
     def _finish(self) -> Log:
         """End the load; return the log once the groups have read all of it."""
@@ -178,7 +197,16 @@ class Run:
                 f"{group} to read {timing.records} records",
                 _GROUPS_S_MAX,
             )
+        if self._cluster.security is not None:
+            self._check_certificates(self._cluster.security)
         return log
+
+    def _check_certificates(self, security: ChaosSecurity) -> None:
+        for broker in self._cluster.brokers:
+            at = broker.link.near
+            wait_until(
+                lambda at=at: security.is_renewed(*at), f"{broker.node.name}'s new certificate", 20
+            )
 
     def _history(self, events: list[Event], log: Log) -> list[Event]:
         """Return everything that was observed, and keep it in the folder."""

@@ -44,6 +44,7 @@ DELETION_MEMORY_MS = 1000
 
 PENDING_BYTES_MAX = 1 << 20
 LIMITS = StorageLimits(
+    group_bytes_max=1 << 20,
     cache_bytes_max=0,
     checkpoint=CheckpointLimits(1 << 20, 1 << 20, 60.0),
     index_gather_s=0.0,

@@ -25,6 +25,8 @@ T = TypeVar("T")
 class CrashDisk:
     """`bookie.storage.disk.Disk` over a volume that outlives it."""
 
+    reader_threads = 4
+
     def __init__(self, volume: Volume) -> None:
         self.volume = volume
         self.hold = False

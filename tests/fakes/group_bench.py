@@ -18,6 +18,7 @@ from typing import Any
 
 from kio.serial import entity_reader, entity_writer
 
+from broker.access.quotas import Quotas
 from broker.access.rights import Rights
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
@@ -101,11 +102,13 @@ class GroupBench:
         self.cluster.add_listener(self._on_change)
         self.services = Services(
             config=self.config,
+            settings=None,
             cluster=self.cluster,
             topics=self.topics,
             features=None,
             leader_changes=None,
             topic_metadata_cache=None,
+            followers=None,  # nobody reads here
             partitions=None,
             groups=self.groups,
             transactions=None,
@@ -118,7 +121,10 @@ class GroupBench:
             deadlines=None,
             reading=None,
             fetch_sessions=None,
+            telemetry=None,
+            subscriptions=None,
             turns=Turns(),
+            quotas=Quotas(self.config.security, self.store, Metrics()),
             clock=VirtualClock(),
             rng=rng(3),
             served={},

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from broker.partition.partition import Partition
-from client.ids import Offset
+from client.ids import Offset, ProducerId
 from client.wire.kafka.batches.record_builder import Record, build_batch, records
 from client.wire.kafka.batches.records import Buffer, Codec, headers
 
@@ -24,8 +24,12 @@ def keyed(
     timestamp_ms: int = 1_700_000_000_000,
     codec: Codec = Codec.NONE,
     base_offset: int = 0,
+    producer: tuple[int, int, int] | None = None,
 ) -> bytes:
-    """Build a batch of (key, value) pairs; no value: a tombstone."""
+    """Build a batch of (key, value) pairs; no value: a tombstone.
+
+    `producer`: id, epoch and first sequence of a transaction's batch.
+    """
     made = [
         Record(
             None if key is None else key.encode(),
@@ -34,14 +38,27 @@ def keyed(
         )
         for at, (key, value) in enumerate(pairs)
     ]
-    return build_batch(made, codec=codec, base_offset=Offset(base_offset))
+    if producer is None:
+        return build_batch(made, codec=codec, base_offset=Offset(base_offset))
+    producer_id, epoch, sequence = producer
+    return build_batch(
+        made,
+        codec=codec,
+        base_offset=Offset(base_offset),
+        producer_id=ProducerId(producer_id),
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=True,
+    )
 
 
 def opened(batches: Iterable[Buffer]) -> list[Kept]:
-    """Return the records of batches."""
+    """Return the records of batches, without control records."""
     found: list[Kept] = []
     for data in batches:
         for at, header in headers(data):
+            if header.is_control:
+                continue
             for record in records(memoryview(data)[at : at + header.size]):
                 key = None if record.key is None else record.key.decode()
                 value = None if record.value is None else record.value.decode()

@@ -39,7 +39,7 @@ class Bay:
         return Index(MemoryKeyValues(self.contents, wipe=wipe))
 
 
-class ShelfRack:
+class DirectoryRack:
     """`start` before use, and again for another process."""
 
     def __init__(self, count: int, log_file_bytes_max: int = 1 << 20) -> None:

@@ -27,6 +27,7 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata, LedgerState
 from client.ledger.core.schedule import Schedule
 from client.ledger.core.sizing import fitting
+from client.ledger.read.reader import SOME_ENTRIES_MAX
 from client.ledger.stats import LedgerStats
 from client.wire.bookkeeper.entry import DigestType, Entry
 
@@ -63,6 +64,8 @@ class FakeLedgers:
         self.clients: list[FakeLedgerClient] = []
         self.arrival_s: Callable[[], float] = lambda: 0.0
         self.answer_s: Callable[[], float] = lambda: 0.0
+        self.read_s: Callable[[], float] = lambda: 0.0
+        """How long what was read is on its way."""
         self.keep_unconfirmed: Callable[[StoredLedger], int] = lambda ledger: len(ledger.entries)
         """How many stored entries a recovery finds; never fewer than are confirmed."""
         self.fail: dict[str, deque[Exception]] = {}
@@ -230,6 +233,7 @@ class FakeWriter:
         self.last_add_pushed = EntryId(-1)
         self.length = 0
         self.in_flight_bytes = 0
+        self.is_alone = False
         self.error: LedgerError | None = None
         self.suspended: list[BookieId] = []
         self.lost_members: list[BookieId] = []
@@ -400,7 +404,7 @@ class FakeReader:
         if not 0 <= first <= last <= self.last_entry:
             raise NoSuchEntry(f"ledger {self.ledger_id}: {first}..{last} of {self.last_entry}")
         self._service.read_count += last - first + 1
-        return [
+        found = [
             Entry(
                 self.ledger_id,
                 EntryId(at),
@@ -410,6 +414,12 @@ class FakeReader:
             )
             for at in range(first, last + 1)
         ]
+        if pause_s := self._service.read_s():
+            await asyncio.sleep(pause_s)
+        return found
+
+    async def read_some(self, first: EntryId, last: EntryId) -> list[Entry]:
+        return await self.read(first, EntryId(min(last, first + SOME_ENTRIES_MAX - 1)))
 
     async def refresh(self) -> EntryId:
         return self.last_entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import hmac
 from typing import Any
@@ -12,6 +13,24 @@ from tests.fakes.wire_client import WireClient
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 NUMBERS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+
+@functools.lru_cache(maxsize=1_000)
+def salted(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """Salt a password; remembered, because it costs some milliseconds."""
+    return hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+
+
+def keys(hash_name: str, password: str, salt: bytes, iterations: int) -> tuple[bytes, bytes]:
+    """Return what a server keeps of a password: (stored key, server key)."""
+    made = salted(hash_name, password, salt, iterations)
+    key = hmac.digest(made, b"Client Key", hash_name)
+    return hashlib.new(hash_name, key).digest(), hmac.digest(made, b"Server Key", hash_name)
+
+
+def text(data: bytes) -> str:
+    """Return bytes as users' nodes have them."""
+    return base64.b64encode(data).decode()
 
 
 class ScramClient:
@@ -30,17 +49,15 @@ class ScramClient:
     def final(self, challenge: bytes) -> bytes:
         text = challenge.decode()
         fields = dict(part.split("=", 1) for part in text.split(","))
-        salted = hashlib.pbkdf2_hmac(
-            self._hash, self._password.encode(), base64.b64decode(fields["s"]), int(fields["i"])
-        )
-        key = hmac.digest(salted, b"Client Key", self._hash)
+        made = salted(self._hash, self._password, base64.b64decode(fields["s"]), int(fields["i"]))
+        key = hmac.digest(made, b"Client Key", self._hash)
         without_proof = f"c=biws,r={fields['r']}"
         signed = f"{self._bare},{text},{without_proof}".encode()
         stored = hashlib.new(self._hash, key).digest()
         proof = bytes(
             a ^ b for a, b in zip(key, hmac.digest(stored, signed, self._hash), strict=True)
         )
-        server_key = hmac.digest(salted, b"Server Key", self._hash)
+        server_key = hmac.digest(made, b"Server Key", self._hash)
         signature = base64.b64encode(hmac.digest(server_key, signed, self._hash))
         self.expected = b"v=" + signature
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
@@ -74,8 +91,8 @@ async def add_user(client: WireClient, user: str, password: str, *mechanisms: st
             "mechanism": NUMBERS[mechanism],
             "iterations": 4096,
             "salt": b"salt-of-" + user.encode(),
-            "salted_password": hashlib.pbkdf2_hmac(
-                HASHES[mechanism], password.encode(), b"salt-of-" + user.encode(), 4096
+            "salted_password": salted(
+                HASHES[mechanism], password, b"salt-of-" + user.encode(), 4096
             ),
         }
         for mechanism in mechanisms or HASHES

@@ -52,12 +52,12 @@ class TransactionalKafka:
     """The brokers. `topics`: partitions of each."""
 
     def __init__(self, topics: Mapping[str, int], *, second_generation: bool = False) -> None:
-        self.topics = dict(topics)
+        self.topics: dict[str, int] = {}
         self.second_generation = second_generation
         self.ids: dict[str, Transactional] = {}
-        self.logs: dict[At, list[Batch]] = {
-            (name, index): [] for name, count in topics.items() for index in range(count)
-        }
+        self.logs: dict[At, list[Batch]] = {}
+        for name, count in topics.items():
+            self.add_topic(name, count)
         self.offsets: dict[tuple[str, At], tuple[int, str]] = {}
         self.generations: dict[str, int] = {}
         """Of groups that have members."""
@@ -65,6 +65,11 @@ class TransactionalKafka:
         """Errors to answer instead, each once, in their order for each API."""
         self.metadata_bytes_max = 4096
         self._producer_ids = 0
+
+    def add_topic(self, name: str, count: int) -> None:
+        """Make a topic of so many partitions."""
+        self.topics[name] = count
+        self.logs.update({(name, index): [] for index in range(count)})
 
     # --- what tests look at ---------------------------------------------------------------
 

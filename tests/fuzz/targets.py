@@ -34,6 +34,7 @@ from broker.cluster.core.topic_config import TopicConfig
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.cluster.owner_node import decode_owner
 from broker.front.handlers.registry import advertised, handlers
+from broker.front.telemetry.otlp import points
 from broker.groups.core.consumer_protocol import assigned_partitions, subscribed_topics
 from broker.groups.core.offset_records import decode as decode_offset_record
 from broker.link.core.link_frames import (
@@ -46,6 +47,7 @@ from broker.link.core.link_frames import (
 from broker.partition.core.batch_checks import BatchLimits, check_batch
 from broker.partition.core.producer_state import ProducerState
 from broker.partition.core.transactions.verification import VerificationRequest
+from broker.settings.config_nodes import _decode as decode_configs
 from broker.topics.producer_ids import _decode as _decode_producer_ids
 from broker.transactions.core.connection_order import Session
 from broker.transactions.core.link_messages import (
@@ -91,10 +93,18 @@ from client.wire.kafka.batches.records import Codec
 from client.wire.kafka.decoder import decode as decode_entity
 from client.wire.kafka.fetch_client import decode_fetch
 from tests.fakes.segment_lists import in_pages, long_list
+from tests.fuzz.login_targets import LOGIN_TARGETS
 from tests.unit.client.wire.bookkeeper import vectors
 from tests.unit.client.wire.kafka.instances import instance
 
 INFLATED_BYTES_MAX: Final = 1 << 20
+
+
+_PUSHED: Final = bytes.fromhex(
+    "0a440a0a0a080a016712030a0178123612190a016d3a140a1221000000000000f83f3a070a016e1202180312190a01"
+    "684a140a12210300000000000000290000000000001240"
+)
+"""Metrics of a client: a sum with an attribute, and a histogram."""
 
 
 class Target(NamedTuple):
@@ -324,6 +334,14 @@ TARGETS: Final = [
         lambda data: decode_verdicts(memoryview(data)),
         [b"\0\0\0\1\0\0\0\0\0\7"],
     ),
+    Target("client-metrics", lambda data: drained(points(data)), [_PUSHED]),
+    Target(
+        "settings-node",
+        lambda data: decode_configs("@1", data),
+        [
+            b'{"version":1,"configs":{"num.partitions":"3"}}',
+        ],
+    ),
     Target("features", Finalized.decode, [b'{"version":1,"epoch":3,"levels":{"a":1}}']),
     Target("kafka-frames", _split, [b"\0\0\0\5hello\0\0\0\0", b"\x7f\xff\xff\xff"]),
     Target(
@@ -442,6 +460,7 @@ TARGETS: Final = [
     Target("recovery-vote", _text_node(protobuf.AuditorVoteFormat), [b'bookieId: "a:1"\n']),
     Target("admin-body", _admin_body, [b"\0{}", b'\1{"name":"t","partitions":3}', b"\2[[[["]),
     Target("admin-query", _admin_query, [bytes([n]) + b"12" for n in range(20)]),
+    *(Target(name, parse, list(seeds)) for name, parse, seeds in LOGIN_TARGETS),
     Target("log-scan", _scan, [bytes(4096), bytes(range(256)) * 32]),
 ]
 

@@ -28,7 +28,7 @@ from client.wire.bookkeeper.messages import (
     ReadRequest,
     Request,
 )
-from tests.hostile.stalls import shown_stall_s
+from tests.hostile.stalls import shown_stall
 from tests.integration.cluster import LocalCluster
 
 _ASK_EVERY_S: Final = 0.002
@@ -127,7 +127,7 @@ async def _all(port: int, admin_port: int) -> None:
     for attack in ATTACKS:
         took_s, longest_s, size = await measure(port, attack)
         print(f"| {attack.name} | {took_s:.2f} | {longest_s * 1000:.0f} | {size} |", flush=True)
-    print(f"\nThe bookie's own measure: {shown_stall_s(admin_port) * 1000:.0f} ms")
+    print(f"\nThe bookie's own measure: {shown_stall(admin_port)}")
 
 
 def main() -> None:

@@ -9,17 +9,19 @@ import os
 import select
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ops.child import LEASH
 from ops.java import find_java
 from ops.ports import pick_free, pick_free_runs
-from ops.zookeeper import make_server
+from ops.zookeeper import ServerTls, make_server
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 START_TIMEOUT_S = 60.0
@@ -39,11 +41,11 @@ def wait_until(
 class RealZooKeeper:
     """A ZooKeeper server process of our own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tls: ServerTls | None = None) -> None:
         self.port = pick_free(1)[0]
         self.log_path = folder / "zookeeper.log"
         self._child = make_server(
-            find_java(), folder=folder, log_path=self.log_path, port=self.port
+            find_java(), folder=folder, log_path=self.log_path, port=self.port, tls=tls
         )
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -51,7 +53,8 @@ class RealZooKeeper:
     def hosts(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self) -> None:
+    def start(self, context: ssl.SSLContext | None = None) -> None:
+        """`context`: how to ask a server that speaks TLS whether it is there."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), *self._child.command],
@@ -60,11 +63,12 @@ class RealZooKeeper:
                 stderr=log,
                 start_new_session=True,
             )
-        wait_until(self.answers, f"ZooKeeper, see {self.log_path}")
+        wait_until(partial(self.answers, context), f"ZooKeeper, see {self.log_path}")
 
-    def answers(self) -> bool:
+    def answers(self, context: ssl.SSLContext | None = None) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as plain:
+                link = context.wrap_socket(plain, server_hostname="127.0.0.1") if context else plain
                 link.sendall(b"ruok")
                 return link.recv(4) == b"imok"
         except OSError:

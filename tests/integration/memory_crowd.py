@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import aiohttp
+from kio.schema.errors import ErrorCode
 
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
@@ -32,8 +33,13 @@ from client.ids import EntryId, LedgerId
 from client.ledger import connect
 from client.ledger.config import LedgerClientConfig
 from client.pubsub import TopicAdmin
-from client.wire.bookkeeper import v2
-from client.wire.bookkeeper.messages import BatchReadRequest, ReadRequest
+from client.wire.bookkeeper import v2, v3
+from client.wire.bookkeeper.messages import (
+    LAST_ENTRY,
+    BatchReadRequest,
+    ListEntriesRequest,
+    ReadRequest,
+)
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from ops.monitoring import memory
@@ -46,15 +52,40 @@ _MIB: Final = 1 << 20
 FILLED: Final = (
     ("broker-0", "quire_broker_unfinished_bytes"),
     ("broker-0", "quire_broker_unsent_bytes"),
+    ("broker-0", "quire_broker_group_requests_bytes"),
+    ("broker-0", "quire_broker_group_members_bytes"),
     ("bookie-0", "quire_bookie_unfinished_bytes"),
     ("bookie-0", "quire_bookie_unsent_bytes"),
+    ("bookie-0", "quire_bookie_other_requests"),
+    ("bookie-0", "quire_bookie_long_polls"),
 )
 """What the crowd fills by itself."""
 IN_FLIGHT: Final = ("broker-0", "quire_broker_in_flight_bytes")
 """What it fills while bookies stand still."""
+HARDLY_FILLED: Final[Mapping[str, str]] = {
+    "quire_broker_fetch_reading_bytes": "as much as the disk is behind, which differs",
+    "quire_broker_fetch_session_partitions": "unit/broker/front/core/test_fetch_sessions.py",
+    "quire_broker_client_metrics_series": "counted by series; tests of client metrics do it",
+    "quire_broker_follower_partitions": "unit/broker/leadership/test_followers.py",
+    "quire_broker_tail_cache_bytes": "full as soon as the topic is larger than it",
+    "quire_broker_read_ahead_bytes": "unit/broker/partition/test_read_ahead.py",
+    "quire_ledger_batch_buffer_bytes": "unit/client/wire/test_reused_buffers.py",
+    "quire_broker_connections": "unit/broker/front/test_server.py",
+    "quire_broker_admin_body_bytes": "hostile/test_http.py",
+    "quire_bookie_pending_bytes": "as much as the disk is behind, which differs",
+    "quire_bookie_cache_bytes": "full as soon as more entries came than it takes",
+    "quire_bookie_index_bytes": "LevelDB's own, and told by it",
+    "quire_bookie_batch_read_bytes": "as much as the disk is behind, which differs",
+    "quire_bookie_adds_in_progress": "as much as the disk is behind: unit/bookie/server",
+    "quire_bookie_reads_in_progress": "as much as the disk is behind, which differs",
+    "quire_bookie_connections": "unit/bookie/server/test_server.py",
+    "quire_bookie_admin_body_bytes": "the same code as a broker's",
+}
+"""What the crowd need not fill: why not, or where that is tested."""
 TOPIC: Final = "crowd"
 RECORD_BYTES: Final = 200_000
 ENTRIES: Final = 64
+LONG_ENTRIES: Final = 10_000
 STOPPED_S: Final = 3.0
 """How long bookies stand still: less than brokers wait for an answer."""
 
@@ -67,6 +98,8 @@ BROKER: Final[Mapping[str, int]] = {
     "control_request_bytes_max": _MIB,
     "unfinished_bytes_max": 16 * _MIB,
     "unread_bytes_max": 32 * _MIB,
+    "group_requests_bytes_max": 8 * _MIB,
+    "group_members_bytes_max": _MIB // 2,
     "fetch_bytes_max": 8 * _MIB,
     "fetch_reading_bytes_max": 16 * _MIB,
     "tail_cache_bytes_max": 8 * _MIB,
@@ -83,6 +116,8 @@ BOOKIE: Final[Mapping[str, int]] = {
     "reader_threads": 1,
     "adds_in_flight_max": 5_000,
     "reads_in_flight_max": 2_000,
+    "other_requests_max": 400,
+    "long_polls_max": 400,
 }
 
 
@@ -138,6 +173,14 @@ def said_to_broker() -> list[bytes]:
         }  # fmt: skip
         return client.frame(ApiKey.PRODUCE, 9, fields) * count
 
+    join = client.frame(
+        ApiKey.JOIN_GROUP, 3,
+        {
+            "group_id": TOPIC, "session_timeout": 30_000, "rebalance_timeout": 30_000,
+            "member_id": "", "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": bytes(200_000)}],
+        },
+    )  # fmt: skip
     half = struct.pack(">i", 2 * _MIB) + bytes(_MIB)
     question = struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 1, -1)
     return [
@@ -145,12 +188,17 @@ def said_to_broker() -> list[bytes]:
         half,
         fetches(1, 10**6, wait_ms=60_000) + fetches(1, ENTRIES, wait_ms=60_000),
         produces(20),
+        join,
         question * 2_000,
     ]
 
 
-def said_to_bookie(ledger_id: LedgerId) -> list[bytes]:
-    """Return what the crowd says to the bookie, in turn."""
+def said_to_bookie(ledger_id: LedgerId, long_id: LedgerId) -> list[bytes]:
+    """Return what the crowd says to the bookie, in turn: about a ledger, and one of many entries.
+
+    What is in the long one takes so long to list that requests wait for it however fast the
+    machine is; the other's lists would be gone before anybody looks.
+    """
     reads = [
         b"".join(v2.encode_request(ReadRequest(ledger_id, EntryId(number % ENTRIES))))
         for number in range(1000)
@@ -159,8 +207,11 @@ def said_to_bookie(ledger_id: LedgerId) -> list[bytes]:
         b"".join(v2.encode_request(BatchReadRequest(ledger_id, EntryId(0), number, 0, 5 * _MIB)))
         for number in range(50)
     ]
+    lists = [b"".join(v3.encode_request(ListEntriesRequest(long_id), n)) for n in range(300)]
+    poll = ReadRequest(ledger_id, LAST_ENTRY, previous_lac=EntryId(ENTRIES), timeout_ms=60_000)
+    polls = [b"".join(v3.encode_request(poll, number)) for number in range(20)]
     half = struct.pack(">i", 2 * _MIB) + bytes(_MIB)
-    return [b"".join(reads), half, b"".join(batches), b"\x00"]
+    return [b"".join(reads), half, b"".join(batches), b"\x00", b"".join(lists), b"".join(polls)]
 
 
 class Seen(NamedTuple):
@@ -283,19 +334,40 @@ async def crowd(says: Sequence[bytes], port: int, count: int) -> AsyncIterator[l
             member.transport.abort()
 
 
+async def coordinated(port: int) -> None:
+    """Wait until the crowd's group has a coordinator."""
+    client = await WireClient.connect(port)
+    async with asyncio.timeout(60):
+        while True:
+            await client.call(
+                ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[TOPIC, TOPIC]
+            )
+            beat = await client.call(
+                ApiKey.HEARTBEAT, 0, group_id=TOPIC, generation_id=1, member_id="nobody"
+            )
+            if beat.error_code is ErrorCode.unknown_member_id:
+                break
+            await asyncio.sleep(0.2)
+    await client.close()
+
+
 async def fill(cluster: LocalCluster, count: int) -> list[Seen]:
     """Let a crowd loose on a cluster that has `environ`; return what was seen."""
     broker_port = int(cluster.bootstrap_servers.rpartition(":")[2])
     bookie_port = int(str(cluster.about["bookies"][0]["id"]).rpartition(":")[2])
     async with TopicAdmin(cluster.bootstrap_servers) as topics:
         await topics.create(TOPIC, partition_count=1)
+    await coordinated(broker_port)
     async with connect(cluster.zookeeper) as ledgers:
         writer = await ledgers.create(ensemble_size=3, write_quorum=3, ack_quorum=3)
         for _ in range(ENTRIES):
             await writer.append(os.urandom(RECORD_BYTES))
-        ledger_id = writer.ledger_id
-        await writer.close()
-    says, asks = said_to_broker(), said_to_bookie(ledger_id)
+        long = await ledgers.create(ensemble_size=3, write_quorum=3, ack_quorum=3)
+        for _ in range(0, LONG_ENTRIES, 500):
+            await asyncio.gather(*(long.append(b"") for _ in range(500)))
+        for each in (writer, long):
+            await each.close()
+    says, asks = said_to_broker(), said_to_bookie(writer.ledger_id, long.ledger_id)
     watch = Watch(cluster, count)
     watching = asyncio.create_task(watch.run())
     try:

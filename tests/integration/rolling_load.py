@@ -8,8 +8,9 @@ KIND is `confluent`, `kafka-python` or `aiokafka`. Record n of the producer NAME
 acknowledgement, `n partition offset sent_ms waited_ms`; a consumer one for each record, `partition
 offset value`, before it commits. Clients have their default settings but for idempotence and the
 time for which they go on trying, and for what keeps librdkafka's consumer out of a deadlock of its
-own (`consume_confluent`). SIGTERM ends the process after the last acknowledgement, SIGUSR1 makes it
-write to stderr where all its threads are.
+own (`consume_confluent`). Where brokers want TLS and a login, QUIRE_LOAD_PROPERTIES in the
+environment names a file of properties, as librdkafka has them. SIGTERM ends the process after the
+last acknowledgement, SIGUSR1 makes it write to stderr where all its threads are.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import aiokafka.errors
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
+
+from client.kafka_security import read_properties, security_of
 
 KEY_COUNT = 16
 UNKNOWN = -1
@@ -36,6 +41,24 @@ UNKNOWN = -1
 IN_FLIGHT_MAX = 5_000
 _TRY_FOR_S = 120
 _PAUSE_S = 0.004
+
+
+def secured(kind: str) -> dict[str, Any]:
+    """Return the settings of TLS and login that a kind of client needs."""
+    file = os.environ.get("QUIRE_LOAD_PROPERTIES")
+    if not file:
+        return {}
+    properties = read_properties(Path(file))
+    if kind == "confluent":
+        return properties
+    found = security_of(properties)
+    return {
+        "security_protocol": found.protocol,
+        "sasl_mechanism": found.mechanism,
+        "sasl_plain_username": found.username,
+        "sasl_plain_password": found.password,
+        "ssl_context": found.context(),
+    }
 
 
 class Notes:
@@ -81,6 +104,7 @@ def produce_confluent(servers: str, topic: str, name: str, notes: Notes, pace: P
     producer = Producer(
         {
             "bootstrap.servers": servers,
+            **secured("confluent"),
             "enable.idempotence": True,
             "message.timeout.ms": _TRY_FOR_S * 1000,
             "log_level": 0,
@@ -120,6 +144,7 @@ def produce_kafka_python(servers: str, topic: str, name: str, notes: Notes, pace
         bootstrap_servers=servers.split(","),
         enable_idempotence=True,
         delivery_timeout_ms=_TRY_FOR_S * 1000,
+        **secured("kafka-python"),
     )
     failures: list[BaseException] = []
     number = 0
@@ -149,7 +174,9 @@ def produce_kafka_python(servers: str, topic: str, name: str, notes: Notes, pace
 async def produce_aiokafka(servers: str, topic: str, name: str, notes: Notes, pace: Pace) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    producer = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=servers, enable_idempotence=True, **secured("aiokafka")
+    )
     await producer.start()
 
     def on_done(number: int, sent_s: float, future: asyncio.Future) -> None:
@@ -182,6 +209,7 @@ def consume_confluent(servers: str, topic: str, group: str, notes: Notes) -> Non
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
+            **secured("confluent"),
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -219,6 +247,7 @@ def consume_kafka_python(servers: str, topic: str, group: str, notes: Notes) -> 
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        **secured("kafka-python"),
     )
     while not stop.is_set():
         found = consumer.poll(200, max_records=500)
@@ -242,6 +271,7 @@ async def consume_aiokafka(servers: str, topic: str, group: str, notes: Notes) -
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
+        **secured("aiokafka"),
     )
     await consumer.start()
     while not stop.is_set():

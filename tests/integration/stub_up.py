@@ -4,7 +4,7 @@ import sys
 
 import ops.cli.up
 from ops.cli.main import main
-from ops.local import Programs
+from ops.local.cluster import Programs
 
 STUB = (sys.executable, "-m", "tests.integration.stub_nodes")
 ops.cli.up.PROGRAMS = Programs(bookie=(*STUB, "bookie"), broker=(*STUB, "broker"))

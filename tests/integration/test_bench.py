@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from ops.bench.catalog import WORKLOADS
 from ops.bench.peers import bookkeeper, kafka
-from ops.bench.workloads.catalog import WORKLOADS
 from tests.integration.cluster import ROOT
 
 KINDS = {
     "hardware", "produce", "latency", "unbatched", "catch-up", "spark", "ledgers,", "ledgers",
     "growth,", "partitions,", "pause:", "kill", "fairness,",
+    "kafka-producer-perf-test", "kafka-consumer-perf-test",
+    "transactions", "the", "read", "compaction",
 }  # fmt: skip
 """The first words of the rows of all workloads."""
 PEERS = {"kafka, synced": kafka.is_installed(), "bookkeeper": bookkeeper.is_installed()}

@@ -21,8 +21,13 @@ from ops.ports import pick_free
 from tests.integration.cluster import LocalCluster, is_alive, wait_until
 from tests.integration.shell import Shell
 
-NOT_HERE = {"up", "demo", "demo spark", "restart", "metadata restore"}
-"""Commands that start, restart or make a whole cluster; they have tests of their own."""
+NOT_HERE = {"up", "demo", "demo spark", "restart", "metadata restore", "schemas"}
+"""Commands that run until Ctrl-C, or start, restart or make a whole cluster; they have tests of
+their own."""
+
+FOR_SECURED_CLUSTERS = {"acl", "certificates", "quota", "user"}
+"""Commands that a cluster without authorization refuses, or that make files for one with it;
+tests/integration/test_up_secure.py and tests/unit/ops/security have clusters for them."""
 
 FOR_DEAD_BOOKIES = {"bookie decommission", "bookie recover", "bookie inspect"}
 """Commands that need a bookie which is gone; tests/unit/ops/cli/test_autorecovery.py has one, and
@@ -104,6 +109,7 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
         "transaction abort",
         "cluster",
         "cluster describe",
+        "cluster audit",
         "broker",
         "broker list",
         "broker describe",
@@ -135,7 +141,9 @@ def test_the_examples_of_all_help_texts_work(shell: Shell, cluster: LocalCluster
         "autorecovery status",
         "autorecovery",
     ]
-    assert {name for name in ALL if name not in NOT_HERE | FOR_DEAD_BOOKIES} == set(order)
+    secured = {"metadata protect"}
+    secured |= {name for name in ALL if name.split()[0] in FOR_SECURED_CLUSTERS}
+    assert set(ALL) - NOT_HERE - FOR_DEAD_BOOKIES - secured == set(order)
     shell.run("quire topic delete orders --yes")  # the cluster is shared
     shell.ok("quire topic create orders --partitions 3")
     shell.ok("quire topic create settings --partitions 1 --config cleanup.policy=compact")
@@ -206,6 +214,10 @@ def test_topics_from_birth_to_death(shell: Shell) -> None:
     rows = shell.ok(f"quire topic describe {name}").splitlines()
     assert rows[0].split() == ["PARTITION", "LEADER", "START", "END", "RECORDS"]
     assert rows[2].split()[2:] == ["0", "2", "2"]
+    assert described["compaction"] == []
+    assert not [row for row in rows if "CLEAN BELOW" in row]
+    shell.ok(f"quire topic alter {name} --set cleanup.policy=compact")
+    wait_until(lambda: "CLEAN BELOW" in shell.ok(f"quire topic describe {name}"), "compaction")
     assert "add --yes" in shell.fails(f"quire topic delete {name}")
     shell.ok(f"quire topic delete {name} --yes")
     assert "there is no topic" in shell.fails(f"quire topic describe {name}").lower()

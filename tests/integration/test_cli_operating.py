@@ -154,7 +154,9 @@ def test_the_admin_api_that_is_not_there_is_named(shell: Shell) -> None:
         sentence = shell.fails(f"quire {line} --admin {url}")
         assert sentence.startswith(f"quire: No broker's admin API answers at {url} (Connection re")
         assert "--admin" in sentence
-    assert "is no address of an admin API" in shell.fails("quire broker list --admin nowhere://x")
+    assert "is not the address of an admin API" in shell.fails(
+        "quire broker list --admin nowhere://x"
+    )
 
 
 def test_the_doctor_finds_a_healthy_cluster_and_a_missing_one(

@@ -14,7 +14,7 @@ import pytest
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.fakes.wire_client import WireClient
-from tests.hostile.costly import ATTACKS
+from tests.hostile.costly_admin import ALL
 from tests.hostile.stalls import prepare, send
 from tests.integration.cluster import LocalCluster
 from tests.unit.broker.front.handlers.requests import produce
@@ -65,7 +65,7 @@ async def test_an_honest_producer_beside_costly_requests(tmp_path: Path) -> None
         epoch = await leader_epoch(asking)
         stop = asyncio.Event()
         producing = asyncio.create_task(honest(client, stop))
-        for attack in ATTACKS:
+        for attack in ALL:
             frames = attack.frames(int(time.time() * 1000))
             _, was_closed = await send(port, frames)
             assert attack.may_close or not was_closed, attack.name

@@ -179,7 +179,7 @@ def test_a_node_that_cannot_start_ends_the_start(tmp_path: Path) -> None:
     assert cluster.wait() == 1
     assert "WARNING: broker-1 said:\n    broker-1: refused\n" in cluster.log()
     assert cluster.log().splitlines()[-1] == (
-        "quire: Broker-1 ended while it started (exit code 1):"
+        "quire: broker-1 ended while it started (exit code 1):"
         f" its log is {cluster.data}/broker-1.log."
     )
 

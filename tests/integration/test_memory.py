@@ -22,6 +22,9 @@ async def test_a_crowd_fills_no_node_beyond_its_limits(
     print(memory_crowd.shown(seen))
     assert [one for one in seen if not one.is_within] == []
     assert cluster.pids() == pids, "nobody ended"
+    gauges = {one.what for one in seen} - {"resident"}
+    filled = {gauge for _, gauge in (*memory_crowd.FILLED, memory_crowd.IN_FLIGHT)}
+    assert gauges == filled | memory_crowd.HARDLY_FILLED.keys(), "each is filled, or says why not"
     most = {(one.node, one.what): one for one in seen}
     for which in (*memory_crowd.FILLED, memory_crowd.IN_FLIGHT):
         one = most[which]

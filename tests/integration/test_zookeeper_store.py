@@ -5,6 +5,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -13,6 +14,7 @@ from client.errors import MetadataError
 from client.metadata.bookkeeper import LAYOUT, init_bookkeeper, init_quire
 from client.metadata.store import MetadataStore, SessionState
 from client.metadata.zookeeper import ZooKeeperStore
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from ops.ports import pick_free
 from tests.integration.cluster import RealZooKeeper
 from tests.integration.proxy import Proxy
@@ -24,7 +26,15 @@ SESSION_TIMEOUT_MS = 1500
 class ZooKeeperLab:
     """Each session has a link of its own to the server, so that it can be cut alone."""
 
-    def __init__(self, server: RealZooKeeper, root: str) -> None:
+    def __init__(
+        self,
+        server: RealZooKeeper,
+        root: str,
+        security: ClusterSecurity = OPEN_CLUSTER,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
+        self._security = security
+        self._session_timeout_ms = session_timeout_ms
         self.root = root
         self._server = server
         self._links: dict[MetadataStore, Proxy] = {}
@@ -32,7 +42,11 @@ class ZooKeeperLab:
     async def session(self) -> ZooKeeperStore:
         link = Proxy(self._server.port)
         await link.heal()
-        store = ZooKeeperStore(f"127.0.0.1:{link.port}", session_timeout_ms=SESSION_TIMEOUT_MS)
+        store = ZooKeeperStore(
+            f"127.0.0.1:{link.port}",
+            session_timeout_ms=self._session_timeout_ms,
+            security=self._security,
+        )
         await store.start()
         self._links[store] = link
         return store
@@ -42,12 +56,25 @@ class ZooKeeperLab:
 
         def end_session() -> None:
             identity = (store._client._session_id, store._client._session_passwd)
-            thief = KazooClient(self._server.hosts, client_id=identity, timeout=1.5)
+            thief = KazooClient(
+                self._server.hosts, client_id=identity, timeout=1.5, **self._kazoo_tls()
+            )
             thief.start()
             thief.stop()
             thief.close()
 
         await asyncio.to_thread(end_session)
+
+    def _kazoo_tls(self) -> dict[str, Any]:
+        security = self._security
+        if not security.zookeeper_tls:
+            return {}
+        return {
+            "use_ssl": True,
+            "ca": str(security.tls_ca),
+            "certfile": str(security.tls_cert),
+            "keyfile": str(security.tls_key),
+        }
 
     async def cut(self, store: ZooKeeperStore) -> None:
         states = Recorder()

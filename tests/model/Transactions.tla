@@ -35,7 +35,9 @@ CONSTANTS
     Lag,                \* what is appended may still be lost until it is confirmed
     Nothing,            \* a model value
     Verify,             \* VERIFY: a partition asks before it opens a transaction
-    Guard,              \* GUARD: a marker voids the question that is under way
+    Guard,              \* GUARD: a marker voids the question that is under way, if it may be about
+                        \* what the marker ends: in TV2 a transaction of an older epoch (NEXT-EPOCH),
+    GuardOwn,           \* in TV1 one of its own epoch, too
     Channel,            \* CHANNEL: nothing of an older session, once a newer one spoke
     MarkerAddress,      \* MARKER-ADDRESS: a marker is for one leader epoch
     OldConnection,      \* OLD-CONNECTION: nothing over older connections than the newest
@@ -48,6 +50,8 @@ CONSTANTS
     CoordinatorAsked,   \* COORDINATOR-EPOCH: no word of an older one than the log knows
     ProvenDone,         \* PROVEN: a leader that writes nothing says "done" once its lead is proven
     ProvenRetry,        \* PROVEN: so does a coordinator that takes an EndTxn for a retry
+    ProvenAdd,          \* PROVEN: ... or partitions for those of the open transaction
+    ProvenRefusal,      \* PROVEN: ... or that ends a client for good (48, 49, 90)
     FenceFirst,         \* a server that ends a transaction by itself raises the epoch
     Stable              \* STABLE: a transaction is undecided until its marker is confirmed
 
@@ -420,6 +424,39 @@ ZombieEnd(e, k) ==
     /\ requests' = [requests EXCEPT ![k] = Nothing]
     /\ UNCHANGED <<ends, asked, batches, deciderVars, markers, leaderVars>>
 
+\* TV1: open, and it has that partition.
+ZombieAdd(e, k) ==
+    LET r == requests[k] IN
+    /\ ~ProvenAdd
+    /\ known[e] # Nothing
+    /\ r # Nothing
+    /\ r.kind = "add"
+    /\ ends[k].at = Host(e)
+    /\ e + 2 > coordinator
+    /\ r.epoch = known[e].epoch
+    /\ known[e].state = "Ongoing"
+    /\ r.what \in known[e].parts
+    /\ Hears(k, TRUE)
+    /\ Answered(k, TRUE, [client EXCEPT !.added = @ \cup {r.what}])
+    /\ requests' = [requests EXCEPT ![k] = Nothing]
+    /\ UNCHANGED <<ends, asked, told, batches, deciderVars, markers, leaderVars>>
+
+\* There is nothing to end, or it is of another epoch than the last one that it knows.
+ZombieRefuse(e, k) ==
+    LET r == requests[k] IN
+    /\ ~ProvenRefusal
+    /\ known[e] # Nothing
+    /\ r # Nothing
+    /\ ends[k].at = Host(e)
+    /\ e + 2 > coordinator
+    /\ \/ r.what # "new" /\ r.epoch # known[e].epoch /\ ~(Tv2 /\ known[e].epoch = r.epoch + 1)
+       \/ /\ ~Tv2
+          /\ r.kind = "end"
+          /\ known[e].state \in {"Empty", "CompleteCommit", "CompleteAbort"} \ {Complete(r.what)}
+    /\ Hears(k, TRUE)
+    /\ Fenced(k)
+    /\ UNCHANGED <<batches, markers, leaderVars>>
+
 ---------------------------------------------------------------------------
 (* Partitions: batches.                                                    *)
 
@@ -493,6 +530,8 @@ Writes(l, m) ==
                       \/ ~MarkerOnce
                       \/ CoordinatorKept /\ m.epoch = EpochIn(l) /\ m.coordinator > CoordinatorIn(l))
 
+Voids(m, held) == IF Tv2 \/ ~GuardOwn THEN m.epoch > held.batch.epoch ELSE m.epoch >= held.batch.epoch
+
 NotOlder(x, y) == x[1] > y[1] \/ (x[1] = y[1] /\ x[2] >= y[2])
 
 \* The answer arrives, or its session breaks.
@@ -519,7 +558,8 @@ DeliverMarker(m, answered) ==
     /\ IF CoordinatorFenced /\ m.coordinator < CoordinatorIn(log[p])     \* TRANSACTION_COORDINATOR_FENCED
        THEN /\ answered
             /\ UNCHANGED <<confirmed, session, log, high, guard, parked>>
-       ELSE /\ guard' = IF Guard THEN [guard EXCEPT ![p] = Nothing] ELSE guard
+       ELSE /\ guard' = IF Guard /\ guard[p] # Nothing /\ Voids(m, guard[p])
+                       THEN [guard EXCEPT ![p] = Nothing] ELSE guard
             /\ IF Writes(log[p], m)
                THEN Append_(p, [kind |-> m.result, epoch |-> m.epoch, coordinator |-> m.coordinator])
                ELSE UNCHANGED <<log, high>>
@@ -591,7 +631,8 @@ Next ==
     \/ \E at \in Brokers : Reconnect(at)
     \/ \E k \in Connections : \E answered \in BOOLEAN :
         Handle(k, answered) \/ LoseDecision(k, answered)
-    \/ \E k \in Connections : \E e \in Coordinators : ZombieEnd(e, k)
+    \/ \E k \in Connections : \E e \in Coordinators :
+        ZombieEnd(e, k) \/ ZombieAdd(e, k) \/ ZombieRefuse(e, k)
     \/ \E b \in batches :
         \/ AcceptBatch(b) \/ HoldBatch(b)
         \/ \E e \in Coordinators : HoldBatchByZombie(e, b)
@@ -641,6 +682,9 @@ AnsweredAbortStays ==
 NothingOfAFencedEpoch ==
     /\ ~late
     /\ \A p \in Partitions : \A i, j \in 1..Len(log[p]) : i < j => log[p][i].epoch <= log[p][j].epoch
+
+\* X12: who is told that it is over has a successor, or was ended for its silence.
+FencedIsOver == client.phase = "fenced" => client.epoch < decided.epoch
 
 \* X8: an open transaction is one that the coordinator knows and will end.
 NothingHangs ==

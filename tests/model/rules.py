@@ -29,6 +29,8 @@ A chain of ledgers (rolling with two open ledgers, recovery of the last two)
     G4  entries are sent to listed ledgers only
     G5  entries are sent to a ledger when each older one is closed, or has confirmed all it was sent
     G6  a listed ledger is not deleted
+    G7  a swap keeps the epoch, and puts closed ledgers, never seen before, in the place of adjacent
+        ones, none of them one of the last two
 
 Takeover with duplicate detection (batches are records of a producer with sequence numbers)
 
@@ -232,7 +234,7 @@ class _Segment:
 
 
 class Chain:
-    """One partition's list of ledgers and its log: rules G1 to G6, D1 and D2."""
+    """One partition's list of ledgers and its log: rules G1 to G7, D1 and D2."""
 
     def __init__(self, ledgers: dict[int, Ledger]) -> None:
         """`ledgers`: all of the cluster, by id."""
@@ -240,6 +242,9 @@ class Chain:
         self._epoch = -1
         self._listed: list[int] = []
         self._ever: list[int] = []
+        """Those that leaders wrote the log into."""
+        self._rewritten: set[int] = set()
+        """Those that took the place of others."""
         self._segments: dict[int, _Segment] = {}
 
     def listed(self, epoch: int, ids: list[int]) -> None:
@@ -248,7 +253,8 @@ class Chain:
         kept = [one for one in ids if one in self._listed]
         dropped = len(self._listed) - len(kept)
         fits = ids == kept + added and self._listed[dropped:] == kept
-        if not fits or len(added) > 1 or any(one in self._ever for one in added):
+        seen = self._rewritten.union(self._ever)
+        if not fits or len(added) > 1 or seen.intersection(added):
             raise Rejected("G1", f"{self._listed} becomes {ids}")
         if added:
             is_roll = epoch == self._epoch
@@ -260,6 +266,20 @@ class Chain:
         self._epoch = epoch
         self._listed = list(ids)
         self._ever += added
+
+    def swapped(self, epoch: int, ids: list[int]) -> None:
+        """The list was set, with ledgers that say the same as those whose place they take."""
+        new = [one for one in ids if one not in self._listed]
+        old = [one for one in self._listed if one not in ids]
+        at = self._listed.index(old[0]) if old else 0
+        fits = ids == [*self._listed[:at], *new, *self._listed[at + len(old) :]]
+        seen = self._rewritten.union(self._ever)
+        if not old or not new or not fits or epoch != self._epoch or seen.intersection(new):
+            raise Rejected("G7", f"{self._listed} of epoch {self._epoch} becomes {ids}, {epoch}")
+        if set(old) & set(self._listed[-2:]) or any(self._ledgers[one].end is None for one in new):
+            raise Rejected("G7", f"{old} of {self._listed} cannot become {new}")
+        self._listed = list(ids)
+        self._rewritten.update(new)
 
     def sent(self, ledger: int, batches: list[Batch]) -> None:
         """A leader sent the next entry to a ledger of its own."""

@@ -296,6 +296,7 @@ _TRANSACTIONS: Final = Model(
     rules=(
         "Verify",
         "Guard",
+        "GuardOwn",
         "Channel",
         "MarkerAddress",
         "OldConnection",
@@ -308,6 +309,8 @@ _TRANSACTIONS: Final = Model(
         "CoordinatorAsked",
         "ProvenDone",
         "ProvenRetry",
+        "ProvenAdd",
+        "ProvenRefusal",
         "FenceFirst",
         "Stable",
     ),
@@ -342,6 +345,7 @@ _TRANSACTIONS: Final = Model(
         "AnsweredCommitStays",
         "AnsweredAbortStays",
         "NothingOfAFencedEpoch",
+        "FencedIsOver",
         "NothingHangs",
         "MarkersOnce",
         "StableOffsetWaits",
@@ -350,6 +354,7 @@ _TRANSACTIONS: Final = Model(
     mutants=(
         Mutant("Verify", ("NothingHangs",), "restarts"),
         Mutant("Guard", ("NothingHangs",), "restarts"),
+        Mutant("GuardOwn", ("NothingHangs",), "restarts"),
         Mutant("Channel", ("AnsweredCommitStays", "AllOrNothing"), "markers"),
         Mutant("MarkerAddress", ("AnsweredCommitStays", "AllOrNothing"), "markers"),
         Mutant("OldConnection", ("AllOrNothing",), "connections"),
@@ -362,7 +367,9 @@ _TRANSACTIONS: Final = Model(
         Mutant("CoordinatorAsked", ("NothingHangs",), "zombies"),
         Mutant("ProvenDone", ("NothingHangs",), "markers"),
         Mutant("ProvenRetry", ("AnsweredCommitStays",), "answers"),
-        Mutant("FenceFirst", ("AnsweredCommitStays", "AllOrNothing"), "partitions"),
+        Mutant("ProvenAdd", ("AllOrNothing",), "answers"),
+        Mutant("ProvenRefusal", ("FencedIsOver",), "answers"),
+        Mutant("FenceFirst", ("AnsweredCommitStays", "AllOrNothing", "FencedIsOver"), "partitions"),
         Mutant("Stable", ("StableOffsetWaits",), "unconfirmed"),
     ),
 )
@@ -385,4 +392,28 @@ _PAGES: Final = Model(
     ),
 )
 
-MODELS: Final = (_ROLLING, _LEDGER, _TAKEOVER, _TRANSACTIONS, _PAGES, _COMPACTION)
+_COPIES: Final = Model(
+    module="OffsetCopies",
+    rules=("CopyBehind", "CopyYields", "KeepPending", "LeaveOut"),
+    bounds=(
+        Bounds("five records", {"Producers": "{1, 2}", "RecordsMax": "5"}),
+        Bounds("six records", {"Producers": "{1, 2}", "RecordsMax": "6"}, is_long=True),
+    ),
+    invariants=("TypeOK", "CommittedStays", "PendingStays"),
+    mutants=(
+        Mutant("CopyBehind", ("CommittedStays", "PendingStays")),
+        Mutant("CopyYields", ("CommittedStays",)),
+        Mutant("KeepPending", ("PendingStays", "CommittedStays")),
+        Mutant("LeaveOut", ("CommittedStays",)),
+    ),
+)
+
+MODELS: Final = (
+    _ROLLING,
+    _LEDGER,
+    _TAKEOVER,
+    _TRANSACTIONS,
+    _COPIES,
+    _PAGES,
+    _COMPACTION,
+)

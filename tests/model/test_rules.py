@@ -262,6 +262,38 @@ def test_g6_a_listed_ledger_stays() -> None:
         made.deleted(0)
 
 
+def test_g7_a_swap_puts_closed_ledgers_in_the_place_of_older_ones() -> None:
+    made, ledgers = chain(0, 0, 0, None)
+    ledgers[4] = closed(0)
+    made.swapped(0, [4, 2, 3])
+    made.deleted(0)
+    with pytest.raises(Rejected, match="G6"):
+        made.deleted(4)
+    made.listed(0, [2, 3])
+    with pytest.raises(Rejected, match="G1"):
+        made.listed(0, [2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "ids", "end"),
+    [
+        (1, [9, 2, 3], 0),
+        (0, [9, 0, 1, 2, 3], 0),
+        (0, [0, 9, 1, 3], 0),
+        (0, [2, 3], 0),
+        (0, [0, 1, 9], 0),
+        (0, [0, 1, 9, 3], 0),
+        (0, [9, 2, 3], None),
+    ],
+    ids=["epoch", "nothing goes", "not in its place", "nothing comes", "both", "the last", "open"],
+)
+def test_g7_no_other_swap(epoch: int, ids: list[int], end: int | None) -> None:
+    made, ledgers = chain(0, 0, 0, None)
+    ledgers[9] = Ledger(2, 2, Metadata(OPEN, -1, ((0, ("a", "b")),))) if end is None else closed(0)
+    with pytest.raises(Rejected, match="G7"):
+        made.swapped(epoch, ids)
+
+
 def test_d1_offsets_go_on_where_the_log_ended() -> None:
     made, ledgers = chain(None)
     made.sent(0, [batch(0, 0)])

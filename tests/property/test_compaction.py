@@ -35,7 +35,9 @@ STEP = st.one_of(
     st.tuples(st.just("data"), st.integers(1, 3), PAIRS),
     st.tuples(st.just("end"), st.integers(1, 3), st.booleans()),
 )
-ROUND = st.tuples(st.integers(2, 12), st.integers(0, 100), st.integers(0, RETAIN_MS * 2))
+ROUND = st.tuples(
+    st.integers(2, 12), st.integers(0, 100), st.integers(0, RETAIN_MS * 2), st.integers(0, 50)
+)
 
 
 def written(steps: list[tuple[object, ...]]) -> tuple[list[bytes], int]:
@@ -98,18 +100,20 @@ def last_values(records: list[Kept]) -> dict[str, str]:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=40), st.lists(ROUND, min_size=1, max_size=5))
 def test_every_reader_ends_with_the_same_values(
-    steps: list[tuple[object, ...]], rounds: list[tuple[int, int, int]]
+    steps: list[tuple[object, ...]], rounds: list[tuple[int, int, int, int]]
 ) -> None:
     batches, stable = written(steps)
     truth = committed(batches, stable)
     everything = {*opened(batch for batch in batches if not parse_header(batch).is_control)}
     start, now_ms = 0, NOW_MS
     met: dict[Kept, int] = {}
-    for slots, share, pause_ms in rounds:
+    for slots, share, pause_ms, marked in rounds:
         now_ms += pause_ms
         end = Offset(start + (stable - start) * share // 100)
         before = [one for one in committed(batches, stable) if one.value is None]
-        batches, cleaner = one_round(batches, start=start, end=end, slots=slots, now_ms=now_ms)
+        batches, cleaner = one_round(
+            batches, start=start, end=end, slots=slots, now_ms=now_ms, marked=marked
+        )
         start = max(start, cleaner.end)
         left = committed(batches, stable)
         assert last_values(left) == last_values(truth)

@@ -33,9 +33,10 @@ from tests.fakes.transactional_kafka import TransactionalKafka
 SEEDS = 600
 BATCHES = 4
 ROWS = 5
-PARTITIONS = 2
+TARGETS = (TopicPartition("out", 1), TopicPartition("second", 0))
+"""Where rows go, in turn."""
 QUERY = "query"
-SINK = Sink("sink", "out", 1_000_000)
+SINK = Sink("sink", "progress", 1_000_000)
 _BROKER = 2
 
 
@@ -93,30 +94,30 @@ def write(begun: Begun, batch: int, task: int, rows: list[bytes]) -> Steps[TaskT
     if begun.is_decided(QUERY, batch) or not rows:
         return None
     one = yield from protocol.open_transaction(SINK, task)
-    sequences = dict.fromkeys(range(PARTITIONS), 0)
+    sequences = dict.fromkeys(TARGETS, 0)
     for row in rows:
-        index = row[-1] % PARTITIONS
-        yield from protocol.enrol(SINK, one, [TopicPartition(SINK.topic, index)])
+        at = TARGETS[row[-1] % len(TARGETS)]
+        yield from protocol.enrol(SINK, one, [at])
         data = build_batch(
             [Record(None, row)],
             producer_id=ProducerId(one.producer_id),
             producer_epoch=one.epoch,
-            base_sequence=sequences[index],
+            base_sequence=sequences[at],
             transactional=True,
         )
-        partitions = [{"index": index, "records": data}]
+        partitions = [{"index": at.partition, "records": data}]
         yield Ask(
             _BROKER,
             "",
             ApiKey.PRODUCE,
             {
                 "transactional_id": SINK.name(one),
-                "topic_data": [{"name": SINK.topic, "partition_data": partitions}],
+                "topic_data": [{"name": at.topic, "partition_data": partitions}],
             },
             lambda found: [r.error_code for t in found.responses for r in t.partition_responses],
             verdicts.of_produce,
         )
-        sequences[index] += 1
+        sequences[at] += 1
     return one
 
 
@@ -204,7 +205,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.kafka = TransactionalKafka({SINK.topic: PARTITIONS})
+        self.kafka = TransactionalKafka({"out": 2, "second": 2, SINK.topic: 1})
         self.done = -1
         """The newest batch in the checkpoint."""
         self.torn = 0
@@ -263,7 +264,7 @@ class World:
 
     def check(self) -> None:
         """Nothing twice, and nothing of a batch that is not decided."""
-        visible = self.kafka.committed(SINK.topic)
+        visible = self.kafka.committed()
         assert len(visible) == len(set(visible)), "a row is visible twice"
         decided, _list = self.kafka.offsets.get((SINK.id, (SINK.topic, 0)), (-1, ""))
         newest = max([int((row or b"").split(b".")[0]) for row in visible], default=-1)
@@ -286,7 +287,7 @@ class World:
         for name in list(self.kafka.ids):
             self.kafka.expire(name)
         wanted = sorted(b"%d.%d" % (n, row) for n in range(BATCHES) for row in range(ROWS))
-        visible = sorted(value or b"" for value in self.kafka.committed(SINK.topic))
+        visible = sorted(value or b"" for value in self.kafka.committed())
         assert not self.torn, "a batch that counts lost rows"
         assert self.done == BATCHES - 1, "the query does not go on"
         assert visible == wanted, "not every row is visible once"

@@ -12,13 +12,14 @@ from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.batches.records import parse_header
 
 TEMPLATE = parse_header(build_batch([Record(None, b"x", 1)], transactional=True))
+EPOCH = 1
 
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("batch"), st.integers(0, 2), st.integers(0, 3)),
         st.tuples(st.just("verified"), st.integers(0, 9), st.integers(0, 2), st.integers(0, 2)),
         st.tuples(st.just("refused"), st.integers(0, 9), st.booleans()),
-        st.tuples(st.just("marker"), st.integers(0, 2)),
+        st.tuples(st.just("marker"), st.integers(0, 2), st.integers(0, 2), st.booleans()),
         st.tuples(st.just("drain")),
     ),
     max_size=60,
@@ -67,10 +68,11 @@ def test_same_batches(steps: list[tuple], batches_max: int) -> None:
                 expected = model.close(number)
                 released = held.on_refused(model.questions[number][0], error)
                 assert released.error is error
-            case ("marker", pid):
+            case ("marker", pid, epoch, is_tv2):
                 found = model.find(pid)
-                expected = [] if found is None else model.close(found)
-                released = held.on_marker(ProducerId(pid))
+                may_end = epoch > EPOCH or (epoch == EPOCH and not is_tv2)
+                expected = model.close(found) if found is not None and may_end else []
+                released = held.on_marker(ProducerId(pid), epoch, is_tv2=is_tv2)
                 assert released.error is not None
                 assert released.error.retriable
             case ("drain",):
@@ -90,7 +92,7 @@ def test_same_batches(steps: list[tuple], batches_max: int) -> None:
 def take(held: HeldBatches[str], model: Model, batch: str, pid: int, sequence: int) -> None:
     """Hold a batch in both, unless it is refused: then it changes nothing that waits."""
     header = TEMPLATE._replace(
-        producer_id=ProducerId(pid), producer_epoch=0, base_sequence=sequence
+        producer_id=ProducerId(pid), producer_epoch=EPOCH, base_sequence=sequence
     )
     try:
         guard = held.hold(header, batch)

@@ -47,6 +47,9 @@ class ListReader:
             for at in range(first, last + 1)
         ]
 
+    async def read_some(self, first: EntryId, last: EntryId) -> list[Entry]:
+        return await self.read(first, last)
+
 
 def write(
     sizes: list[int], base: int, snapshot_every: int, index_bytes: int

@@ -27,6 +27,7 @@ from broker.errors import BrokerError, CoordinatorNotAvailable, NotCoordinator, 
 from broker.transactions.core.connection_order import ConnectionOrder
 from broker.transactions.core.transaction import is_allowed
 from broker.transactions.core.transaction_records import (
+    PROOF,
     TransactionEntry,
     decode,
     transaction_record,
@@ -136,6 +137,8 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
 
     def is_durable(self, record: LogRecord) -> None:
         self.log.append(record)
+        if record == PROOF:
+            return
         entry = decode(*record)
         assert isinstance(entry, TransactionEntry)
         name, value = entry
@@ -146,7 +149,7 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
             del self.durable[name]
             return
         if value == before:  # stored again, which proves that this coordinator is one (PROVEN)
-            assert value.state in (S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
+            assert value.state in (S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
             return
         assert is_allowed(None if before is None else before.state, value.state)
         if before is not None:

@@ -15,7 +15,7 @@ from client.ids import LedgerId
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import LIMITS, BookieBox, add, fence, payload_of, read, settle
 from tests.fakes.disk import CrashDisk
-from tests.fakes.ledger_directories import ShelfRack
+from tests.fakes.ledger_directories import DirectoryRack
 
 
 async def test_4701_one_ledger_has_one_object_for_fence_and_add() -> None:
@@ -50,7 +50,7 @@ async def test_4843_a_checkpoint_with_nothing_but_a_fence_keeps_the_fence() -> N
 
 async def test_3329_4844_each_directory_has_a_mark_of_its_own() -> None:
     """There, one mark covered a directory that had not been flushed."""
-    rack = ShelfRack(2)
+    rack = DirectoryRack(2)
     await rack.start()
     for ledger in (0, 1):
         for entry in range(5):

@@ -16,7 +16,13 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation import cluster_world, compaction_world, ledger_world, mutants
+from tests.simulation import (
+    cluster_world,
+    compaction_world,
+    ledger_world,
+    mutants,
+    transaction_world,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +33,7 @@ WORLDS: dict[str, Callable[..., Result]] = {
     "ledger": ledger_world.run_schedule,
     "cluster": cluster_world.run_schedule,
     "compaction": compaction_world.run_schedule,
+    "transactions": transaction_world.run_schedule,
 }
 _COLLECT_EVERY = 20
 

@@ -40,6 +40,7 @@ def bookie_config(options: LedgerSwarm) -> BookieConfig:
         session_timeout_ms=max(1000, int(options.store.session_timeout_s * 1000)),
         requests_in_flight_max=options.bookie.requests_in_flight_max,
         pending_bytes_max=options.bookie.pending_bytes_max,
+        group_bytes_max=options.bookie.group_bytes_max,
         cache_bytes_max=options.bookie.cache_bytes_max,
         log_preallocate_bytes=options.bookie.log_preallocate_bytes,
         log_file_bytes_max=options.bookie.log_file_bytes_max,
@@ -71,6 +72,7 @@ class _Drive:
         self.volume.on_durable = lambda file, writes: oracle.on_durable(
             machine.bookie_id, file, writes
         )
+        self.volume.on_group = lambda size: oracle.group_written(machine.bookie_id, size)
 
     def directory(self) -> Directory:
         """Return it as a process opens it."""

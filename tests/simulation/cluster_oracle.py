@@ -30,7 +30,11 @@
     Z5 a leader that was replaced serves no reads for longer than a session lasts
     Z6 leader epochs grow by one per takeover, and never fall along the log
 
-Consumer groups (T11, T12, Z8) are judged by `group_member.History`.
+    N1 brokers that do not lead show nothing that is not confirmed
+    N2 and never say that an offset is out of range; N3 nor send a consumer on
+
+Consumer groups (T11, T12, Z8) are judged by `group_member.History`, compacted partitions by
+`compacted_book.py`.
 """
 
 from __future__ import annotations
@@ -38,19 +42,21 @@ from __future__ import annotations
 import json
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from client.log.segment_pages import PageName, decode_page
 from client.log.segments import Segment, SegmentList, decode_segments, is_inline
 from client.metadata import paths
-from client.wire.kafka.batches.record_builder import records
-from tests.model import rules
+from tests.simulation.compacted_book import CompactedBook, Expected
+from tests.simulation.entries import Batch, batches_of
+from tests.simulation.kafka_link import OUT_OF_RANGE, Fetched, Refused
 from tests.simulation.oracle import BookieBook, LedgerBook, LedgerOracle, ledger_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from client.errors import LedgerError
+    from tests.simulation.access_book import AccessBook
     from tests.simulation.loop import SimLoop
     from tests.simulation.wiretap import Pending
 
@@ -58,56 +64,7 @@ _PARTITION_PATH = re.compile(r"^/quire/partitions/([^/]+)/(\d+)$")
 _PAGE_PATH = re.compile(r"^(/quire/partitions/[^/]+/\d+)/pages/\d+/([^/]+)$")
 _PARTITIONS = "/quire/partitions/"
 _TOPIC_PREFIX = "/quire/topics/"
-_BATCH = struct.Struct(">qiibIhiqqqhii")
-_LENGTH_PREFIX_BYTES = 12
-_BATCH_MAGIC = 2
 _KEY = struct.Struct(">qq")
-
-
-class Batch(NamedTuple):
-    """A record batch as it lies in an entry."""
-
-    base_offset: int
-    next_offset: int
-    epoch: int
-    producer: tuple[int, int]
-    """(producer id, producer epoch)"""
-    sequence: int
-    record_count: int
-    attributes: int
-    data: bytes
-
-    @property
-    def is_idempotent(self) -> bool:
-        """Whether its sequence says something: neither markers nor coordinators count."""
-        return self.producer[0] >= 0 and self.sequence >= 0
-
-    def abstract(self) -> rules.Batch:
-        """Return it as the transition rules know it."""
-        producer = self.producer if self.is_idempotent else None
-        count = self.next_offset - self.base_offset
-        return rules.Batch(self.base_offset, count, producer, self.sequence)
-
-    def values(self) -> list[tuple[int, bytes]]:
-        """(offset, value) of each record."""
-        return [(record.offset, record.value or b"") for record in records(self.data)]
-
-
-def batches_of(payload: bytes) -> list[Batch]:
-    """Take an entry's payload apart; an internal entry holds none."""
-    found: list[Batch] = []
-    at = 0
-    while at < len(payload):
-        if payload[at + 16] != _BATCH_MAGIC:
-            return found
-        base, length, epoch, _, _, bits, delta, _, _, pid, pid_epoch, sequence, count = (
-            _BATCH.unpack_from(payload, at)
-        )
-        data = payload[at : at + length + _LENGTH_PREFIX_BYTES]
-        producer = (pid, pid_epoch)
-        found.append(Batch(base, base + delta + 1, epoch, producer, sequence, count, bits, data))
-        at += len(data)
-    return found
 
 
 def _page_of(path: str) -> tuple[str, PageName] | None:
@@ -153,6 +110,8 @@ class PartitionBook:
         """Lower bound of the offset up to which the log is confirmed."""
         self.trim_to = 0
         """Highest offset below which somebody asked to delete."""
+        self.compacted: CompactedBook | None = None
+        """What is known of its compaction; None: it is not compacted."""
 
 
 class ClusterOracle(LedgerOracle):
@@ -165,10 +124,16 @@ class ClusterOracle(LedgerOracle):
         """Ledger -> the partition whose list names it, or did."""
         self._topic_ids: dict[str, str] = {}
         self._partition_counts: dict[str, int] = {}
+        self.forgets_producers = False
+        """Whether partitions remember so few producers that they forget some."""
         self.ack_quorum_min = 1
         """Copies that every topic of this schedule wants before an acknowledgement."""
         self.is_only_slow: Callable[[], bool] = lambda: False
         """Whether nothing happens to the cluster but slowness."""
+        self.access: AccessBook | None = None
+        """What is known of rights and logins; None: there are none."""
+        self.compaction: Expected | None = None
+        """What is expected of compacted topics; None: there are none."""
 
     # ---------------------------------------------------------------- entries on bookies
 
@@ -191,7 +156,12 @@ class ClusterOracle(LedgerOracle):
     def sent(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
         super().sent(ledger_id, entry_id, payload)
         partition = self._owners.get(ledger_id)
-        if partition is None:
+        compacted = self._compacted_by(ledger_id)
+        if compacted is not None:
+            self.hot("compacted")
+            compacted.written(ledger_id, payload)
+            return
+        if partition is None or ledger_id not in partition.chain:
             self.fail("C4", f"ledger {ledger_id} is sent {entry_id}, no list names it")
             return
         self.trace.sent(
@@ -203,18 +173,29 @@ class ClusterOracle(LedgerOracle):
         if error is not None:
             return
         partition = self._owners.get(ledger_id)
+        metadata = self.ledger(ledger_id).metadata
+        if metadata is not None and metadata.ack_quorum < self.ack_quorum_min:
+            self.fail("R8", f"ledger {ledger_id} is content with {metadata.ack_quorum}")
+        if self._compacted_by(ledger_id) is not None:
+            return
         if partition is None:
             self.fail("C4", f"ledger {ledger_id} confirmed {entry_id}, no list names it")
             return
-        metadata = self.ledger(ledger_id).metadata
-        if metadata is not None and metadata.ack_quorum < self.ack_quorum_min:
-            self.fail("R8", f"{partition.name}: {ledger_id} is content with {metadata.ack_quorum}")
         if ledger_id not in partition.confirmed:
             partition.confirmed.add(ledger_id)
             self._check_older_are_final(partition, ledger_id)
         newer = partition.chain[partition.chain.index(ledger_id) + 1 :]
         if self.ledger(ledger_id).closed_at is None and partition.confirmed.intersection(newer):
             self.fail("C1", f"{partition.name}: {ledger_id}/{entry_id} confirmed after a newer one")
+
+    def _compacted_by(self, ledger_id: int) -> CompactedBook | None:
+        """Return the book of the compacted partition that an unlisted ledger was made for."""
+        metadata = self.ledger(ledger_id).metadata
+        if self.compaction is None or ledger_id in self._owners or metadata is None:
+            return None
+        labels = metadata.custom_metadata
+        name = f"{labels['quire.topic_id'].decode()}/{labels['quire.partition'].decode()}"
+        return self._book(_PARTITIONS + name).compacted
 
     def _check_older_are_final(self, partition: PartitionBook, ledger_id: int) -> None:
         for older in partition.chain[: partition.chain.index(ledger_id)]:
@@ -228,6 +209,8 @@ class ClusterOracle(LedgerOracle):
 
     def node_made(self, path: str, data: bytes) -> None:
         super().node_made(path, data)
+        if self.access is not None:
+            self.access.node_changed(path, data)
         self._list_set(path, data)
         page = _page_of(path)
         if page is not None:
@@ -242,15 +225,29 @@ class ClusterOracle(LedgerOracle):
                 for index in range(fields["partition_count"]):
                     book = self._book(f"{_PARTITIONS}{fields['topic_id']}/{index}")
                     book.trim_to = 1 << 62
+            elif "compact" in fields["configs"].get("cleanup.policy", ""):
+                self._compacted_topic(fields)
+
+    def _compacted_topic(self, fields: dict[str, Any]) -> None:
+        assert self.compaction is not None
+        for index in range(fields["partition_count"]):
+            book = self._book(f"{_PARTITIONS}{fields['topic_id']}/{index}")
+            book.compacted = CompactedBook(self, book, self.compaction)
+            if "delete" in fields["configs"]["cleanup.policy"]:
+                book.trim_to = 1 << 62
 
     def node_changed(self, path: str, data: bytes) -> None:
         super().node_changed(path, data)
+        if self.access is not None:
+            self.access.node_changed(path, data)
         self._list_set(path, data)
         if _page_of(path) is not None:
             self.fail("C8", f"{path} was set again")
 
     def node_deleted(self, path: str) -> None:
         super().node_deleted(path)
+        if self.access is not None:
+            self.access.node_changed(path, None)
         page = _page_of(path)
         if page is not None:
             book = self._book(page[0])
@@ -283,8 +280,17 @@ class ClusterOracle(LedgerOracle):
         )
         self.hot("list changed")
         ids = [int(segment.ledger_id) for segment in new.segments]
-        self.trace.listed(book.name, new.leader_epoch, ids)
-        self._check_list(book, old, new)
+        if book.compacted is not None and any(
+            one.cleaned and one not in old.segments for one in new.segments
+        ):
+            self.trace.swapped(book.name, new.leader_epoch, ids)
+            book.compacted.swapped(old, new)
+            self._owners.update(dict.fromkeys(ids, book))
+        else:
+            self.trace.listed(book.name, new.leader_epoch, ids)
+            self._check_list(book, old, new)
+            if book.compacted is not None:
+                book.compacted.listed(old, new)
         book.segments = new
 
     def _expanded(self, book: PartitionBook, head: SegmentList) -> SegmentList:
@@ -361,7 +367,7 @@ class ClusterOracle(LedgerOracle):
             ledger = self.ledger(segment.ledger_id)
             if ledger.closed_at is None and not ledger.deleted:
                 self.fail("C3", f"{book.name}: {segment.ledger_id} is sealed and open")
-            end = self._end_of(book, ledger)
+            end = None if segment.cleaned else self._end_of(book, ledger)
             if end is not None and end != segment.end_offset:
                 self.fail("C6", f"{book.name}: {segment} ends at {end}")
         for was, now in zip(old.segments[dropped:], new.segments, strict=False):
@@ -453,6 +459,22 @@ class ClusterOracle(LedgerOracle):
         if now < before:
             self.fail("T10", f"{book.name}: {by} saw {before}, then {now}")
         return max(before, now)
+
+    def read_nearby(self, book: PartitionBook, by: str, got: Fetched) -> None:
+        """A broker that need not lead answered a consumer. Raises Refused.
+
+        N1: it shows nothing that is not confirmed. N2: it never says that an offset is out of
+        range. N3: it sends nobody on. What it shows is judged as what leaders show.
+        """
+        self.watermark(book, by, -1, got.high_watermark)
+        if got.code == OUT_OF_RANGE:
+            self.fail("N2", f"{book.name}: {by} is told out of range by who does not lead")
+        if got.code:
+            raise Refused(got.code, "fetch nearby")
+        if got.replica >= 0:
+            self.fail("N3", f"{book.name}: {by} is sent on to {got.replica}")
+        if got.records:
+            self.count("reads nearby")
 
     def served(
         self, book: PartitionBook, by: str, epoch: int, asked_s: float, session_s: float

@@ -10,8 +10,10 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from tests.simulation import cluster_load, swarm
+from tests.simulation import cluster_load, compacted_load, swarm
 from tests.simulation.cluster_load import LoadOptions
+from tests.simulation.compacted_load import CompactionOptions
+from tests.simulation.secured_load import SecuredOptions, draw_secured
 from tests.simulation.swarm import BookieOptions, DiskOptions, LedgerSwarm
 from tests.simulation.transaction_load import TransactionOptions, draw_transactions
 
@@ -36,6 +38,19 @@ _OFTEN = (
     "pause in a roll",
     "wrong guess",
 )
+
+
+_NEARBY_P = 0.3
+"""Share of schedules, of any kind, whose consumers read nearby."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearbyOptions:
+    """How consumers read from brokers that do not lead."""
+
+    behind_bytes_min: int
+    list_age_ms: int
+    partitions_max: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +91,13 @@ class ClusterSwarm:
     """What overloads the cluster; None: nothing does."""
     transactions: TransactionOptions | None = None
     """The transactional clients; None: there are none."""
+    compaction: CompactionOptions | None = None
+    """Of the topic; None: it is not compacted."""
+    nearby: NearbyOptions | None = None
+    """Each broker is in a rack of its own, and consumers say in which they are; None: nobody is
+    anywhere."""
+    secured: SecuredOptions | None = None
+    """Logins and access control entries; None: everybody may do everything."""
 
     def describe(self) -> str:
         """Return the options, one per line."""
@@ -85,13 +107,78 @@ class ClusterSwarm:
 
 def draw(seed: int) -> ClusterSwarm:
     """Draw the options of a whole-cluster schedule."""
-    drawn, kind = _draw_any(seed), cluster_load.kind_of(seed)
-    if kind == "mixed":
+    drawn = _draw_kind(seed)
+    rng = random.Random(f"nearby {seed}")
+    if drawn.brokers == 1 or rng.random() > _NEARBY_P:
         return drawn
+    return replace(
+        drawn,
+        readers=max(1, drawn.readers),
+        segment_bytes=min(drawn.segment_bytes, 3000),
+        nearby=NearbyOptions(
+            behind_bytes_min=rng.choice((1, 1, 1_000, 5_000)),
+            list_age_ms=rng.choice((0, 100, 1_000, 3_000)),
+            partitions_max=rng.choice((1, 1_000)),
+        ),
+    )
+
+
+def _draw_kind(seed: int) -> ClusterSwarm:
+    drawn, kind = _draw_any(seed), kind_of(seed)
+    if kind == "mixed":
+        return replace(drawn, secured=draw_secured(seed))
+    if kind == "compacted":
+        return _as_compacted(drawn, random.Random(f"compaction {seed}"))
     if kind == "transactions":
         return _with_transactions(drawn, random.Random(f"transactions {seed}"))
     rng = random.Random(f"cluster load {seed}")
     return _as_busy(drawn, rng) if kind == "busy" else _as_crowded(drawn, rng)
+
+
+def is_secured(seed: int) -> bool:
+    """Whether clients of a schedule log in, and may do what entries say."""
+    return draw(seed).secured is not None
+
+
+def has_nearby(seed: int) -> bool:
+    """Whether consumers of a schedule read from brokers that do not lead."""
+    return draw(seed).nearby is not None
+
+
+def kind_of(seed: int) -> str:
+    """Return which kind of cluster schedules a seed stands for."""
+    kind = cluster_load.kind_of(seed)
+    return "compacted" if compacted_load.is_compacted(seed, kind) else kind
+
+
+def _as_compacted(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:
+    """Compact its topic, on top of all that happens to it."""
+    faults = {**drawn.common.faults, **compacted_load.FAULTS}
+    if rng.random() < 0.7:
+        faults.pop("clock jump", None)  # with it, nobody can tell when what may go
+    options = compacted_load.draw_compaction(rng)
+    compacted = replace(
+        drawn,
+        common=replace(
+            drawn.common, faults=faults, fault_phase_s=max(2.0, drawn.common.fault_phase_s)
+        ),
+        segment_bytes=options.segment_bytes,
+        batches=max(20, drawn.batches),
+        batch_records_max=rng.choice((1, 3)),
+        payload_bytes=min(drawn.payload_bytes, 50),
+        think_s=min(drawn.think_s, 0.05),
+        readers=max(1, drawn.readers),
+        trims=rng.random() < 0.15,
+        compaction=options,
+    )
+    if rng.random() >= compacted_load.TRANSACTIONS_SHARE:
+        return compacted
+    return replace(
+        compacted,
+        trims=False,
+        compaction=replace(options, retention_bytes=0),
+        transactions=replace(draw_transactions(rng), chains=0),
+    )
 
 
 def _with_transactions(drawn: ClusterSwarm, rng: random.Random) -> ClusterSwarm:

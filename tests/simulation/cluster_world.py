@@ -14,7 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.app import Broker
+from broker.compaction.config import CompactionConfig
 from broker.config import BrokerConfig
+from broker.follower_settings import RACK_AWARE_SELECTOR, FollowerSettings
 from broker.leadership.orphan_ledgers import OrphanLedgers
 from broker.partition.core.log_limits import LogLimits
 from broker.partition.ledger_access import LedgerAccess
@@ -23,21 +25,24 @@ from broker.transaction_settings import TransactionSettings
 from client.autorecovery.config import AutoRecoveryConfig
 from client.autorecovery.service import AutoRecovery
 from client.config import setting
-from client.errors import MetadataError, QuireError
+from client.errors import MetadataError, NodeExists, QuireError
 from client.ids import BookieId, BrokerId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.metadata import paths
 from client.wire.kafka.apis import ApiKey
-from tests.simulation import cluster_swarm, machines
+from tests.simulation import cluster_swarm, group_member, machines, secured_load
+from tests.simulation.access_book import AccessBook
 from tests.simulation.cluster_faults import ClusterNemesis
 from tests.simulation.cluster_oracle import ClusterOracle, PartitionBook
+from tests.simulation.compacted_book import Expected
 from tests.simulation.held_bytes import HeldBytes
 from tests.simulation.hosts import Host, Injected, SimClock
 from tests.simulation.kafka_clients import TOPIC, KafkaClients
 from tests.simulation.kafka_link import PORT
 from tests.simulation.ledger_tap import TappedLedgers
 from tests.simulation.machines import Machines
+from tests.simulation.secured_clients import SecuredClients
 from tests.simulation.transaction_clients import TransactionClients
 from tests.simulation.transaction_load import SWEEP_S
 
@@ -48,10 +53,13 @@ if TYPE_CHECKING:
     from client.metadata.store import MetadataStore
     from tests.simulation.cluster_swarm import ClusterSwarm
     from tests.simulation.hosts import Process
-    from tests.simulation.kafka_link import KafkaLink
+    from tests.simulation.kafka_link import Account, KafkaLink
     from tests.simulation.result import Result
 
 _RESTART_S = 0.3
+_FOLLOW_S = 2.0
+"""How long a broker may take to follow a change in the store, beyond the time for which it may
+believe that it leads."""
 _SILENCE_MS = 2_000
 _ANSWER_S_MAX = 8.0
 """Longest that a producer waits for an answer where everything is slow: its timeout and those of
@@ -107,6 +115,8 @@ class ClusterWorld(Machines):
         self.produce_timeout_ms = plan.load.produce_timeout_ms if plan.load else _SILENCE_MS
         self.work = KafkaClients(self)
         self.transactions = TransactionClients(self)
+        self.secured = self._make_secured()
+        """What secured schedules have; None: everybody may do everything."""
         kafka: list[Host] = []
         for role, count in (
             ("admin", 1),
@@ -119,7 +129,7 @@ class ClusterWorld(Machines):
                 host = self.net.add_host(f"{role}{number}")
                 kafka.append(host)
                 self.work.assign(host, role)
-        kafka += self._add_transactional()
+        kafka += [*self._add_transactional(), *self._add_secured()]
         self.clients = [*self.brokers, *kafka]
         timeout_ms = int(self.options.request_timeout_s * 1000)
         names = ("writer_in_flight_bytes_max", "bookie_in_flight_bytes_max")
@@ -141,6 +151,14 @@ class ClusterWorld(Machines):
         ensemble_size, copies, acks = plan.quorums
         self.oracle.ack_quorum_min = acks
         self.oracle.is_only_slow = lambda: self.is_only_slow
+        self.oracle.share.is_busy_otherwise = True
+        if plan.compaction is not None:
+            is_timed = "clock jump" not in plan.common.faults
+            list_age_s = plan.nearby.list_age_ms / 1000 if plan.nearby else 0.0
+            late_s = max(plan.broker_session_s, list_age_s)
+            self.oracle.compaction = Expected(
+                plan.compaction, late_s, is_timed, plan.sweep_every_s > 0
+            )
         self._broker_config = VariedConfig(
             snapshot_interval_bytes=plan.snapshot_interval_bytes,
             page_entries=plan.page_entries,
@@ -160,7 +178,10 @@ class ClusterWorld(Machines):
             tail_cache_bytes_max=plan.tail_cache_bytes,
             shutdown_timeout_ms=1000,
             transactions=_transaction_settings(plan),
+            security=secured_load.security(None, ""),
+            compaction=_compaction_settings(plan),
             aborted_block_entries=plan.transactions.block_entries if plan.transactions else 1_000,
+            follower=_follower_settings(plan),
         )
         self._recovery_config = AutoRecoveryConfig(
             poll_ms=500,
@@ -186,6 +207,44 @@ class ClusterWorld(Machines):
                     hosts.append(self.net.add_host(f"{role}{number}"))
                     self.transactions.assign(hosts[-1], role)
         return hosts
+
+    def _make_secured(self) -> SecuredClients | None:
+        options = self.plan.secured
+        if options is None:
+            return None
+        bound_s = self.plan.broker_session_s + _FOLLOW_S
+        book = self.oracle.access = AccessBook(self.loop, self.oracle.fail, bound_s)
+        return SecuredClients(self, book, options, TOPIC)
+
+    def _add_secured(self) -> list[Host]:
+        """Add the hosts of keeper and wanderer."""
+        if self.secured is None:
+            return []
+        hosts = [self.net.add_host(name) for name in ("keeper0", secured_load.WANDERER)]
+        for host in hosts:
+            self.secured.assign(host, host.name[:-1])
+        return hosts
+
+    def account_of(self, host: Host) -> Account | None:
+        """Return what the clients of a host log in with; None: they need not."""
+        return None if self.secured is None else self.secured.account_of(host)
+
+    async def _init_store(self) -> None:
+        await super()._init_store()
+        if self.secured is None:
+            return
+        names = [secured_load.ADMIN, *(host.name for host in self.clients)]
+        nodes = [*secured_load.users(names), *secured_load.entries(TOPIC, group_member.GROUP)]
+        for path, data in nodes:
+            while True:
+                try:
+                    await self.admin.create(path, data, make_parents=True)
+                except NodeExists:
+                    break
+                except MetadataError:
+                    await asyncio.sleep(0.01)
+                else:
+                    break
 
     def partition(self, index: int) -> PartitionBook:
         """Return the oracle's book of a partition of the topic."""
@@ -275,6 +334,8 @@ class ClusterWorld(Machines):
 
     def refused(self, host: str, index: int, code: int) -> None:
         """A broker answered a client that knows the leader with an error."""
+        if self.secured is not None:
+            self.secured.book.refused(f"a client of {host}", code)
         if self.is_only_slow:
             self.oracle.fail("T18", f"{host} was busy, and answers {code} for partition {index}")
 
@@ -327,7 +388,7 @@ class ClusterWorld(Machines):
         broker = self._running.get(host.name)
         partitions = [] if broker is None or not broker.is_started else [*broker.partitions]
         for partition in partitions:
-            writer: Any = partition._sender._steps.writer
+            writer: Any = partition._sender.steps.writer
             pipeline = writer._writer._pipeline
             waiting = pipeline._reports._callbacks
             if waiting and partition.is_open:
@@ -356,6 +417,8 @@ class ClusterWorld(Machines):
         """Return the main of the next process of a host that is no bookie."""
         if host in self.brokers:
             return self._broker(host)
+        if self.secured is not None and self.secured.runs_on(host):
+            return self.secured.main_of(host)
         work = self.transactions if self.transactions.runs_on(host) else self.work
         return work.main_of(host)
 
@@ -388,8 +451,20 @@ class ClusterWorld(Machines):
     def _config_of(self, host: Host) -> BrokerConfig:
         """Return the settings of the broker on a host; some limits lower than they may be set."""
         config = dataclasses.replace(
-            self._broker_config, node_id=self._node_id(host), advertised_host=host.name
+            self._broker_config,
+            node_id=self._node_id(host),
+            advertised_host=host.name,
+            rack=host.name,
         )
+        if self.plan.secured is not None:
+            config = dataclasses.replace(
+                config,
+                listen_host="127.0.0.1",
+                advertised_host=None,
+                security=secured_load.security(self.plan.secured, host.name),
+            )
+        if self.plan.compaction is not None:
+            object.__setattr__(config, "retention_check_interval_ms", 300)
         load = self.plan.load
         if load is not None:
             lower = {
@@ -406,6 +481,30 @@ class ClusterWorld(Machines):
             for name, value in lower.items():
                 object.__setattr__(config, name, value)
         return config
+
+    async def _ask_for_rounds(self) -> None:
+        """Be an operator who asks for compaction now and then, at whichever broker."""
+        assert self.plan.compaction is not None
+        rng = self.fork_rng("compaction operator")
+        while True:
+            await asyncio.sleep(rng.expovariate(1 / self.plan.compaction.ask_every_s))
+            host = rng.choice(self.brokers)
+            broker, process = self._running.get(host.name), host.process
+            if broker is None or process is None or not process.alive or process.paused:
+                continue
+            for partition in list(broker.partitions):
+                if broker.compactor.covers(partition):
+                    process.context.run(broker.compactor.ask, partition)
+
+    async def until_clean(self) -> None:
+        """Wait until all is compacted that may be, where there is such a topic, and judge it."""
+        for index in range(self.plan.partitions):
+            compacted = self.partition(index).compacted
+            while compacted is not None and (why := compacted.unclean()):
+                self.doing = f"waiting for the compaction of partition {index}: {why}"
+                await asyncio.sleep(0.1)
+            if compacted is not None:
+                compacted.judge()
 
     async def _sweep(self, orphans: OrphanLedgers) -> None:
         """Look for orphans now and then, in every broker: brokers do so every few hours."""
@@ -451,6 +550,10 @@ class ClusterWorld(Machines):
                 await self.admin.delete(paths.broker(self._node_id(host)))
 
         self.loop.create_task(delete())
+
+    def broker_host(self, node_id: int) -> str:
+        """Return the host of a broker."""
+        return self.brokers[node_id - 1].name
 
     def _node_id(self, host: Host) -> BrokerId:
         return BrokerId(self.brokers.index(host) + 1)
@@ -502,6 +605,8 @@ class ClusterWorld(Machines):
             await asyncio.sleep(0.02)
         if self.plan.load is not None and self.plan.load.is_all:
             await self._until_steady()
+        if self.plan.compaction is not None:
+            self._operator = self.loop.create_task(self._ask_for_rounds())
 
     def wind_down(self) -> None:
         """Nothing to do: clients see by themselves that all is healed."""
@@ -527,7 +632,7 @@ class ClusterWorld(Machines):
         connections = broker.server._connections
         open_bytes = sum(connection._wire.in_flight_bytes for connection in connections)
         held, reading = broker.server.in_flight_bytes, broker.services.reading.taken
-        slots = [slot for connection in connections for slot in connection._wire._slots]
+        slots = [slot for connection in connections for slot in connection._wire.slots]
         if any(slot.api_key == ApiKey.FETCH and not slot.done for slot in slots):
             reading = 0  # a consumer goes on, and reads just now
         entries = [e for w in client._writers for e in w._pipeline._memory._entries.values()]
@@ -538,6 +643,31 @@ class ClusterWorld(Machines):
     def late(self, text: str) -> None:
         """The bound of the healed phase is over."""
         self.oracle.fail("T16", text)
+
+
+def _compaction_settings(plan: ClusterSwarm) -> CompactionConfig:
+    """Return the settings of compaction: quick ones where there is any."""
+    options = plan.compaction
+    if options is None:
+        return CompactionConfig()
+    return CompactionConfig(
+        check_interval_ms=options.check_interval_ms,
+        bytes_per_s=options.bytes_per_s,
+        key_bytes_max=options.key_bytes_max,
+        grace_ms=options.grace_ms,
+    )
+
+
+def _follower_settings(plan: ClusterSwarm) -> FollowerSettings:
+    nearby = plan.nearby
+    if nearby is None:
+        return FollowerSettings()
+    return FollowerSettings(
+        selector=RACK_AWARE_SELECTOR,
+        behind_bytes_min=nearby.behind_bytes_min,
+        list_age_ms=nearby.list_age_ms,
+        partitions_max=nearby.partitions_max,
+    )
 
 
 def _transaction_settings(plan: ClusterSwarm) -> TransactionSettings:

@@ -12,7 +12,9 @@ after they were deleted. Violations carry the names of the invariants of compact
     Z2  what is there was written at that offset, unchanged
     Z3  a reader that goes on through swaps ends with the newest values
     Z4  a tombstone is seen by every reader that is not slower than it is kept
-    Z6  epochs and ends are what they were; nothing is cleaned too early
+    Z5  a reader of committed data gets what was committed, and nothing else
+    Z6  epochs and ends are what they were, and what leaders know of transactions; nothing is
+        cleaned too early
     Z7  no listed ledger is missing, none is left behind for ever
     Z8  a reader comes to the end; what has to go goes
 """
@@ -20,6 +22,7 @@ after they were deleted. Violations carry the names of the invariants of compact
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import traceback
 import zlib
@@ -28,7 +31,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.compaction.compactor import Compactor
 from broker.compaction.config import CompactionConfig
-from broker.errors import BrokerError, LogReadFailed, OffsetOutOfRange
+from broker.compaction.core.round_messages import BeginRound
+from broker.compaction.worker import LocalWorker
+from broker.errors import BrokerError, CompactionFailed, LogReadFailed, OffsetOutOfRange
 from broker.leadership.orphan_ledgers import OrphanLedgers
 from client.errors import LedgerError, LogCorrupt, MetadataError, WriteFailed
 from client.ids import BrokerId, LedgerId, Offset
@@ -39,24 +44,64 @@ from client.metadata.memory import Fault, Operation
 from client.wire.kafka.batches.records import Codec
 from tests.fakes.brokers import Broker, World, done
 from tests.fakes.keyed import Kept, keyed, newest, opened
+from tests.fakes.transactions import FakeVerifier
 from tests.fakes.virtual_time import VirtualTimeLoop
+from tests.simulation.compaction_transactions import (
+    Batch,
+    Producer,
+    Written,
+    batches,
+    committed,
+    judged,
+    stable_offset,
+)
 from tests.simulation.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
+    from broker.compaction.core.round_messages import Request, WorkDone
     from broker.partition.partition import Partition
+    from client.node.turns import Turns
     from tests.fakes.ledgers import StoredLedger
 
 TROUBLE: Final = (BrokerError, LedgerError, MetadataError, LogCorrupt)
 FAULTS: Final = (
-    "break off", "takeover", "lose reply", "lose request",
+    "break off", "child dies", "takeover", "lose reply", "lose request",
     "fail create", "fail open", "fail close", "fail read", "fail delete",
 )  # fmt: skip
+_LAST_PRODUCER: Final = 99
+_SLOW_READ_S: Final = 0.1
 _HEALING_S: Final = 5.0
 _HEALING_LOOKS: Final = 60
 _STUCK_READS: Final = 200
+_GONE: Final = ("NoSuchLedger", "NoNode")
+"""What is said of a ledger, or of a page of the list, that is not there any more."""
 _INTERNAL_MAGIC: Final = 0x51
+
+
+class FrailWorker:
+    """Does the work of rounds as the process that a broker starts for it would, and dies now and
+    then, with all that it knows."""
+
+    def __init__(self, world: CompactionWorld, turns: Turns) -> None:
+        self._world = world
+        self._worker = LocalWorker(turns)
+        self._is_dead = False
+
+    async def do(self, request: Request) -> WorkDone:
+        world = self._world
+        self._is_dead &= not isinstance(request, BeginRound)
+        if not world.is_healed and world.rng.random() < world.plan.die_p:
+            self._is_dead = True
+            world.faults["child dies"] = world.faults.get("child dies", 0) + 1
+        if self._is_dead:
+            await self._worker.close()
+            raise CompactionFailed("the child process is gone")
+        return await self._worker.do(request)
+
+    async def close(self) -> None:
+        await self._worker.close()
 
 
 class Violation(AssertionError):
@@ -85,6 +130,11 @@ class CompactionPlan:
     fail_p: float
     readers: int
     sweeps: bool
+    transaction_p: float
+    producers: int
+    die_p: float
+    slow_read_p: float
+    """How often an answer of a bookie to a reader, or to the cleaner, is on its way for longer."""
 
     def describe(self) -> str:
         """Return the options, one per line."""
@@ -100,7 +150,7 @@ def draw(seed: int) -> CompactionPlan:
         think_s=rng.choice((0.01, 0.05, 0.2)),
         page_entries=rng.choice((2, 3, 256)),
         segment_bytes=rng.choice((200, 800, 1 << 20)),
-        key_bytes=rng.choice((24 * 3, 24 * 5, 1 << 20)),
+        key_bytes=rng.choice((25 * 3, 25 * 5, 1 << 20)),
         lag_ms_min=rng.choice((0, 0, 300, 2000)),
         retain_ms=rng.choice((0, 50, 1000, 20_000)),
         grace_ms=rng.choice((500, 2000)),
@@ -113,6 +163,10 @@ def draw(seed: int) -> CompactionPlan:
         fail_p=rng.choice((0.0, 0.0, 0.02)),
         readers=rng.choice((1, 2, 3)),
         sweeps=rng.random() < 0.5,
+        transaction_p=rng.choice((0.0, 0.4, 0.8)),
+        producers=rng.choice((1, 3)),
+        die_p=rng.choice((0.0, 0.0, 0.01, 0.05)),
+        slow_read_p=rng.choice((0.0, 0.02, 0.2)),
     )
 
 
@@ -130,12 +184,13 @@ class CompactionWorld:
         self._originals: dict[LedgerId, Segment] = {}
         """Segments as leaders listed them first, in order."""
         self._books: dict[LedgerId, StoredLedger] = {}
-        self._known: dict[LedgerId, list[Kept]] = {}
+        self._known: dict[LedgerId, list[Batch]] = {}
         self._listed = SegmentList()
         self._flat_before: list[Segment] = []
         self._data = b""
         self._lives: list[tuple[Broker, asyncio.Task[Any]]] = []
         self._leader: Partition | None = None
+        self._producers = [Producer(number) for number in range(1, self.plan.producers + 1)]
         self._tasks: list[asyncio.Task[Any]] = []
         self._broken: list[BaseException] = []
         self._broker_count = 0
@@ -152,21 +207,25 @@ class CompactionWorld:
     def note(self, text: str) -> None:
         self.log.append(f"{asyncio.get_running_loop().time():.3f} {text}")
 
-    def truth(self) -> list[Kept]:
-        """Return every record that ever was in the log, oldest first."""
-        found: list[Kept] = []
+    def _written(self) -> list[Batch]:
+        """Return every batch that ever was in the log, oldest first."""
+        found: list[Batch] = []
         for ledger_id in self._originals:
-            found += self._records(ledger_id)
+            found += self._batches(ledger_id)
         return found
 
-    def _records(self, ledger_id: LedgerId) -> list[Kept]:
+    def truth(self) -> list[Written]:
+        """Return every record that ever was in the log, and what became of it."""
+        return judged(self._written())
+
+    def _batches(self, ledger_id: LedgerId) -> list[Batch]:
         known = self._known.get(ledger_id)
         if known is not None:
             return known
         ledger = self._books[ledger_id]
         end = ledger.confirmed if ledger.closed_at is None else ledger.closed_at
         entries = ledger.entries[: end + 1]
-        found = opened(entry for entry in entries if entry[16] != _INTERNAL_MAGIC)
+        found = batches(entry for entry in entries if entry[16] != _INTERNAL_MAGIC)
         if ledger.closed_at is not None:
             self._known[ledger_id] = found
         return found
@@ -287,6 +346,7 @@ class CompactionWorld:
         )
         self._path = paths.partition(self._topic.id_text, 0)
         world.cluster.on_request = self._on_request
+        world.backend.service.read_s = self._slowness(random.Random(f"reads {self.rng.random()}"))
         await self._take_over()
         self._start(self._churn())
         for _ in range(plan.readers):
@@ -296,6 +356,11 @@ class CompactionWorld:
         await self._heal()
         for task in self._tasks:
             task.cancel()
+
+    def _slowness(self, rng: random.Random) -> Callable[[], float]:
+        """Return how slow each read is: swaps come in between."""
+        slow_p = self.plan.slow_read_p
+        return lambda: rng.expovariate(1 / _SLOW_READ_S) if rng.random() < slow_p else 0.0
 
     def check_broken(self) -> None:
         """Raise what went wrong in the background."""
@@ -339,6 +404,9 @@ class CompactionWorld:
                 await asyncio.sleep(0.05)
                 continue
             break
+        broker.services.coordinators.verifier = FakeVerifier()
+        self._look()
+        self._check_stable(self._leader)
         task = self._start(self._clean(broker, self._leader))
         self._start(self._keep_lease(broker))
         self._lives.append((broker, task))
@@ -346,6 +414,13 @@ class CompactionWorld:
             if not stale.dead:
                 stale.kill()
             stale_task.cancel()
+
+    def _check_stable(self, leader: Partition) -> None:
+        """A leader that has just begun knows the open transactions by what it has replayed."""
+        log = self._written()
+        stable = max(stable_offset(log, leader.high_watermark), leader.log_start_offset)
+        if leader.last_stable_offset != stable:
+            self.fail("Z6", f"stable up to {leader.last_stable_offset}, not {stable}")
 
     async def _keep_lease(self, broker: Broker) -> None:
         while not broker.dead:
@@ -364,7 +439,8 @@ class CompactionWorld:
             key_bytes_max=self.plan.key_bytes,
         )
         while not broker.dead:
-            compactor = Compactor(broker.services, [partition], settings)
+            worker = FrailWorker(self, broker.services.turns)
+            compactor = Compactor(broker.services, [partition], settings, worker)
             task = asyncio.get_running_loop().create_task(self._rounds(compactor))
             pause_s = self.rng.expovariate(1 / self.plan.break_off_s)
             if self.is_healed:
@@ -400,7 +476,10 @@ class CompactionWorld:
             assert self._leader is not None
             try:
                 async with asyncio.timeout(5.0):
-                    await done(self._leader.append(batch))
+                    if rng.random() < plan.transaction_p:
+                        await self._transact(self._leader, pairs, now_ms)
+                    else:
+                        await done(self._leader.append(batch))
                     if rng.random() < plan.roll_p:
                         await self._leader.changes.roll()
             except (*TROUBLE, TimeoutError):
@@ -408,6 +487,19 @@ class CompactionWorld:
                 if not self._leader.is_open:
                     await self._take_over()
             await asyncio.sleep(rng.expovariate(1 / plan.think_s))
+
+    async def _transact(
+        self, leader: Partition, pairs: list[tuple[str, str | None]], now_ms: int
+    ) -> None:
+        """Go on with some transaction, or end it."""
+        producer = self.rng.choice(self._producers)
+        if not producer.is_open or self.rng.random() < 0.6:
+            await producer.send(leader, pairs, now_ms)
+            self.count("transactional batches")
+        else:
+            commit = self.rng.random() < 0.5
+            await producer.end(leader, commit=commit)
+            self.count("commits" if commit else "aborts")
 
     async def _churn(self) -> None:
         """Take over, trim, sweep, let calls fail."""
@@ -417,6 +509,8 @@ class CompactionWorld:
         while not self.is_healed:
             pause_s = rng.random() * 0.2
             await asyncio.sleep(pause_s)
+            if self.is_healed:
+                return  # a takeover more would take the lead from the one that heals
             next_s -= pause_s
             if next_s < 0:
                 next_s = rng.expovariate(1 / plan.takeover_s)
@@ -469,7 +563,7 @@ class CompactionWorld:
             await self._read(self.rng.choice((0.0, 0.0, 0.01, 0.1)))
             await asyncio.sleep(self.rng.random() * 0.3)
 
-    async def _read(self, pause_s: float) -> list[Kept] | None:
+    async def _read(self, pause_s: float, *, is_committed: bool | None = None) -> list[Kept] | None:
         """Read from the log's start to its end, and judge; None: a trim came in between."""
         loop = asyncio.get_running_loop()
         began_s, stuck = loop.time(), 0
@@ -478,19 +572,21 @@ class CompactionWorld:
         start = position = leader.log_start_offset
         seen: list[Kept] = []
         size_max = self.rng.choice((1, 300, 1 << 20))
-        while position < leader.high_watermark:
-            if self.rng.random() < 0.5:
-                leader.reader._tail.clear()
+        if is_committed is None:
+            is_committed = self.rng.random() < 0.5
+        while position < (leader.last_stable_offset if is_committed else leader.high_watermark):
+            if self.is_healed or self.rng.random() < 0.5:
+                _forget(leader)
             try:
                 fetched = await leader.reader.read(
-                    position, size_max, at_least_one=True, read_committed=False
+                    position, size_max, at_least_one=True, read_committed=is_committed
                 )
             except OffsetOutOfRange:
                 return None
             except (BrokerError, LogCorrupt) as error:
                 if isinstance(error, LogCorrupt):
                     self.fail("Z8", f"{error}")
-                if isinstance(error, LogReadFailed) and "NoSuchLedger" in str(error):
+                if isinstance(error, LogReadFailed) and any(what in str(error) for what in _GONE):
                     self._check_gone(leader, error)
                 stuck += 1
                 if stuck > _STUCK_READS:
@@ -501,16 +597,17 @@ class CompactionWorld:
                 continue
             if fetched.next_offset <= position:
                 self.fail("Z8", f"a reader at {position} is given nothing below the end")
-            found = [one for one in opened(map(bytes, fetched.buffers)) if one.offset >= position]
-            seen += found
+            given = committed(fetched) if is_committed else opened(map(bytes, fetched.buffers))
+            seen += [one for one in given if one.offset >= position]
             position = fetched.next_offset
             if pause_s:
                 await asyncio.sleep(self.rng.random() * pause_s)
-        self._judge(seen, start, position, (loop.time() - began_s) * 1000)
+        took_ms = (loop.time() - began_s) * 1000
+        self._judge(seen, start, position, took_ms, is_committed=is_committed)
         return seen
 
     def _check_gone(self, leader: Partition, error: BaseException) -> None:
-        """A ledger that is gone was trimmed, or its grace is over: nobody reads for so long."""
+        """A ledger or a page that is gone was trimmed, or replaced: then there is a new list."""
         if leader is self._leader and leader.is_open and not self._trims:
             self.fail("Z3", f"a reader is cut off: {error!r}")
 
@@ -518,19 +615,23 @@ class CompactionWorld:
     def _trims(self) -> bool:
         return bool(self.plan.trim_p or self.plan.deletes)
 
-    def _judge(self, seen: Sequence[Kept], start: int, end: int, took_ms: float) -> None:
-        self.count("readers")
-        truth = [one for one in self.truth() if start <= one.offset < end]
-        by_offset = {one.offset: one for one in truth}
+    def _judge(
+        self, seen: Sequence[Kept], start: int, end: int, took_ms: float, *, is_committed: bool
+    ) -> None:
+        self.count("committed readers" if is_committed else "readers")
+        truth = {one.record.offset: one for one in self.truth() if start <= one.record.offset < end}
         before = -1
         for one in seen:
-            if by_offset.get(one.offset) != one:
-                self.fail("Z2", f"{one} is shown, {by_offset.get(one.offset)} was written")
+            known = truth.get(one.offset)
+            if known is None or known.record != one:
+                self.fail("Z2", f"{one} is shown, {known} was written")
+            elif is_committed and not known.is_committed:
+                self.fail("Z5", f"{known} is shown to a reader of committed data")
             if one.offset <= before:
                 self.fail("Z3", f"{one.offset} is shown after {before}")
             before = one.offset
-        ended = newest(seen)
-        for key, last in newest(truth).items():
+        ended = newest([one for one in seen if truth[one.offset].is_committed])
+        for key, last in newest([one.record for one in truth.values() if one.is_committed]).items():
             found = ended.get(key)
             if last.value is not None:
                 if found != last:
@@ -543,9 +644,14 @@ class CompactionWorld:
     async def _heal(self) -> None:
         """Everything goes well from now on: all that can be clean becomes clean."""
         self._world.backend.service.fail.clear()
+        if self.plan.transaction_p:
+            await self._abort_across_segments()
         await self._take_over()
         leader = self._leader
         assert leader is not None
+        for producer in self._producers:
+            if producer.is_open or producer.is_in_doubt:
+                await producer.end(leader, commit=not producer.is_in_doubt)
         for _ in range(3):
             now_ms = self._world.clock.now_ms()
             await done(leader.append(keyed(("last", "v"), timestamp_ms=now_ms)))
@@ -561,24 +667,13 @@ class CompactionWorld:
             clean = self._cleanable_end() <= state.cleaned_until
             if clean and not state.retired and state.next_horizon_ms < 0:
                 break
-        seen = await self._read(0.0)
+        await self._read(0.0, is_committed=True)
+        seen = await self._read(0.0, is_committed=False)
         if seen is None:
             self.fail("Z8", "nobody trims any more, and a reader is out of range")
         self._look()
-        state = self._listed.compaction
         assert seen is not None
-        clean = [one for one in seen if one.offset < state.cleaned_until]
-        newer = newest(clean)
-        for one in clean:
-            assert one.key is not None
-            if newer[one.key] != one:
-                self.fail("Z8", f"{one} is left, although {newer[one.key]} is newer, {state}")
-            if one.value is None:
-                self.fail("Z8", f"{one} is kept for ever, {state}")
-        if state.retired:
-            self.fail("Z7", f"{state.retired} are kept for ever")
-        if state.cleaned_until < self._cleanable_end():
-            self.fail("Z8", f"clean is only what is below {state.cleaned_until}")
+        self._check_clean(seen)
         await self._take_over()
         for broker, task in self._lives[:-1]:
             task.cancel()
@@ -597,10 +692,49 @@ class CompactionWorld:
         if left:
             self.fail("Z7", f"{left} are left behind")
 
+    async def _abort_across_segments(self) -> None:
+        """Write a transaction into one segment and its end into the next, which is listed in the
+        ledger of the takeover that follows: of such a segment nothing is lost (OWN-INDEX)."""
+        leader, producer = self._leader, Producer(_LAST_PRODUCER)
+        assert leader is not None
+        self._producers.append(producer)
+        with contextlib.suppress(*TROUBLE, TimeoutError):
+            async with asyncio.timeout(5.0):
+                await producer.send(leader, [("void", "v")], self._world.clock.now_ms())
+                await leader.changes.roll()
+                await producer.end(leader, commit=False)
+
+    def _check_clean(self, seen: Sequence[Kept]) -> None:
+        """Nothing is left below the clean point that should be gone by now."""
+        state = self._listed.compaction
+        clean = [one for one in seen if one.offset < state.cleaned_until]
+        void = {one.record.offset for one in self.truth() if not one.is_committed}
+        newer = newest(clean)
+        for one in clean:
+            assert one.key is not None
+            if one.offset in void:
+                self.fail("Z8", f"{one} was aborted, and is left, {state}")
+            if newer[one.key] != one:
+                self.fail("Z8", f"{one} is left, although {newer[one.key]} is newer, {state}")
+            if one.value is None:
+                self.fail("Z8", f"{one} is kept for ever, {state}")
+        if state.retired:
+            self.fail("Z7", f"{state.retired} are kept for ever")
+        if state.cleaned_until < self._cleanable_end():
+            self.fail("Z8", f"clean is only what is below {state.cleaned_until}")
+
     def _cleanable_end(self) -> int:
         """Return where compaction has to come to: all but what was written last."""
         ends = [one.end_offset for one in self._flat(self._listed)[:-4]]
         return max((end for end in ends if end is not None), default=0)
+
+
+def _forget(leader: Partition) -> None:
+    """Let a leader know what it has in memory as it would after it has led for long."""
+    reader = leader.reader
+    reader._tail.clear()
+    reader.log._aborted._indexes.clear()
+    reader.log._aborted._blocks.clear()
 
 
 def run_schedule(seed: int, *, log: bool = False) -> Result:

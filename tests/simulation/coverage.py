@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation import cluster_load, cluster_swarm, compaction_world, swarm
+from tests.simulation import (
+    cluster_load,
+    cluster_swarm,
+    compaction_world,
+    swarm,
+    transaction_world,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +29,41 @@ _FAULTS = {
     "ledger": (*swarm.FAULTS, *swarm.LEAVING_FAULTS),
     "cluster": (*cluster_swarm.FAULTS, *cluster_load.FAULTS),
     "compaction": compaction_world.FAULTS,
+    "transactions": transaction_world.FAULTS,
 }
+TRANSACTION_EVENTS: dict[str, float] = {
+    "Empty to Ongoing": 2.0,
+    "Empty to Empty": 0.5,
+    "Empty to PrepareAbort": 0.03,
+    "Ongoing to PrepareCommit": 8.0,
+    "Ongoing to PrepareAbort": 4.0,
+    "PrepareCommit to CompleteCommit": 8.0,
+    "PrepareAbort to CompleteAbort": 4.0,
+    "CompleteCommit to Ongoing": 6.0,
+    "CompleteCommit to Empty": 0.05,
+    "CompleteCommit to PrepareAbort": 0.1,
+    "CompleteAbort to Ongoing": 1.5,
+    "CompleteAbort to Empty": 1.5,
+    "CompleteAbort to PrepareAbort": 0.15,
+    "transaction.timed_out": 1.5,
+    "transaction.fenced": 0.2,
+    "transaction.id_expired": 0.1,
+    "producer ids used up": 0.04,
+    "older connections closed": 2.0,
+    "transactions of offsets only": 0.4,
+    "partitions of deleted topics": 0.5,
+    "plain commits": 2.0,
+    "unstable offsets": 8.0,
+    "markers": 15.0,
+    "takeovers looked at": 5.0,
+    "batches hidden": 15.0,
+    "batches read committed": 40.0,
+    "indexes of sealed segments": 1.5,
+    "clients fenced": 0.7,
+    "commits": 7.0,
+    "aborts": 3.0,
+}
+"""Every transition of a transactional id, and what else its rules are about."""
 _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
     "ledger": {
         "adds": 2.5,
@@ -46,8 +86,25 @@ _EVENTS_PER_SCHEDULE: dict[str, dict[str, float]] = {
         "looks at full brokers": 1.0,
         "looks at full links": 5.0,
         "looks at full partitions": 2.0,
+        "transactions": 0.8,
+        "commits": 0.5,
+        "aborts": 0.1,
+        "markers": 1.2,
+        "batches hidden": 0.8,
+        "silent transactions": 0.04,
+        "Ongoing to PrepareCommit": 0.5,
+        "Ongoing to PrepareAbort": 0.2,
+        "CompleteCommit to Ongoing": 0.3,
+        "CompleteAbort to Empty": 0.05,
+        "requests that were allowed": 0.5,
+        "requests that were denied": 1.3,
+        "rights changed": 0.8,
+        "strangers sent away": 0.05,
+        "swaps": 0.7,
+        "records missed by readers": 3.0,
     },
     "compaction": {"readers": 80.0, "swaps": 15.0, "trims": 1.0, "compaction rounds": 4.0},
+    "transactions": TRANSACTION_EVENTS,
 }
 """About half of what is usual."""
 

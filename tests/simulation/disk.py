@@ -58,6 +58,8 @@ class SimDisk:
     moments in the middle of a job that a loop of callbacks never stops at.
     """
 
+    reader_threads = 4
+
     def __init__(
         self,
         volume: Volume,
@@ -177,6 +179,7 @@ class SimDisk:
     def commit(self, write: LogWrite) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         options = self._times.options
+        self._volume.on_group(write.size)
 
         def done(error: BaseException | None) -> None:
             self._log_lane.finish()

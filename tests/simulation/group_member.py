@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from client.wire.kafka.apis import ApiKey
@@ -106,16 +107,24 @@ async def watch(hosts: list[str], history: History, rng: random.Random) -> None:
             continue
 
 
-async def find_coordinator(host: str) -> WireClient:
+LogIn = Callable[[WireClient], Coroutine[Any, Any, None]]
+
+
+async def find_coordinator(host: str, log_in: LogIn | None = None) -> WireClient:
     """Ask a broker for the group's coordinator and connect to it. Raises Refused, OSError."""
     async with asyncio.timeout(_SILENCE_S):
         asked = await WireClient.connect(PORT, host)
+        if log_in is not None:
+            await log_in(asked)
         answer = await asked.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=[GROUP], key_type=0)
         await asked.close()
         (found,) = answer.coordinators
         if found.error_code:
             raise Refused(found.error_code.name)
-        return await WireClient.connect(PORT, found.host)
+        client = await WireClient.connect(PORT, found.host)
+        if log_in is not None:
+            await log_in(client)
+        return client
 
 
 class Member:
@@ -139,6 +148,8 @@ class Member:
         self._hosts = hosts
         self._history = history
         self._rng = rng
+        self.log_in: LogIn | None = None
+        """What to do with a new connection; None: nothing."""
         self._client: WireClient | None = None
         self._member_id = ""
         self._generation = -1
@@ -205,7 +216,7 @@ class Member:
 
     async def _connect(self) -> None:
         host = self._hosts[self._rng.randrange(len(self._hosts))]
-        self._client = await find_coordinator(host)
+        self._client = await find_coordinator(host, self.log_in)
 
     async def _disconnect(self) -> None:
         if self._client is not None:

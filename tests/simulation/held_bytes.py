@@ -67,7 +67,7 @@ class HeldBytes:
         server, limit = broker.server, broker.config.in_flight_bytes_max
         counted, held, largest = server.in_flight_bytes, 0, _COUNTED_BYTES_MAX
         for connection in server._connections:
-            slots = connection._wire._slots
+            slots = connection._wire.slots
             held += sum(slot._held_bytes for slot in slots)
             largest = max(largest, self._look_at_connection(connection))
         if server._starved:
@@ -82,8 +82,8 @@ class HeldBytes:
         bookies: Any = client._bookies
         for bookie in bookies._bookies.values():
             for connection in (bookie._plain, bookie._exact):
-                if connection._link is not None:
-                    self._look_at_link(connection._link)
+                if connection.link is not None:
+                    self._look_at_link(connection.link)
 
     def _look_at_connection(self, connection: Connection) -> int:
         """Return what its largest request counts for."""
@@ -92,7 +92,7 @@ class HeldBytes:
             config.connection_in_flight_bytes_max,
             config.connection_requests_max,
         )
-        largest = max((slot.request_size for slot in wire._slots), default=0)
+        largest = max((slot.request_size for slot in wire.slots), default=0)
         if wire.in_flight_bytes >= bytes_max + largest > largest:
             self._fail("B1", f"{wire.in_flight_bytes} bytes of a connection, not {bytes_max}")
         if wire.open_slots > requests_max:
@@ -130,7 +130,7 @@ class HeldBytes:
 
     def _look_at_writer(self, partition: Partition) -> int:
         """Return what the writer of the present ledger holds."""
-        writer: Any = partition._sender._steps.writer
+        writer: Any = partition._sender.steps.writer
         adds = writer._writer._pipeline.adds
         config = writer._writer._context.config
         pending = adds._pending

@@ -9,30 +9,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.simulation.group_member import History, Member
 from tests.simulation.hosts import SimClock
-from tests.simulation.kafka_link import EARLIEST, LATEST, Fetched, KafkaLink, Leader, Refused
+from tests.simulation.kafka_link import (
+    EARLIEST,
+    LATEST,
+    OUT_OF_RANGE,
+    Account,
+    Fetched,
+    KafkaLink,
+    Leader,
+    Refused,
+)
 from tests.simulation.rude_clients import RudeClient
+from tests.simulation.secured_clients import log_in
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
     from typing import Any
 
+    from tests.simulation.cluster_oracle import PartitionBook
     from tests.simulation.cluster_world import ClusterWorld
+    from tests.simulation.compacted_load import CompactionOptions
     from tests.simulation.hosts import Host
 
 TOPIC = "t"
 OUTPUTS = "out"
 """What chains of transactions write into."""
-OUT_OF_RANGE = 1
 _NOT_LEADER = 6
 _EXISTS = 36
 _PAUSE_S = 0.05
 _SILENCE_S = 2.0
+_VISIT_FETCHES = 5
 TROUBLE = (OSError, asyncio.IncompleteReadError, TimeoutError, Refused)
 """What a client meets while brokers fail; it starts over."""
 
@@ -56,8 +69,13 @@ class Guide:
         *,
         knows_epochs: bool,
         topic: str = TOPIC,
+        rack: str = "",
+        account: Account | None = None,
     ) -> None:
         """`check_named`: told which broker named which leader with which epoch."""
+        self._account = account
+        self.rack = rack
+        """Where the host is, as it tells those it reads from; empty: it does not."""
         self._topic = topic
         self._brokers = brokers
         self._check_named = check_named
@@ -72,8 +90,13 @@ class Guide:
         return self._rng.choice(self._brokers)
 
     async def any_broker(self) -> KafkaLink:
-        """Connect to some broker. Raises OSError, TimeoutError."""
-        return await KafkaLink.connect(self.any_host(), _SILENCE_S)
+        """Connect to some broker. Raises OSError, TimeoutError, Refused."""
+        return await self.connect_to(self.any_host())
+
+    async def connect_to(self, host: str) -> KafkaLink:
+        """Connect to a broker, and log in where one has to. Raises OSError, TimeoutError,
+        Refused."""
+        return await KafkaLink.connect(host, _SILENCE_S, self._account)
 
     async def leader(self, index: int) -> Leader | None:
         """Ask some broker who leads a partition. Raises OSError, TimeoutError."""
@@ -95,7 +118,7 @@ class Guide:
         leader = await self.leader(index)
         if leader is None:
             raise Refused(5, "no leader")
-        return await KafkaLink.connect(leader.host, _SILENCE_S), leader.epoch
+        return await self.connect_to(leader.host), leader.epoch
 
 
 class KafkaClients:
@@ -137,7 +160,12 @@ class KafkaClients:
         rng = self._world.fork_rng(f"guide {host.name} {host.starts}")
         knows_epochs = self._roles.get(host.name) != "reader" or rng.random() < 0.5
         brokers = [broker.name for broker in self._world.brokers]
-        return Guide(brokers, rng, self._world.check_named, knows_epochs=knows_epochs)
+        rack = rng.choice(["", *brokers]) if self._world.plan.nearby is not None else ""
+        check_named = self._world.check_named
+        account = self._world.account_of(host)
+        return Guide(
+            brokers, rng, check_named, knows_epochs=knows_epochs, rack=rack, account=account
+        )
 
     # ---------------------------------------------------------------- the administrator
 
@@ -166,6 +194,8 @@ class KafkaClients:
             "quire.ensemble.size": str(ensemble_size),
             "segment.bytes": str(plan.segment_bytes),
         }
+        if plan.compaction is not None:
+            configs.update(topic_configs(plan.compaction))
         topics = [TOPIC] if plan.transactions is None else [TOPIC, OUTPUTS]
         for topic in topics:
             try:
@@ -233,9 +263,13 @@ class KafkaClients:
         await self.topic_exists.wait()
         guide = self.guide(host)
         for index in range(self._world.plan.partitions):
-            view = View(self._world, guide, index, f"{host.name}#{host.starts}")
+            view = self._view(guide, index, f"{host.name}#{host.starts}")
             self._world.loop.create_task(view.follow())
         await self._world.loop.create_future()
+
+    def _view(self, guide: Guide, index: int, name: str) -> View:
+        kind = View if self._world.plan.compaction is None else KeyedView
+        return kind(self._world, guide, index, name)
 
     async def _consume(self, host: Host) -> None:
         await self.topic_exists.wait()
@@ -244,6 +278,8 @@ class KafkaClients:
         rng = self._world.fork_rng(f"member {host.name} {host.starts}")
         partitions = self._world.plan.partitions
         member = Member(host.name, brokers, self.history, rng, static=False, partitions=partitions)
+        if self._world.secured is not None:
+            member.log_in = partial(log_in, user=host.name)
         await member.run()
 
     async def _misbehave(self, host: Host) -> None:
@@ -266,6 +302,7 @@ class KafkaClients:
             while not all(self._finished(producer)):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         guide = self.guide(host)
+        await world.until_clean()
         for index in range(world.plan.partitions):
             world.doing = f"reading partition {index}"
             await self._read_everything(guide, index)
@@ -276,6 +313,8 @@ class KafkaClients:
                 await asyncio.sleep(0.1)
         if world.plan.transactions is not None:
             await world.transactions.judge(host)
+        if world.secured is not None:
+            await world.secured.judge(host)
         world.judge_logs()
         if not done.done():
             done.set_result(None)
@@ -301,7 +340,7 @@ class KafkaClients:
 
     async def _read_everything(self, guide: Guide, index: int) -> None:
         """Read from the earliest to the latest offset; both must be what the leader says."""
-        view = View(self._world, guide, index, "judge")
+        view = self._view(guide, index, "judge")
         book = self._world.partition(index)
         end = max(book.acked, default=-1) + 1
         while True:
@@ -400,6 +439,9 @@ class Stream:
             for number in range(self._sequence, self._sequence + count)
         ]
         records = [Record(None, value, SimClock.EPOCH_MS) for value in values]
+        if plan.compaction is not None:
+            records = keyed(records, plan.compaction, self._world.loop.time(), self._rng)
+            values = [record.value or b"" for record in records]
         data = build_batch(
             records,
             producer_id=self._producer_id,  # type: ignore[arg-type]
@@ -445,11 +487,16 @@ class View:
                 try:
                     while not self._world.healed:
                         await self._fetch(link, epoch)
-                        await asyncio.sleep(0.2 * self._rng.random())
+                        await self._rest(link, epoch)
                 finally:
                     link.close()
             except TROUBLE:
                 await asyncio.sleep(_PAUSE_S)
+
+    async def _rest(self, link: KafkaLink, epoch: int) -> None:
+        """Do something else between two answers. Raises Refused, OSError."""
+        del link, epoch
+        await asyncio.sleep(0.2 * self._rng.random())
 
     async def read_to(self, end: int) -> None:
         """Read up to an offset. Raises Refused, OSError."""
@@ -460,7 +507,9 @@ class View:
         finally:
             link.close()
 
-    async def _fetch(self, link: KafkaLink, epoch: int) -> None:
+    async def _fetch(self, link: KafkaLink, epoch: int, *, is_nearby: bool = False) -> bool:
+        """Read once, from the leader or from a broker nearby; return whether anything came. Raises
+        Refused, OSError."""
         oracle = self._world.oracle
         book = self._world.partition(self._index)
         max_bytes = self._rng.choice((1, 500, 1 << 16))
@@ -468,16 +517,98 @@ class View:
         if not self._guide.knows_epochs:
             epoch = -1
         got: Fetched = await link.fetch(
-            TOPIC, self._index, self.position, epoch, max_bytes=max_bytes, timeout_s=_SILENCE_S
+            TOPIC,
+            self._index,
+            self.position,
+            epoch,
+            max_bytes=max_bytes,
+            timeout_s=_SILENCE_S,
+            rack=self._guide.rack,
         )
+        if is_nearby:
+            oracle.read_nearby(book, self._name, got)
+            self._take(book, got.records, sent_s)
+            return bool(got.records)
         if got.code == OUT_OF_RANGE:
             oracle.out_of_range(book, self._name, self.position)
             self.position = await link.offset(TOPIC, self._index, EARLIEST, epoch, _SILENCE_S)
-            return
+            return False
         if got.code:
             self._world.refused(link.host, self._index, got.code)
             raise Refused(got.code, "fetch")
         self._world.check_fresh(link.host, self._index, sent_s)
-        before = self._high if self._guide.knows_epochs else -1
+        # A broker of its own rack that has led until now knows only what is sealed.
+        is_steady = self._guide.knows_epochs and link.host != self._guide.rack
+        before = self._high if is_steady else -1
         self._high = oracle.watermark(book, self._name, before, got.high_watermark)
-        self.position = oracle.consumed(book, self._name, got.records, self.position)
+        if got.replica >= 0:
+            host = self._world.broker_host(got.replica)
+            await visit(self._guide, host, partial(self._fetch, epoch=epoch, is_nearby=True))
+        self._take(book, got.records, sent_s)
+        return bool(got.records)
+
+    def _take(self, book: PartitionBook, data: bytes, asked_s: float) -> None:
+        """Tell the oracle what was shown, and go on behind it."""
+        del asked_s
+        self.position = self._world.oracle.consumed(book, self._name, data, self.position)
+
+
+class KeyedView(View):
+    """A consumer of a compacted partition that begins anew again and again."""
+
+    async def _rest(self, link: KafkaLink, epoch: int) -> None:
+        options = self._world.plan.compaction
+        assert options is not None
+        await asyncio.sleep(options.rest_s_max * self._rng.random())
+        if self.position >= self._high and self._rng.random() < 0.7:
+            first = await link.offset(TOPIC, self._index, EARLIEST, epoch, _SILENCE_S)
+            from_start = self._rng.random() < 0.6 or self._high <= first
+            self.position = first if from_start else self._rng.randrange(first, self._high)
+            self._world.oracle.count("readers that began anew")
+
+    def _take(self, book: PartitionBook, data: bytes, asked_s: float) -> None:
+        assert book.compacted is not None
+        self.position = book.compacted.read(self._name, data, self.position, asked_s)
+
+
+async def visit(
+    guide: Guide, host: str, fetch: Callable[[KafkaLink], Coroutine[Any, Any, bool]]
+) -> None:
+    """Read some times from the broker that a leader named, unless it sends the reader back before;
+    or has nothing more, since it leads now."""
+    with contextlib.suppress(*TROUBLE):
+        link = await guide.connect_to(host)
+        try:
+            for _ in range(_VISIT_FETCHES):
+                if not await fetch(link):
+                    return
+                await asyncio.sleep(_PAUSE_S)
+        finally:
+            link.close()
+
+
+def topic_configs(options: CompactionOptions) -> dict[str, str]:
+    """Return the configuration of a compacted topic."""
+    return {
+        "cleanup.policy": "compact,delete" if options.retention_bytes else "compact",
+        "retention.bytes": str(options.retention_bytes or -1),
+        "min.cleanable.dirty.ratio": options.dirty_ratio_min,
+        "min.compaction.lag.ms": str(options.lag_ms_min),
+        "delete.retention.ms": str(options.retain_ms),
+        "message.timestamp.after.max.ms": str(1 << 50),
+    }
+
+
+def keyed(
+    plain: list[Record], options: CompactionOptions, now_s: float, rng: random.Random
+) -> list[Record]:
+    """Return records of today with keys, some of them tombstones."""
+    now_ms = SimClock.EPOCH_MS + int(now_s * 1000)
+    return [
+        Record(
+            b"k%d" % rng.randrange(options.keys),
+            None if rng.random() < options.tombstone_p else record.value,
+            now_ms,
+        )
+        for record in plain
+    ]

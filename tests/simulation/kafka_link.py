@@ -8,20 +8,32 @@ fields.
 from __future__ import annotations
 
 import asyncio
+import math
 import struct
-from typing import NamedTuple, Self
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from tests.fakes.sasl_client import ScramClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PORT = 9092
+MECHANISM = "SCRAM-SHA-256"
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 CREATE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 19, 21, 22
 EARLIEST, LATEST = -2, -1
+OUT_OF_RANGE = 1
 
 _VERSIONS = {
     PRODUCE: 7,
     FETCH: 11,
     LIST_OFFSETS: 4,
     METADATA: 7,
+    SASL_HANDSHAKE: 1,
+    SASL_AUTHENTICATE: 1,
     CREATE_TOPICS: 3,
     DELETE_RECORDS: 1,
     INIT_PRODUCER_ID: 1,
@@ -35,6 +47,17 @@ class Refused(Exception):
     def __init__(self, code: int, what: str) -> None:
         super().__init__(f"{what}: error {code}")
         self.code = code
+
+
+class Account(NamedTuple):
+    """Whom a client logs in as, and who is told what came of it."""
+
+    user: str
+    password: str
+    heard: Callable[[str, str, float, bool], None]
+    """(user, password, when its first request left, whether it was taken)"""
+    overstayed: Callable[[str, float], None]
+    """A request that left so long after the login had ended was answered."""
 
 
 class Leader(NamedTuple):
@@ -60,6 +83,8 @@ class Fetched(NamedTuple):
     log_start: int
     aborted: list[Aborted]
     records: bytes
+    replica: int
+    """The broker to read from instead; -1: this one."""
 
 
 class Answer:
@@ -115,12 +140,54 @@ class KafkaLink:
         self._writer = writer
         self._number = 0
         self._heard = 0
+        self._account: Account | None = None
+        self._ends_s = math.inf
+        self._sent_s: deque[float] = deque()
+        """When the requests left that are not answered, where there are logins."""
 
     @classmethod
-    async def connect(cls, host: str, timeout_s: float) -> Self:
-        """Connect to a broker. Raises OSError, TimeoutError."""
+    async def connect(cls, host: str, timeout_s: float, account: Account | None = None) -> Self:
+        """Connect to a broker, and log in if there is an account. Raises OSError,
+        IncompleteReadError, TimeoutError, Refused."""
         async with asyncio.timeout(timeout_s):
-            return cls(host, *await asyncio.open_connection(host, PORT))
+            link = cls(host, *await asyncio.open_connection(host, PORT))
+        if account is not None:
+            try:
+                await link.log_in(account, timeout_s)
+            except BaseException:
+                link.close()
+                raise
+        return link
+
+    async def log_in(self, account: Account, timeout_s: float) -> None:
+        """Log in. Raises OSError, IncompleteReadError, TimeoutError, Refused."""
+        sent_s = asyncio.get_running_loop().time()
+        answer = await self.call(SASL_HANDSHAKE, text_of(MECHANISM), timeout_s)
+        if code := answer.one("h"):
+            raise Refused(code, "handshake")
+        scram = ScramClient(MECHANISM, account.user, account.password)
+        challenge, _ = await self._token(scram.first(), timeout_s)
+        signature = b""
+        try:
+            signature, lifetime_ms = await self._token(scram.final(challenge), timeout_s)
+        except Refused:
+            account.heard(account.user, account.password, sent_s, False)
+            raise
+        account.heard(account.user, account.password, sent_s, True)
+        assert signature == scram.expected, "whoever answers does not know the password"
+        self._account = account
+        if lifetime_ms:
+            self._ends_s = asyncio.get_running_loop().time() + lifetime_ms / 1000
+
+    async def _token(self, token: bytes, timeout_s: float) -> tuple[bytes, int]:
+        """Send a token; return what is answered, and how long the login lasts. Raises Refused."""
+        body = struct.pack(">i", len(token)) + token
+        answer = await self.call(SASL_AUTHENTICATE, body, timeout_s)
+        code = answer.one("h")
+        answer.text()
+        if code:
+            raise Refused(code, "login")
+        return answer.bytes(answer.one("i")), answer.one("q")
 
     def close(self) -> None:
         """Close without waiting."""
@@ -139,6 +206,8 @@ class KafkaLink:
 
     def send(self, key: int, body: bytes) -> None:
         """Send a request without waiting for its answer."""
+        if self._account is not None:
+            self._sent_s.append(asyncio.get_running_loop().time())
         self._writer.write(self.frame(key, body))
 
     async def receive(self, timeout_s: float) -> Answer:
@@ -148,6 +217,8 @@ class KafkaLink:
             body = await self._reader.readexactly(size)
         self._heard += 1
         assert int.from_bytes(body[:4], "big") == self._heard, "answers out of order"
+        if self._account is not None and (sent_s := self._sent_s.popleft()) > self._ends_s:
+            self._account.overstayed(self._account.user, sent_s - self._ends_s)
         return Answer(body[4:])
 
     async def call(self, key: int, body: bytes, timeout_s: float) -> Answer:
@@ -159,6 +230,10 @@ class KafkaLink:
 
     async def leaders(self, topic: str, timeout_s: float) -> dict[int, Leader]:
         """Ask who leads each partition of a topic; those without a leader are left out."""
+        return (await self.topic(topic, timeout_s))[1]
+
+    async def topic(self, topic: str, timeout_s: float) -> tuple[int, dict[int, Leader]]:
+        """Ask about a topic: (error code, who leads each partition that has a leader)."""
         answer = await self.call(METADATA, struct.pack(">i", 1) + text_of(topic) + b"\0", timeout_s)
         answer.take("i")
         hosts: dict[int, str] = {}
@@ -170,8 +245,9 @@ class KafkaLink:
         answer.text()
         answer.take("i")
         found: dict[int, Leader] = {}
+        code = 0
         for _ in range(answer.one("i")):
-            answer.take("h")
+            code = answer.one("h")
             answer.text()
             answer.take("b")
             for _ in range(answer.one("i")):
@@ -180,7 +256,7 @@ class KafkaLink:
                     answer.take(f"{answer.one('i')}i")
                 if leader in hosts:
                     found[index] = Leader(hosts[leader], epoch)
-        return found
+        return code, found
 
     def send_produce(self, topic: str, index: int, batch: bytes, timeout_ms: int) -> None:
         """Send a batch with acks=all."""
@@ -204,14 +280,17 @@ class KafkaLink:
         max_bytes: int,
         timeout_s: float,
         committed: bool = False,
+        rack: str = "",
     ) -> Fetched:
-        """Fetch from one partition; `committed`: with isolation level read_committed."""
+        """Fetch from one partition; `committed`: with isolation level read_committed; `rack`: where
+        the client says that it is."""
         answer = await self.call(
             FETCH,
             struct.pack(">iiiibiii", -1, 300, 1, max_bytes, committed, 0, -1, 1)
             + text_of(topic)
             + struct.pack(">iiiqqi", 1, index, epoch, offset, -1, max_bytes)
-            + struct.pack(">ih", 0, 0),
+            + struct.pack(">i", 0)
+            + text_of(rack),
             timeout_s,
         )
         _, code, _ = answer.take("ihi")
@@ -221,8 +300,8 @@ class KafkaLink:
         answer.text()
         _, _, code, high, stable, start = answer.take("iihqqq")
         aborted = [Aborted(*answer.take("qq")) for _ in range(answer.one("i"))]
-        answer.take("i")
-        return Fetched(code, high, stable, start, aborted, answer.bytes(answer.one("i")))
+        replica = answer.one("i")
+        return Fetched(code, high, stable, start, aborted, answer.bytes(answer.one("i")), replica)
 
     async def offset(
         self,

@@ -37,7 +37,12 @@ class TappedReader:
         return self._reader.length
 
     async def read(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
-        entries = await self._reader.read(first, last)
+        return self._seen(await self._reader.read(first, last))
+
+    async def read_some(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
+        return self._seen(await self._reader.read_some(first, last))
+
+    def _seen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         for entry in entries:
             self._oracle.read(self.ledger_id, entry.entry_id, bytes(entry.payload), self._by)
         return entries

@@ -117,14 +117,16 @@ def _known_loop(loop: SimLoop) -> Iterator[None]:
 
     The real `get_running_loop` asks the kernel each time whether the process was forked. The
     register of all tasks only fills up with those of killed processes, which `Process.keep` has
-    anyway; what remains of it is that it gives every new task its number.
+    anyway; what remains of it is that it gives every new task its number. It has another name since
+    Python 3.12.
     """
+    register = "_all_tasks" if sys.version_info < (3, 12) else "_scheduled_tasks"
     always = itertools.repeat(loop).__next__
     replacements: list[tuple[Any, str, Any]] = [
         (asyncio, "get_running_loop", always),
         (events, "get_running_loop", always),
         (events, "_get_running_loop", always),
-        (asyncio.tasks._all_tasks, "add", hash),  # type: ignore[attr-defined]
+        (getattr(asyncio.tasks, register), "add", hash),
     ]
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     for owner, name, replacement in replacements:

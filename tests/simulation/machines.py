@@ -79,6 +79,8 @@ class Machines(abc.ABC):
         self.oracle = make_oracle(self.loop)
         if log:
             self.oracle.log = []
+        self.oracle.share.group_bytes_max = options.bookie.group_bytes_max
+        self.oracle.share.directories = options.bookie.directories
         ensemble_size, _, ack_quorum = options.quorums
         self.copies_to_spare = ack_quorum > 1 and options.bookies > ensemble_size
         self.bookies = [self.net.add_host(f"b{n}") for n in range(options.bookies)]

@@ -15,9 +15,12 @@ from tests.simulation import (
     mutants_bookie,
     mutants_broker,
     mutants_client,
+    mutants_compacted,
     mutants_compaction,
+    mutants_follower,
     mutants_load,
     mutants_recovery,
+    mutants_secured,
     mutants_transactions,
 )
 
@@ -35,8 +38,8 @@ class Mutant(NamedTuple):
     world: str
     """Whose schedules find it."""
     kind: str
-    """Which kind of its world's schedules it is hunted with (`swarm.KINDS`, `cluster_load.KINDS`);
-    empty: all of them."""
+    """Which kind of its world's schedules it is hunted with (`swarm.KINDS`, `cluster_load.KINDS`,
+    `transaction_plan.kind_of`); empty: all of them."""
 
     @property
     def where(self) -> str:
@@ -76,6 +79,8 @@ _KINDS = {
     "credit-back-when-sent": "busy",
     "credit-back-when-written": "busy",
     "full-link-is-failed": "busy",
+    "groups-have-no-end": "mixed",
+    "little-waits-behind-much": "mixed",
     "shed-is-failed": "busy",
     "starved-stay-starved": "busy",
     "task-ends-in-silence": "crowded",
@@ -95,6 +100,16 @@ _KINDS = {
 most of its schedules would be run in vain before."""
 
 
+def world_and_kind(module: ModuleType, name: str) -> tuple[str, str]:
+    """Return whose schedules a mistake is hunted with, and of which kind."""
+    if module is mutants_follower:
+        return module.WORLD, mutants_follower.kind_of(name)
+    if name in getattr(module, "IN_CLUSTERS", ()):
+        return "cluster", "transactions"
+    kinds = getattr(module, "KINDS", _KINDS)
+    return module.WORLD, kinds.get(name, module_kind(module))
+
+
 def module_kind(module: ModuleType) -> str:
     """Return the kind of schedules that all of a module's mistakes are hunted with, if any."""
     return getattr(module, "KIND", "")
@@ -102,18 +117,30 @@ def module_kind(module: ModuleType) -> str:
 
 PLANTS: dict[str, Mutant] = {
     name: Mutant(
-        (plant.__doc__ or "").strip(), plant, module.WORLD, _KINDS.get(name, module_kind(module))
+        (plant.__doc__ or "").strip(),
+        plant,
+        *world_and_kind(module, name),
     )
     for module in (
         mutants_client,
         mutants_bookie,
         mutants_broker,
+        mutants_follower,
         mutants_load,
         mutants_recovery,
         mutants_compaction,
+        mutants_compacted,
+        mutants_secured,
         mutants_transactions,
     )
     for name, plant in module.PLANTS.items()
+}
+PLANTS |= {
+    f"{name}-in-a-cluster": Mutant(
+        (plant.__doc__ or "").strip(), plant, "cluster", mutants_compaction.CLUSTER_KIND
+    )
+    for name, plant in mutants_compaction.PLANTS.items()
+    if name not in mutants_compaction.OF_TRANSACTIONS
 }
 
 

@@ -12,6 +12,7 @@ from bookie.membership.cluster_ledgers import ClusterLedgers
 from bookie.membership.registration import Registration
 from bookie.storage import compactor, entry_reader, record_replay, replay, storage
 from bookie.storage.core import log_format, log_scan, lost_group
+from bookie.storage.core.add_turns import AddTurns
 from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.group_commit import GroupCommit
 from bookie.storage.core.log_format import Kind, ledger_of
@@ -53,6 +54,27 @@ def ack_with_next_sync(patch: Any) -> None:
         return group
 
     original = patch(GroupCommit, "synced", synced)
+
+
+def groups_have_no_end(patch: Any) -> None:
+    """Everything that arrives goes into the open group."""
+    patch(AddTurns, "_fits", lambda self, size, group: True)
+    patch(AddTurns, "room", lambda self, group: 1 << 40)
+
+
+def little_waits_behind_much(patch: Any) -> None:
+    """While a group is full all adds wait, one behind the other, whose ever they are."""
+
+    def admits(self: AddTurns[Any], connection: Any, ledger_id: Any, size: int, group: Any) -> bool:
+        del connection, ledger_id
+        return not self.count and self._fits(size, group)
+
+    def push(self: AddTurns[Any], connection: Any, ledger_id: Any, size: int, add: Any) -> None:
+        del connection, ledger_id
+        original(self, None, 0, size, add)
+
+    patch(AddTurns, "admits", admits)
+    original = patch(AddTurns, "push", push)
 
 
 def sync_failure_ignored(patch: Any) -> None:
@@ -169,7 +191,7 @@ def cache_dropped_early(patch: Any) -> None:
     def evict(self: EntryCache) -> None:
         while self.entry_bytes > self._bytes_max:
             key = next(iter(self._entries))
-            self.entry_bytes -= len(self._entries.pop(key)[1])
+            self.entry_bytes -= len(self._entries.pop(key)[2])
 
     patch(EntryCache, "_evict", evict)
 
@@ -218,7 +240,7 @@ def lost_copy_hides_kept(patch: Any) -> None:
         original(self, ledger_id, entry_id, location, entry)
         key = (ledger_id, entry_id)
         if key in self._entries:
-            self._entries[key] = self._entries[key]._replace(older=None)
+            self._entries[key] = (*self._entries[key][:3], None)
 
     original = patch(EntryCache, "put", put)
 

@@ -1,8 +1,8 @@
 """Planted defects of compaction; see `mutants.py`.
 
-Those of transactions, and of batches of which two rounds judge a part each, are met by
+Those of batches of which two rounds judge a part each, and of markers that go too early, are met by
 `unit/broker/compaction/core/test_cleaning.py` and `property/test_compaction.py`: schedules of this
-world have none of the first, and hardly ever show the second.
+world hardly ever show the first, and no reader misses a marker whose data is gone.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 from broker.compaction import cleaning_round
 from broker.compaction.cleaning_round import CleaningRound
 from broker.compaction.core import cleaning, plan
+from broker.compaction.core.aborted_ranges import AbortedRanges
 from broker.compaction.core.cleaning import Cleaner, KeyRound
 from broker.compaction.core.key_map import KeyMap
+from broker.compaction.core.round_work import RoundWork
+from broker.compaction.core.segment_output import SegmentOutput
+from broker.compaction.core.superseded import Superseded
+from broker.partition.partition_reader import PartitionReader
 from broker.partition.segment_node import SegmentNode
 from client.errors import NoSuchLedger
 from client.ids import Offset
@@ -90,20 +95,20 @@ def trimmed_comes_back(patch: Any) -> None:
 def old_ledgers_go_before_the_swap(patch: Any) -> None:
     """The old ledgers are deleted, then the new ones are listed."""
 
-    async def clean(self: CleaningRound, group: Any, cleaner: Any) -> None:
-        swap = self._swap
+    async def clean(self: CleaningRound, group: Any) -> Any:
+        led = self._led
 
         async def delete_first(wanted: Any) -> None:
             for ledger_id in wanted.old:
                 with contextlib.suppress(NoSuchLedger):
                     await self._services.ledgers.delete(ledger_id)
-            await swap(wanted)
+            await led.swap(wanted)
 
-        self._swap = delete_first
+        self._led = led._replace(swap=delete_first)
         try:
-            await original(self, group, cleaner)
+            return await original(self, group)
         finally:
-            self._swap = swap
+            self._led = led
 
     original = patch(CleaningRound, "_clean", clean)
 
@@ -211,10 +216,121 @@ def younger_counts_as_older(patch: Any) -> None:
         return bool(original(self, key, offset))
 
     original = patch(KeyMap, "put", put)
-    assert KeyRound
+
+
+def neighbour_is_superseded(patch: Any) -> None:
+    """Of two records of a key, the one behind the older one is noted as superseded."""
+
+    def add(self: Superseded, offset: Offset) -> None:
+        original(self, Offset(offset + 1))
+
+    original = patch(Superseded, "add", add)
+
+
+def broken_off_takes_its_ledgers_along(patch: Any) -> None:
+    """A round that is broken off deletes what it has written, which may be listed by then."""
+
+    async def clean(self: CleaningRound, group: Any) -> Any:
+        written: list[Any] = []
+        write = self._write
+
+        async def noted(group: Any, outputs: Any) -> Any:
+            written.append(outputs)
+            return await write(group, outputs)
+
+        self.__dict__["_write"] = noted
+        try:
+            return await original(self, group)
+        except BaseException:
+            for output in written[0] if written else ():
+                with contextlib.suppress(Exception):
+                    await self._services.ledgers.delete(output.ledger_id)
+            raise
+        finally:
+            del self.__dict__["_write"]
+
+    original = patch(CleaningRound, "_clean", clean)
+
+
+def aborted_data_stays(patch: Any) -> None:
+    """Aborted data counts like any other."""
+    patch(AbortedRanges, "covers", lambda self, header: False)
+
+
+def aborted_data_enters_the_map(patch: Any) -> None:
+    """Aborted data goes, and replaces what was committed before it."""
+
+    def enter(self: KeyRound, batch: Any, header: Any, aborted: Any = None) -> Any:
+        return original(self, batch, header)
+
+    original = patch(KeyRound, "enter", enter)
+
+
+def open_transactions_are_compacted(patch: Any) -> None:
+    """The last stable offset is not heeded."""
+
+    def count(segments: Any, limits: Any, stable: Any, now_ms: int) -> int:
+        return int(original(segments, limits, Offset(1 << 62), now_ms))
+
+    original = patch(plan, "_cleanable_count", count)
+
+
+def all_below_the_stable_offset_is_compacted(patch: Any) -> None:
+    """The last records before the last stable offset may go, for which some wait."""
+
+    def count(segments: Any, limits: Any, stable: Any, now_ms: int) -> int:
+        return int(original(segments, limits, Offset(stable + 1), now_ms))
+
+    original = patch(plan, "_cleanable_count", count)
+
+
+def index_forgets_what_is_left(patch: Any) -> None:
+    """A compacted segment lists no aborted transactions, though the round has not judged all."""
+    patch(SegmentOutput, "on_aborted", lambda self, entry, stable_offset: [])
+
+
+def list_of_another_version(patch: Any) -> None:
+    """Records of before a swap go with the list of what is aborted in those after it."""
+
+    def forget(self: PartitionReader, ledger_ids: Any, compacted_below: Any = 0) -> None:
+        swaps = self._swaps
+        original(self, ledger_ids, compacted_below)
+        self._swaps = swaps
+
+    original = patch(PartitionReader, "forget", forget)
+
+
+def index_stays_in_another_ledger(patch: Any) -> None:
+    """A segment that loses nothing is not written anew, though another ledger has its index."""
+    patch(cleaning_round, "is_listed_elsewhere", lambda segment: False)
+
+
+def groups_forget_open_transactions(patch: Any) -> None:
+    """A transaction whose data is in one group and whose marker is in the next is forgotten."""
+
+    def begin(self: RoundWork, request: Any) -> Any:
+        self._group = None
+        return original(self, request)
+
+    original = patch(RoundWork, "_begin_group", begin)
 
 
 WORLD = "compaction"
+CLUSTER_KIND = "compacted"
+"""Schedules of whole clusters in which most of them are hunted, too."""
+OF_TRANSACTIONS = frozenset(
+    {
+        "aborted-data-stays",
+        "aborted-data-enters-the-map",
+        "open-transactions-are-compacted",
+        "all-below-the-stable-offset-is-compacted",
+        "index-forgets-what-is-left",
+        "list-of-another-version",
+        "index-stays-in-another-ledger",
+        "groups-forget-open-transactions",
+    }
+)
+"""Those that take transactions to show, which compacted topics of whole clusters have none of."""
 PLANTS: dict[str, Callable[[Any], None]] = {
     name.replace("_", "-"): value
     for name, value in list(globals().items())

@@ -49,7 +49,7 @@ def credit_back_at_quorum(patch: Any) -> None:
 
     def is_free(self: WriterRoom) -> bool:
         adds = self._adds
-        return adds.length - adds.confirmed_length < self._confirmable_bytes_max
+        return adds.length - adds.confirmed_length < self.window.size
 
     patch(WriterRoom, "is_free", property(is_free))
 

@@ -18,14 +18,27 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation import batch, cluster_load, results_page, swarm
+from tests.simulation import (
+    batch,
+    cluster_swarm,
+    mutants_follower,
+    mutants_secured,
+    results_page,
+    swarm,
+    transaction_plan,
+)
 from tests.simulation.mutants import PLANTS, planted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK = 20
-_KIND_OF = {"ledger": swarm.kind_of, "cluster": cluster_load.kind_of}
+NEARBY, NEARBY_TRANSACTIONS = mutants_follower.KIND, mutants_follower.OF_TRANSACTIONS
+_KIND_OF = {
+    "ledger": swarm.kind_of,
+    "cluster": cluster_swarm.kind_of,
+    "transactions": transaction_plan.kind_of,
+}
 
 
 class Finding(NamedTuple):
@@ -59,7 +72,17 @@ def hunt(task: Task) -> Finding:
         return Finding(task.name, 0, 0.0, "", -1, f"cannot be planted, there is no {error}")
     mutant = PLANTS[task.name]
     seeds: Iterator[int] = itertools.count(task.first_seed)
-    if mutant.kind:
+    if mutant.kind == mutants_secured.KIND:
+        seeds = filter(cluster_swarm.is_secured, seeds)
+    elif mutant.kind == NEARBY:
+        seeds = filter(cluster_swarm.has_nearby, seeds)
+    elif mutant.kind == NEARBY_TRANSACTIONS:
+        seeds = (
+            seed
+            for seed in seeds
+            if cluster_swarm.kind_of(seed) == "transactions" and cluster_swarm.has_nearby(seed)
+        )
+    elif mutant.kind:
         kind_of = _KIND_OF[mutant.world]
         seeds = (seed for seed in seeds if kind_of(seed) == mutant.kind)
     while done < task.schedules_max:

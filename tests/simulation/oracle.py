@@ -15,6 +15,7 @@ Names are those of the invariants a distributed log of BookKeeper's kind must ke
     R7 ensemble change             R8 ack order, durability and distinct bookies
     R10 without its disk a bookie is nobody
     R11 a fence is a timeout       R12 only deleted ledgers disappear
+    B5, B6 who adds little waits for little (`fair_share.py`)
 
 Sources of its knowledge: the bytes on bookie connections (`wiretap.py`), durable writes of the
 simulated volumes, the tree of the metadata store, and what the workload tells it about calls of
@@ -37,6 +38,7 @@ from client.errors import LedgerError, Outcome
 from client.ids import EntryId
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata, LedgerState
+from tests.simulation.fair_share import FairShare
 from tests.simulation.loop import SimLoop, Violation
 from tests.simulation.trace import Trace
 
@@ -145,6 +147,7 @@ class LedgerOracle:
         """Told of moments at which a fault hurts most: what happens, and to which bookie."""
         self._received = 0
         self.trace = Trace(self.fail)
+        self.share = FairShare(self.fail)
 
     def hot(self, what: str, who: str = "") -> None:
         """A moment at which a fault would hurt."""
@@ -463,6 +466,7 @@ class LedgerOracle:
     def add_received(self, bookie: str, add: Pending) -> None:
         self._received += 1
         add.arrived = self._received
+        self.share.add_received(bookie, add)
         book = self.ledger(add.ledger)
         self.note(
             "%s gets add %d/%d lac=%d%s from %s",
@@ -488,6 +492,9 @@ class LedgerOracle:
                     f" {add.lac}, the writer never sent more than {frozen}",
                 )
 
+    def group_written(self, bookie: str, size: int) -> None:
+        self.share.group_written(bookie, size)
+
     def add_answered(self, bookie: str, add: Pending, code: int) -> None:
         book = self.bookie(bookie)
         self.note("%s answers add %d/%d %d", bookie, add.ledger, add.entry, code)
@@ -499,6 +506,7 @@ class LedgerOracle:
         if code != OK:
             return
         self._check_identity(book)
+        self.share.add_answered(bookie, add)
         self.hot("add answered", bookie)
         book.stored.setdefault(add.ledger, {}).setdefault(add.entry, self._received)
         fenced_at = book.fenced_at.get(add.ledger)

@@ -20,6 +20,7 @@ import random
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from tests.simulation.fair_share import SHARES
 from tests.simulation.net import NetOptions
 from tests.simulation.store import StoreOptions
 
@@ -115,6 +116,7 @@ class BookieOptions:
     """One bookie is weak: it refuses more than so many adds at a time, and its disk is slow. So
     its answers to what it took come when its writer has replaced it already. 0: none."""
     pending_bytes_max: int = 32 << 20
+    group_bytes_max: int = 2 << 20
     cache_bytes_max: int = 64 << 20
     log_file_bytes_max: int = 64 << 10
     log_preallocate_bytes: int = 0
@@ -215,7 +217,35 @@ def draw(seed: int) -> LedgerSwarm:
     rng = random.Random(f"ledger swarm {seed}")
     drawn, kind = draw_any(seed, rng), kind_of(seed)
     as_kind = {"race": _as_race_or_stream, "wreck": _as_wreck, "brimful": _as_brimful}.get(kind)
-    return drawn if as_kind is None else replace(as_kind(drawn, rng), kind=kind)
+    if as_kind is not None:
+        drawn = replace(as_kind(drawn, rng), kind=kind)
+    return _with_groups(drawn, random.Random(f"groups {seed}"))
+
+
+def _with_groups(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:
+    """Draw how much goes into a group: where many adds are in flight, mostly not all of them."""
+    if drawn.in_flight < _CROWD:
+        return drawn
+    entry_bytes = drawn.payload_bytes + _ENVELOPE_BYTES
+    size = rng.choice((2 << 20, SHARES * entry_bytes, SHARES * entry_bytes, entry_bytes))
+    drawn = replace(drawn, bookie=replace(drawn.bookie, group_bytes_max=size))
+    if drawn.kind != "mixed" or size != SHARES * entry_bytes:
+        return drawn
+    # Somebody begins to add while others have more in line than two groups take.
+    return replace(
+        drawn,
+        writers=3,
+        adds=60,
+        adds_per_ledger=rng.choice((10, 40)),
+        think_s=0.002,
+        disk=replace(drawn.disk, sync_s=0.01),
+    )
+
+
+_CROWD = 30
+"""Adds in flight of which not all have to go into one group."""
+_ENVELOPE_BYTES = 100
+"""More than an entry has in front of its payload."""
 
 
 def _as_race_or_stream(drawn: LedgerSwarm, rng: random.Random) -> LedgerSwarm:

@@ -52,6 +52,7 @@ class World:
         self.brokers: dict[int, Broker] = {}
         self.acknowledged: list[int] = []
         self.stored: list[int] = []
+        self.throttled_s = 0.0
 
     def boot(self, number: int) -> None:
         host = self.hosts[number]
@@ -115,6 +116,10 @@ class World:
         row = {"name": "t", "num_partitions": 1, "replication_factor": 3,
                "assignments": [], "configs": []}  # fmt: skip
         answer = await client.call(ApiKey.CREATE_TOPICS, 7, topics=[row], timeout=1000)
+        everybody = [{"entity_type": "user", "entity_name": None}]
+        rate = [{"key": "producer_byte_rate", "value": 100.0, "remove": False}]
+        limit = {"entity": everybody, "ops": rate}
+        await client.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=[limit], validate_only=False)
         await client.close()
         return int(answer.topics[0].error_code) in (0, 36)
 
@@ -149,6 +154,7 @@ class World:
             topic_data=[{"name": "t", "partition_data": [{"index": 0, "records": records}]}],
         )  # fmt: skip
         await client.close()
+        self.throttled_s += answer.throttle_time.total_seconds()
         return answer.responses[0].partition_responses[0].error_code == 0
 
     async def _read(self, leader: str) -> bool:
@@ -194,4 +200,5 @@ def test_brokers_run_under_simulation_and_a_seed_replays() -> None:
         for seed in range(3):
             world = run(seed, hostile=hostile)
             assert world.stored == list(range(COUNT))
+            assert world.throttled_s > 0, "a quota is met, in the time of the simulation"
             assert run(seed, hostile=hostile).loop.digest == world.loop.digest

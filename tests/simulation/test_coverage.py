@@ -32,7 +32,7 @@ def test_an_idle_workload_is_noticed() -> None:
     assert missing("ledger", SCHEDULES_MIN, FAULTS, few) == ["only 12 adds"]
 
 
-@pytest.mark.parametrize("world", ["ledger", "cluster", "compaction"])
+@pytest.mark.parametrize("world", ["ledger", "cluster", "compaction", "transactions"])
 def test_short_runs_are_not_judged(world: str) -> None:
     assert missing(world, SCHEDULES_MIN - 1, {}, {}) == []
     assert missing(world, SCHEDULES_MIN, {}, {})

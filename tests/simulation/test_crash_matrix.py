@@ -39,6 +39,7 @@ LEDGERS = (LedgerId(7), LedgerId(8))
 LOG_FILE_BYTES = 400
 NOW_MS = 1_700_000_000_000
 LIMITS = StorageLimits(
+    group_bytes_max=1 << 20,
     cache_bytes_max=0,
     checkpoint=CheckpointLimits(600, 1000, 1000.0),
     index_gather_s=0.0,

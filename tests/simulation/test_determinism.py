@@ -12,7 +12,12 @@ import pytest
 from tests.simulation import batch
 
 ROOT = Path(__file__).parents[2]
-SEEDS = {"ledger": range(40, 52), "cluster": range(40, 44), "compaction": range(40, 44)}
+SEEDS = {
+    "ledger": range(40, 52),
+    "cluster": range(40, 44),
+    "compaction": range(40, 44),
+    "transactions": range(40, 44),
+}
 
 
 def digests(world: str, hash_seed: str) -> list[str]:

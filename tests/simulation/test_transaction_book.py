@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from broker.transactions.core.transaction_records import transaction_record
+from broker.transactions.core.transaction_types import TransactionMetadata, TransactionState
 from client.ids import ProducerId
 from client.wire.kafka.batches.control_batch import Marker, build_marker
 from client.wire.kafka.batches.record_builder import Record, build_batch
-from tests.simulation.cluster_oracle import PartitionBook, batches_of
+from tests.simulation.cluster_oracle import PartitionBook
+from tests.simulation.entries import batches_of
 from tests.simulation.kafka_link import Aborted, Fetched
 from tests.simulation.transaction_book import TransactionBook
 from tests.simulation.transaction_link import ProducerKey
-from tests.simulation.transaction_log import Fate, TransactionLog
+from tests.simulation.transaction_log import Fate, PartitionState, TransactionLog
 from tests.simulation.transaction_readers import filtered
 
 KEY = ProducerKey(7, 0)
@@ -23,6 +26,8 @@ class Contradiction(Exception):
 
 class StubOracle:
     """Topics with one partition each, whose books are named after them."""
+
+    forgets_producers = False
 
     def fail(self, name: str, text: str) -> None:
         raise Contradiction(f"{name}: {text}")
@@ -161,6 +166,23 @@ def test_nothing_follows_a_marker_of_the_same_transaction() -> None:
         bench.data("t", b"tx:c:1:0:")
 
 
+def test_a_transaction_that_nobody_has_ended_is_not_continued() -> None:
+    bench = Bench()
+    bench.transaction(1)
+    bench.transaction(2)
+    bench.data("t", b"tx:c:1:0:")
+    with pytest.raises(Contradiction, match="X8"):
+        bench.data("t", b"tx:c:2:0:", epoch=1)
+
+
+def test_what_a_leader_has_to_know_is_told() -> None:
+    bench = Bench()
+    bench.transaction()
+    bench.marker("t", coordinator=3, commit=True)
+    bench.data("t", b"tx:c:1:0:")
+    assert bench.log("t").state() == PartitionState({7: 1}, {7: 0}, {7: 3})
+
+
 def test_data_of_an_older_epoch_is_seen() -> None:
     bench = Bench()
     bench.transaction()
@@ -206,6 +228,7 @@ def test_only_a_client_with_rivals_is_told_that_it_is_fenced(has_rival: bool) ->
         ([(0, 1), (0, 2), (0, 3)], False),
         ([(0, 1), (0, 4)], False),
         ([(3, 0), (2, 0)], False),
+        ([(3, 0), (5, 0)], False),
     ],
 )
 def test_the_coordinators_log_follows_the_state_machine(
@@ -215,8 +238,9 @@ def test_the_coordinators_log_follows_the_state_machine(
 
     def write() -> None:
         for epoch, state in states:
-            value = b"\0\1" + (7).to_bytes(8, "big") + epoch.to_bytes(2, "big")
-            book._state(b"\0\0\0\2id", value + bytes(4) + bytes([state]))
+            stored = TransactionMetadata(ProducerId(7), epoch, 1000, TransactionState(state))
+            record = transaction_record("id", stored)
+            book._state(record.key, record.value)
 
     if is_well:
         write()
@@ -234,7 +258,7 @@ def test_an_answer_is_filtered_as_consumers_do() -> None:
         ))  # fmt: skip
         marker = Marker(ProducerId(7), epoch, number == 1, 0)
         data += _at(2 * number + 1, build_marker(marker, 0))
-    got = Fetched(0, 4, 4, 0, [Aborted(7, 0)], data)
+    got = Fetched(0, 4, 4, 0, [Aborted(7, 0)], data, -1)
     assert [(one.batch.base_offset, one.is_shown) for one in filtered(got, 0)] == [
         (0, False),
         (2, True),

@@ -61,6 +61,10 @@ class Trace:
         """A partition's list was set."""
         self._step(chain, self._chain(chain).listed, epoch, ids)
 
+    def swapped(self, chain: str, epoch: int, ids: list[int]) -> None:
+        """A partition's list was set, with compacted ledgers in the place of others."""
+        self._step(chain, self._chain(chain).swapped, epoch, ids)
+
     def sent(self, chain: str, ledger_id: int, batches: list[Batch]) -> None:
         """A leader sent an entry."""
         self._step(chain, self._chain(chain).sent, ledger_id, batches)

@@ -34,11 +34,11 @@ _LATE_S = 0.4
 _LINGERING_S = 2.0
 _IN_FLIGHT_MAX = 5
 """Batches of an idempotent producer to a partition that may be under way: brokers know so many."""
-_MOVED = (3, 5, 6, 7, 14, 15, 16, 74, 75, 76, 100)
-_RETRIABLE = (*_MOVED, 10, 13, 19, 20, 51, 56, 88)
-_FATAL = (47, 48, 49, 53, 90)
-_ABORTABLE = (22, 25, 45, 59, 82, 120)
-_PRODUCE_ABORTABLE = (47, 48, *_ABORTABLE)
+MOVED = (3, 5, 6, 7, 14, 15, 16, 74, 75, 76, 100)
+RETRIABLE = (*MOVED, 10, 13, 19, 20, 51, 56, 88)
+FATAL = (47, 48, 49, 53, 90)
+ABORTABLE = (22, 25, 45, 59, 82, 120)
+PRODUCE_ABORTABLE = (47, 48, *ABORTABLE)
 
 T = TypeVar("T")
 
@@ -196,8 +196,8 @@ class TransactionalClient:
                     )
                     requests.popleft()
             except Refused as refused:
+                route.drop()  # answers of this transaction must not be read as the next one's
                 self._judge(refused, PRODUCE)
-                route.drop()
             except TROUBLE as error:
                 self.doing = f"producing to {place}: {error!r}"
                 route.drop()
@@ -207,7 +207,7 @@ class TransactionalClient:
         requests, left = [], deque(values)
         while left:
             count = min(len(left), self._rng.choice((1, 1, 2)))
-            records = [Record(None, left.popleft(), SimClock.EPOCH_MS) for _ in range(count)]
+            records = [self._record(left.popleft()) for _ in range(count)]
             sequence = self._sequences.get(place, 0)
             self._sequences[place] = sequence + count
             batch = build_batch(
@@ -222,6 +222,14 @@ class TransactionalClient:
                 wire.produce(self.me.name, *place, batch, timeout_ms, generation=self.me.generation)
             )
         return requests
+
+    def _record(self, value: bytes) -> Record:
+        """Return a record; in a compacted topic it replaces others of its key."""
+        options = self._world.plan.compaction
+        if options is None:
+            return Record(None, value, SimClock.EPOCH_MS)
+        key = b"k%d" % self._rng.randrange(options.keys)
+        return Record(key, value, SimClock.EPOCH_MS + int(self._world.loop.time() * 1000))
 
     async def commit_offset(self, transaction: Transaction, what: wire.Offset) -> None:
         """Commit an offset with the transaction. Raises Fenced, MustAbort."""
@@ -241,10 +249,10 @@ class TransactionalClient:
 
     async def fetch_offset(self, group: str, topic: str, index: int) -> int:
         """Return the stable offset of a group, which has no members."""
-        since = self.book.count_of_offsets((group, topic, index))
+        asking = self.book.asking((group, topic, index))
         request = wire.fetch_offset(group, topic, index)
         offset = await self._ask(self._group(group), request, wire.read_offset)
-        self.book.fetched_offset((group, topic, index), since, offset)
+        self.book.fetched_offset((group, topic, index), asking, offset)
         return offset
 
     async def end(self, transaction: Transaction, *, commit: bool) -> None:
@@ -280,7 +288,7 @@ class TransactionalClient:
                 return read(await link.ask(request, SILENCE_S))
             except Refused as refused:
                 self._judge(refused, request.key)
-                if refused.code in _MOVED:
+                if refused.code in MOVED:
                     route.drop()
             except TROUBLE as error:
                 self.doing = f"asking {request.key}: {error!r}"
@@ -291,12 +299,12 @@ class TransactionalClient:
         """Return if a retry may help. Raises Fenced, MustAbort."""
         self.doing = f"{refused!r}"
         self._world.oracle.note("%s: %r", self.me.who, refused)
-        if refused.code in _RETRIABLE:
+        if refused.code in RETRIABLE:
             return
         self.book.refused(self.me.name, self.me.who, refused.code, is_excused=self._is_excused)
-        if refused.code in (_PRODUCE_ABORTABLE if key == PRODUCE else _ABORTABLE):
+        if refused.code in (PRODUCE_ABORTABLE if key == PRODUCE else ABORTABLE):
             raise MustAbort(refused.code)
-        if refused.code not in _FATAL:
+        if refused.code not in FATAL:
             self._world.oracle.fail("X12", f"{self.me.who} is told {refused!r}")
         raise Fenced(refused.code)
 

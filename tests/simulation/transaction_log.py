@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from client.wire.kafka.batches.control_batch import read_marker
 from client.wire.kafka.batches.records import CONTROL_BIT, TRANSACTIONAL_BIT
-from tests.simulation.cluster_oracle import batches_of
+from tests.simulation.entries import batches_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from client.wire.kafka.batches.control_batch import Marker
-    from tests.simulation.cluster_oracle import Batch, ClusterOracle, PartitionBook
+    from tests.simulation.cluster_oracle import ClusterOracle, PartitionBook
+    from tests.simulation.entries import Batch
     from tests.simulation.transaction_book import TransactionBook
 
 
@@ -37,6 +38,16 @@ class _Producer(NamedTuple):
 
     epoch: int
     coordinator_epoch: int
+
+
+class PartitionState(NamedTuple):
+    """What a log says of its producers, by producer id."""
+
+    open: dict[int, int]
+    """First offsets of transactions without a marker."""
+    epochs: dict[int, int]
+    coordinators: dict[int, int]
+    """Epochs of the coordinators that wrote their last markers."""
 
 
 class TransactionLog:
@@ -58,6 +69,10 @@ class TransactionLog:
         """(offset, value) of what a reader of committed data is to see, in the order in which it
         was decided; sorted by offset it is what there is to see."""
         self.end_offset = 0
+        self.aborted: list[tuple[int, int, int]] = []
+        """(producer id, first offset, offset of the marker) of what was aborted."""
+        self.markers: list[tuple[int, int]] = []
+        """(offset, producer id) of all markers."""
 
     @property
     def trim_to(self) -> int:
@@ -69,6 +84,24 @@ class TransactionLog:
         """Lowest offset of an undecided transaction; None: there is none."""
         self.advance()
         return min((batches[0].base_offset for batches in self._open.values()), default=None)
+
+    def open_batches(self) -> Iterator[Batch]:
+        """Walk what is undecided."""
+        for batches in self._open.values():
+            yield from batches
+
+    def state(self) -> PartitionState:
+        """Return what whoever leads the partition must know of it."""
+        self.advance()
+        return PartitionState(
+            {pid: batches[0].base_offset for pid, batches in self._open.items()},
+            {pid: known.epoch for pid, known in self._producers.items()},
+            {
+                pid: known.coordinator_epoch
+                for pid, known in self._producers.items()
+                if known.coordinator_epoch >= 0
+            },
+        )
 
     def open_transactions(self) -> str:
         """Return in words what is undecided."""
@@ -120,7 +153,7 @@ class TransactionLog:
         batches = self._open.setdefault(producer_id, [])
         batches.append(batch)
         if batches[0].producer != batch.producer:
-            self._fail("X7", f"{batch.base_offset} continues {batches[0].producer}")
+            self._fail("X8", f"{batch.base_offset} continues {batches[0].producer}, which hangs")
         self._told.opened(self._book, batch)
 
     def _decide(self, batch: Batch, marker: Marker) -> None:
@@ -133,7 +166,8 @@ class TransactionLog:
                 known.coordinator_epoch,
             )
             if not batches and not is_new:
-                self._fail("X10", f"{marker} at {batch.base_offset} says nothing new")
+                self._say_nothing_new(batch, marker)
+                return
             if marker.producer_epoch < known.epoch:
                 self._fail("X7", f"{marker} at {batch.base_offset} after epoch {known.epoch}")
             if marker.coordinator_epoch < known.coordinator_epoch:
@@ -141,12 +175,21 @@ class TransactionLog:
         self._producers[marker.producer_id] = _Producer(
             marker.producer_epoch, marker.coordinator_epoch
         )
+        self.markers.append((batch.base_offset, marker.producer_id))
+        if batches and not marker.is_commit:
+            first = batches[0].base_offset
+            self.aborted.append((marker.producer_id, first, batch.base_offset))
         fate = Fate.COMMITTED if marker.is_commit else Fate.ABORTED
         for one in batches:
             self.fates[one.base_offset] = fate
             if marker.is_commit:
                 self.committed += one.values()
         self._told.decided(self._book, batches, is_commit=marker.is_commit)
+
+    def _say_nothing_new(self, batch: Batch, marker: Marker) -> None:
+        """X10: of a producer that its partition may have forgotten, anything is new."""
+        if not self._oracle.forgets_producers:
+            self._fail("X10", f"{marker} at {batch.base_offset} says nothing new")
 
     def _fail(self, rule: str, text: str) -> None:
         self._oracle.fail(rule, f"{self._book.name}: {text}")

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from client.wire.kafka.batches.control_batch import read_marker
 from client.wire.kafka.batches.records import CONTROL_BIT, TRANSACTIONAL_BIT
-from tests.simulation.cluster_oracle import batches_of
-from tests.simulation.kafka_clients import OUT_OF_RANGE, TROUBLE
-from tests.simulation.kafka_link import EARLIEST, LATEST, Fetched, KafkaLink, Refused
+from tests.simulation.entries import batches_of
+from tests.simulation.kafka_clients import TROUBLE, visit
+from tests.simulation.kafka_link import (
+    EARLIEST,
+    LATEST,
+    OUT_OF_RANGE,
+    Fetched,
+    KafkaLink,
+    Refused,
+)
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster_oracle import Batch
     from tests.simulation.cluster_world import ClusterWorld
+    from tests.simulation.entries import Batch
     from tests.simulation.kafka_clients import Guide
     from tests.simulation.transaction_book import Place, TransactionBook
 
@@ -112,12 +120,16 @@ class CommittedView:
         finally:
             link.close()
 
-    async def fetch(self, link: KafkaLink, epoch: int) -> None:
-        """Fetch once. Raises Refused, OSError, TimeoutError."""
+    async def fetch(self, link: KafkaLink, epoch: int, *, is_nearby: bool = False) -> bool:
+        """Fetch once, from the leader or from a broker nearby; return whether anything came.
+
+        Raises Refused, OSError, TimeoutError.
+        """
         oracle = self._world.oracle
         partition = oracle.partition(*self._place)
         if not self._guide.knows_epochs:
             epoch = -1
+        asked_s = self._world.loop.time()
         got = await link.fetch(
             *self._place,
             self.position,
@@ -125,25 +137,45 @@ class CommittedView:
             max_bytes=self._rng.choice((1, 500, 1 << 16)),
             timeout_s=_SILENCE_S,
             committed=True,
+            rack=self._guide.rack,
         )
+        log = self._book.log(*self._place)
+        if is_nearby:
+            oracle.read_nearby(partition, self._name, got)
+            self._show(got, asked_s)
+            return bool(got.records)
         if got.code == OUT_OF_RANGE:
             oracle.out_of_range(partition, self._name, self.position)
             self.position = await link.offset(*self._place, EARLIEST, epoch, _SILENCE_S)
-            return
+            return False
         if got.code:
             raise Refused(got.code, "fetch")
-        log = self._book.log(*self._place)
         oracle.watermark(partition, self._name, self._high, got.high_watermark)
         self._book.stable(log, self._name, got.last_stable, got.high_watermark)
-        if self._guide.knows_epochs:
+        if self._guide.knows_epochs and link.host != self._guide.rack:
             self._check_order(got)
+        if got.replica >= 0:
+            host = self._world.broker_host(got.replica)
+            await visit(self._guide, host, partial(self.fetch, epoch=epoch, is_nearby=True))
+        self._show(got, asked_s)
+        return bool(got.records)
+
+    def _show(self, got: Fetched, asked_s: float) -> None:
+        """Tell the judges what was shown, and go on behind it."""
+        oracle, log = self._world.oracle, self._book.log(*self._place)
         for batch, is_shown in filtered(got, self.position):
             if batch.next_offset > got.last_stable:
                 oracle.fail("X4", f"{self._name} got {batch.base_offset}, {got.last_stable} stable")
             self._book.read(log, self._name, batch, is_shown=is_shown)
             if is_shown:
                 self.shown += [row for row in batch.values() if row[0] >= self.position]
-        self.position = oracle.consumed(partition, self._name, got.records, self.position)
+        partition = oracle.partition(*self._place)
+        if partition.compacted is None:
+            self.position = oracle.consumed(partition, self._name, got.records, self.position)
+        else:
+            self.position = partition.compacted.read(
+                self._name, got.records, self.position, asked_s
+            )
 
     def _check_order(self, got: Fetched) -> None:
         """X4: neither offset goes back for whoever knows the epoch."""

@@ -155,6 +155,8 @@ class Volume:
         """After how many steps the process ends in the middle of what it does; -1 for never."""
         self.on_stop: Callable[[], None] = lambda: None
         self.on_durable: Callable[[SimFile, list[Write]], None] | None = None
+        self.on_group: Callable[[int], None] = lambda size: None
+        """Told of each group that is to be written, and how large it is."""
         self._undo_names: list[tuple[str, Callable[[], None]]] = []
         """Unsynced name changes, oldest first: (directory, what reverts it)."""
 

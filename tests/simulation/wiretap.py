@@ -25,6 +25,8 @@ OK, NO_LEDGER, NO_ENTRY, OTHER = 0, 1, 2, 3
 _V3_FIRST_BYTE = 0x0A
 _V3_CODES = {0: OK, 402: NO_LEDGER, 403: NO_ENTRY}
 _REQUEST_ADD = struct.Struct(">I20xqqq")
+_V2_ADD_BYTES = 24
+"""In front of the entry."""
 _IDS = struct.Struct(">qq")
 _ANSWER = struct.Struct(">Iiqq")
 _FRAME_BYTES_MAX = 64 << 20
@@ -33,7 +35,19 @@ _FRAME_BYTES_MAX = 64 << 20
 class Pending:
     """A request that a bookie has received."""
 
-    __slots__ = ("arrived", "denied", "entry", "fence", "lac", "ledger", "peer", "recovery")
+    __slots__ = (
+        "arrived",
+        "denied",
+        "entry",
+        "fence",
+        "groups_before",
+        "is_alone",
+        "lac",
+        "ledger",
+        "peer",
+        "recovery",
+        "size",
+    )
 
     def __init__(self, ledger: int, entry: int, peer: str) -> None:
         self.ledger = ledger
@@ -49,6 +63,12 @@ class Pending:
         """A fencing read that came after this add was told that the entry is not there."""
         self.arrived = 0
         """Position of the request among everything this schedule's bookies received."""
+        self.size = 0
+        """Of an add: bytes of its entry."""
+        self.is_alone = False
+        """Whether it is an add over a connection that had no other unanswered one."""
+        self.groups_before = 0
+        """Groups that the bookie had begun to write when it came."""
 
 
 class Listener(Protocol):
@@ -69,6 +89,7 @@ class BookieTap:
     """Follows one connection at the bookie's end."""
 
     __slots__ = (
+        "_adds_asked",
         "_asked",
         "_bookie",
         "_fences",
@@ -90,6 +111,8 @@ class BookieTap:
         self._v3: bool | None = None
         self._asked: dict[tuple[int, int, int], deque[Pending]] = {}
         self._transactions: dict[int, Pending] = {}
+        self._adds_asked = 0
+        """Adds that are not answered."""
         self._heard = bytearray()
         self._fences: dict[int, Pending] = {}
         """Version 3 fencing reads that were answered, until the client has heard it."""
@@ -123,10 +146,13 @@ class BookieTap:
         if at:
             del buffer[:at]
 
-    def _pending_add(self, ledger: int, entry: int, lac: int, recovery: bool) -> Pending:
+    def _pending_add(self, ledger: int, entry: int, lac: int, recovery: bool, size: int) -> Pending:
         pending = Pending(ledger, entry, self._peer)
         pending.lac = lac
         pending.recovery = recovery
+        pending.size = size
+        pending.is_alone = not self._adds_asked
+        self._adds_asked += 1
         self._listener.add_received(self._bookie, pending)
         return pending
 
@@ -141,7 +167,8 @@ class BookieTap:
         opcode, flags = word >> 16 & 0xFF, word & 0xFFFF
         if opcode == ADD and len(frame) >= _REQUEST_ADD.size:
             _, ledger, entry, lac = _REQUEST_ADD.unpack_from(frame)
-            pending = self._pending_add(ledger, entry, lac, bool(flags & RECOVERY_ADD))
+            recovery = bool(flags & RECOVERY_ADD)
+            pending = self._pending_add(ledger, entry, lac, recovery, len(frame) - _V2_ADD_BYTES)
         elif opcode in (READ, BATCH_READ):
             ledger, entry = _IDS.unpack_from(frame, 4)
             pending = self._pending_read(ledger, entry, bool(flags & FENCING))
@@ -155,7 +182,9 @@ class BookieTap:
         if operation == V3_ADD:
             add = request.addRequest
             lac = int.from_bytes(add.body[16:24], "big", signed=True)
-            pending = self._pending_add(add.ledgerId, add.entryId, lac, add.flag == 1)
+            pending = self._pending_add(
+                add.ledgerId, add.entryId, lac, add.flag == 1, len(add.body)
+            )
         elif operation == V3_READ:
             read = request.readRequest
             pending = self._pending_read(read.ledgerId, read.entryId, read.flag == 1)
@@ -175,6 +204,7 @@ class BookieTap:
         if not asked:
             del self._asked[opcode, ledger, entry]
         if opcode == ADD:
+            self._adds_asked -= 1
             self._listener.add_answered(self._bookie, pending, code)
         else:
             if opcode == BATCH_READ:
@@ -200,6 +230,7 @@ class BookieTap:
             return
         code = _V3_CODES.get(response.status, OTHER)
         if response.header.operation == V3_ADD:
+            self._adds_asked -= 1
             self._listener.add_answered(self._bookie, pending, code)
         else:
             if pending.fence:

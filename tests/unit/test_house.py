@@ -26,14 +26,16 @@ PRODUCTION = [path for package in PACKAGES for path in sorted((ROOT / package).r
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 # What runs under the simulator: everything but the entry points (of programs, and of applications
-# that use ledgers), ops, and the three files that stand between us and threads, the disk and
-# ZooKeeper.
+# that use ledgers), ops, the process that does the work of compaction with the file that starts it,
+# and the three files that stand between us and threads, the disk and ZooKeeper.
 SHELLS_ON_REAL_THINGS = {
     "bookie/__main__.py",
     "bookie/storage/disk.py",
     "bookie/storage/worker_thread.py",
     "bookie/storage/index/level_db.py",
     "broker/__main__.py",
+    "broker/compaction/child.py",
+    "broker/compaction/child_worker.py",
     "client/config.py",
     "client/config_kinds.py",
     "client/ledger/standalone.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -84,3 +85,50 @@ def test_files_that_documents_and_comments_name_exist() -> None:
 def test_a_file_that_is_gone_would_be_noticed() -> None:
     texts = {"a/b.py": "see `c.py`, `a/d.py`, `x/c.py` and `e.py`"}
     assert strangers(texts, ["a/c.py", "a/d.py"]) == {"a/b.py": {"x/c.py", "e.py"}}
+
+
+MAPS = ("bookie", "broker", "client", "client/pubsub", "client/spark", "ops")
+"""Packages and rooms whose README lists all that is in them."""
+
+
+def unlisted(text: str, folder: Path) -> list[str]:
+    """Return the modules and rooms directly in a folder that its README does not name."""
+    files = [path.name for path in folder.glob("*.py") if not path.name.startswith("__")]
+    rooms = [f"{path.parent.name}/" for path in folder.glob("*/__init__.py")]
+    return sorted(name for name in (*files, *rooms) if not re.search(rf"`[\w./]*{name}", text))
+
+
+@pytest.mark.parametrize("folder", MAPS)
+def test_a_map_leaves_nothing_out(folder: str) -> None:
+    text = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    assert unlisted(text, ROOT / folder) == []
+
+
+def test_what_a_map_leaves_out_would_be_noticed() -> None:
+    text = (ROOT / "client/README.md").read_text(encoding="utf-8")
+    text = text.replace("`ids.py`", "").replace("`autorecovery/`", "")
+    assert unlisted(text, ROOT / "client") == ["autorecovery/", "ids.py"]
+
+
+def tree_of(text: str) -> dict[str, str]:
+    """Return the classes of a drawn tree, each with the one that it stands below."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for branch, name in re.findall(r"^    ([│├└─ ]*)(\w+)", text, re.M):
+        depth = len(branch) // 4
+        del above[depth:]
+        if above:
+            found[name] = above[-1]
+        above.append(name)
+    return found
+
+
+def test_the_tree_of_errors_is_that_of_the_classes() -> None:
+    tree = ast.parse((ROOT / "client/errors.py").read_text(encoding="utf-8"))
+    classes = {
+        node.name: ast.unparse(node.bases[0])
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and node.name not in ("Outcome", "QuireError")
+    }
+    drawn = (ast.get_docstring(tree, clean=False) or "").partition("`bookie.errors`")[0]
+    assert tree_of(drawn) == classes

@@ -4,6 +4,8 @@ import itertools
 import re
 from pathlib import Path
 
+from tests.integration import ecosystem
+
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 MARKERS = ("integration", "smoke", "slow", "model")
@@ -53,3 +55,10 @@ def test_only_what_runs_real_processes_is_called_smoke() -> None:
     assert [
         path for path in marked if not path.startswith(("tests/integration/", "tests/interop/"))
     ] == []
+
+
+def test_the_rows_of_make_ecosystem_name_tests_that_exist() -> None:
+    for program in ecosystem.PROGRAMS:
+        paths = [one for one in program.tests if one.endswith(".py")]
+        assert paths, program.name
+        assert [one for one in paths if not (ROOT / one).is_file()] == []

@@ -4,6 +4,10 @@ An entry is put here when it is accepted, in log order. It must stay until the i
 location (`indexed_to`), and stays longer as long as there is room, oldest out first. So the size
 is bounded by `bytes_max` plus what is not indexed yet, which the storage bounds by back-pressure.
 
+Small entries are copied, and what is kept beside them is plain tuples of numbers: then there is
+nothing here that the collector of reference cycles has to look at, of perhaps hundreds of thousands
+(`client/node/collector.py`), and no entry keeps the whole of what was received with it.
+
 An entry may be written again while its first copy is durable but not indexed yet: a recovery does
 that. The first copy is kept below the second one until the index knows it, for the second may be
 lost on a full disk, and then only the cache can say that the entry is there.
@@ -13,11 +17,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from bookie.storage.core.append_log import LogPosition
 from bookie.storage.core.log_format import Location
-from client.fast_tuple import new_tuple
 from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper.messages import Buffer
 
@@ -25,18 +28,18 @@ ENTRY_OVERHEAD_BYTES: Final = 500
 """About what Python needs to hold one entry, beside its own bytes."""
 
 
-class _Copy(NamedTuple):
-    """One accepted copy of an entry."""
+_COPIED_BYTES_MAX: Final = 4096
+"""Larger entries stay where they were received: there are few of them in the same room."""
 
-    location: Location
-    entry: Buffer
-    older: _Copy | None
-    """The copy it stands for now, while the index does not know that one."""
+_Copy = tuple[int, int, Buffer, "_Copy | None"]
+"""One accepted copy of an entry: number of its log file, position in it, its bytes, and the copy
+that it stands for while the index does not know that one."""
 
-    def entry_bytes(self) -> int:
-        """Return the size of this copy and all below it."""
-        older = self.older
-        return len(self.entry) + (older.entry_bytes() if older is not None else 0)
+
+def _entry_bytes(copy: _Copy) -> int:
+    """Return the size of a copy and of all below it."""
+    _, _, entry, older = copy
+    return len(entry) + (_entry_bytes(older) if older is not None else 0)
 
 
 class EntryCache:
@@ -67,16 +70,19 @@ class EntryCache:
         key = (ledger_id, entry_id)
         older = self._entries.pop(key, None)
         if older is not None and self._is_indexed(older):
-            self.entry_bytes -= older.entry_bytes()
+            self.entry_bytes -= _entry_bytes(older)
             older = None
-        self._entries[key] = new_tuple(_Copy, (location, entry, older))
+        if len(entry) <= _COPIED_BYTES_MAX:
+            entry = bytes(entry)
+        number, position, _ = location
+        self._entries[key] = (number, position, entry, older)
         self.entry_bytes += len(entry)
         self._evict()
 
     def get(self, ledger_id: LedgerId, entry_id: EntryId) -> Buffer | None:
         """Return the entry if it is here."""
         found = self._entries.get((ledger_id, entry_id))
-        return None if found is None else found.entry
+        return None if found is None else found[2]
 
     def all_keys(self) -> list[tuple[LedgerId, EntryId]]:
         """Return what is here: ten milliseconds for a million."""
@@ -99,21 +105,21 @@ class EntryCache:
         for ledger_id, entry_id, location in reversed(added):
             key = (ledger_id, entry_id)
             found = self._entries.get(key)
-            if found is None or found.location is not location:
+            if found is None or found[:2] != location[:2]:
                 continue
-            del self._entries[key]
-            self.entry_bytes -= len(found.entry)
-            if found.older is not None:
+            _, _, entry, older = self._entries.pop(key)
+            self.entry_bytes -= len(entry)
+            if older is not None:
                 # Out of order now: it leaves late, which is what the cache may always do.
-                self._entries[key] = found.older
+                self._entries[key] = older
 
     def forget_ledgers(self, ledger_ids: Container[LedgerId]) -> None:
         """Drop the entries of ledgers that are gone. Takes time with everything held."""
         for key in [key for key in self._entries if key[0] in ledger_ids]:
-            self.entry_bytes -= self._entries.pop(key).entry_bytes()
+            self.entry_bytes -= _entry_bytes(self._entries.pop(key))
 
     def _is_indexed(self, copy: _Copy) -> bool:
-        return (copy.location.number, copy.location.position) < self._indexed_to
+        return copy[:2] < self._indexed_to
 
     def _evict(self) -> None:
         entries, overhead, bytes_max = self._entries, self._overhead_bytes, self._bytes_max
@@ -122,4 +128,4 @@ class EntryCache:
             if not self._is_indexed(copy):
                 return
             del entries[key]
-            self.entry_bytes -= copy.entry_bytes()
+            self.entry_bytes -= _entry_bytes(copy)

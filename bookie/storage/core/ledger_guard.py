@@ -119,7 +119,7 @@ class LedgerTable:
         if deletion.fenced:
             self._tombstones[ledger_id] = deletion
 
-    def graves_before(self, time_ms: int) -> list[LedgerId]:
+    def tombstones_before(self, time_ms: int) -> list[LedgerId]:
         """Return the ledgers that were deleted before a time and are still remembered."""
         return sorted(
             key for key, tombstone in self._tombstones.items() if tombstone.time_ms < time_ms

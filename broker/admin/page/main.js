@@ -4,6 +4,7 @@ import { get, hasToken } from "./api.js";
 import { dismiss } from "./dialogs.js";
 import { h, render } from "./dom.js";
 import { leave, liveness, open, title, whenShown } from "./screen.js";
+import { audit } from "./views/audit.js";
 import { bookies } from "./views/bookies.js";
 import { broker } from "./views/broker.js";
 import { brokers } from "./views/brokers.js";
@@ -27,6 +28,7 @@ const ROUTES = [
   [/^brokers$/, brokers],
   [/^brokers\/(\d+)$/, broker],
   [/^bookies$/, bookies],
+  [/^audit$/, audit],
 ];
 const SECTIONS = [
   ["", "Cluster"],
@@ -35,6 +37,7 @@ const SECTIONS = [
   ["transactions", "Transactions"],
   ["brokers", "Brokers"],
   ["bookies", "Bookies"],
+  ["audit", "Audit"],
 ];
 const THEMES = ["auto", "light", "dark"];
 const THEME_SIGNS = { auto: "◐", light: "☀", dark: "☾" };

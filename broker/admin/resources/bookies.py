@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from broker.admin.context import AdminContext
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.pages import QUERY, number_after, page
 from broker.admin.problems import Problem
 from broker.admin.request import JSON, AdminRequest, Answer
@@ -90,7 +90,13 @@ async def _children(store: MetadataStore, path: str) -> list[str]:
 async def list_bookies(context: AdminContext, request: AdminRequest) -> Answer:
     """List the bookies."""
     found = await states(context)
-    answer = page(found.items(), request.query, lambda one: one[0], lambda one: one)
+    answer = await page(
+        context.broker.services.turns,
+        found.items(),
+        request.query,
+        lambda one: one[0],
+        lambda one: one,
+    )
     shown = (_describe(context, bookie, state) for bookie, state in answer.body["items"])
     answer.body["items"] = await asyncio.gather(*shown)
     return answer
@@ -111,9 +117,7 @@ async def describe_bookie(context: AdminContext, request: AdminRequest) -> Answe
 async def _describe(context: AdminContext, bookie: BookieId, state: str) -> dict[str, Any]:
     node = None if state == DOWN else await _registration(context, bookie, state)
     info = _service_info(bookie, node)
-    url = None
-    if info is not None and info.http is not None:
-        url = f"http://{info.http.host}:{info.http.port}"
+    url = None if info is None else info.admin_url
     disk = await context.peer_client.ask_bookie(f"{url}/api/v1/bookie/info") if url else None
     return {
         "bookie_id": bookie,
@@ -201,16 +205,17 @@ async def marked_ledgers(store: MetadataStore, root: str) -> AsyncIterator[Ledge
 
 OPERATIONS: Final = (
     Operation(
-        name="list_bookies", method="GET", path="/bookies", summary="List the bookies.",
+        name="list_bookies", role=Role.LOOK,
+        method="GET", path="/bookies", summary="List the bookies.",
         handle=list_bookies, query=QUERY, gives={JSON: ref("BookiePage")},
     ),
     Operation(
-        name="describe_bookie", method="GET", path="/bookies/{bookie}",
+        name="describe_bookie", role=Role.LOOK, method="GET", path="/bookies/{bookie}",
         summary="Describe a bookie.", handle=describe_bookie, gives={JSON: ref("Bookie")},
         problems=(404,),
     ),
     Operation(
-        name="list_under_replicated", method="GET", path="/under-replication",
+        name="list_under_replicated", role=Role.LOOK, method="GET", path="/under-replication",
         summary="List the ledgers that lack copies.", handle=list_under_replicated, query=QUERY,
         gives={JSON: ref("UnderReplicatedPage")},
     ),

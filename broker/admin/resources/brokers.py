@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_broker
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.pages import QUERY, page
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources import rates
@@ -129,7 +129,8 @@ async def gather(context: AdminContext) -> list[dict[str, Any]]:
 
 async def list_brokers(context: AdminContext, request: AdminRequest) -> Answer:
     """List the live brokers."""
-    return page(
+    return await page(
+        context.broker.services.turns,
         await gather(context),
         request.query,
         lambda row: f"{row['broker_id']:010d}",
@@ -162,28 +163,31 @@ async def load(context: AdminContext, request: AdminRequest) -> Answer:
 
 OPERATIONS: Final = (
     Operation(
-        name="list_brokers", method="GET", path="/brokers", summary="List the live brokers.",
+        name="list_brokers", role=Role.LOOK,
+        method="GET", path="/brokers", summary="List the live brokers.",
         handle=list_brokers, query=QUERY, gives={JSON: ref("BrokerPage")},
     ),
     Operation(
-        name="describe_broker", method="GET", path="/brokers/{broker_id}",
+        name="describe_broker", role=Role.LOOK, method="GET", path="/brokers/{broker_id}",
         summary="Describe one broker.", handle=describe_broker, where=at_broker,
         gives={JSON: ref("Broker")}, problems=(404,),
     ),
     Operation(
-        name="describe_broker_config", method="GET", path="/brokers/{broker_id}/config",
+        name="describe_broker_config", role=Role.LOOK,
+        method="GET", path="/brokers/{broker_id}/config",
         summary="Show the settings that a broker runs with, and where each came from.",
         handle=describe_config, where=at_broker, gives={JSON: ref("BrokerConfig")},
         problems=(404,),
     ),
     Operation(
-        name="unload_broker", method="PUT", path="/brokers/{broker_id}/unloaded",
+        name="unload_broker", role=Role.OPERATE, method="PUT", path="/brokers/{broker_id}/unloaded",
         summary="Give a broker's partitions to the others, before maintenance. It takes none until"
         " it is loaded again or its process restarts. Answers before they are gone.",
         handle=unload, where=at_broker, gives={JSON: ref("Broker")}, problems=(404,),
     ),
     Operation(
-        name="load_broker", method="DELETE", path="/brokers/{broker_id}/unloaded",
+        name="load_broker", role=Role.OPERATE,
+        method="DELETE", path="/brokers/{broker_id}/unloaded",
         summary="Let a broker lead partitions again.",
         handle=load, where=at_broker, gives={JSON: ref("Broker")}, problems=(404,),
     ),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.admin.context import AdminContext
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources import bookies, brokers
 from broker.admin.schema import Schema, list_of, map_of, nullable, record, ref, text, whole
@@ -83,7 +83,7 @@ async def describe_cluster(context: AdminContext, request: AdminRequest) -> Answ
 
 OPERATIONS: Final = (
     Operation(
-        name="describe_cluster", method="GET", path="/cluster",
+        name="describe_cluster", role=Role.LOOK, method="GET", path="/cluster",
         summary="Show the cluster at a glance.", handle=describe_cluster,
         gives={JSON: ref("Cluster")},
     ),

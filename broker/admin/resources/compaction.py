@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_leader
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.problems import Problem
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources.partitions import led_here
@@ -131,13 +131,13 @@ async def compact(context: AdminContext, request: AdminRequest) -> Answer:
 _PATH: Final = "/topics/{topic}/partitions/{partition}"
 OPERATIONS: Final = (
     Operation(
-        name="describe_compaction", method="GET", path=_PATH + "/compaction",
+        name="describe_compaction", role=Role.LOOK, method="GET", path=_PATH + "/compaction",
         summary="Tell how clean a partition of a compacted topic is, what it waits for, and why the"
         " last round failed if it did.",
         handle=describe, where=at_leader, gives={JSON: ref("Compaction")}, problems=(404, 409),
     ),
     Operation(
-        name="compact_partition", method="POST", path=_PATH + "/compact",
+        name="compact_partition", role=Role.OPERATE, method="POST", path=_PATH + "/compact",
         summary="Compact a partition as soon as possible, however clean it is. Answers before that"
         " has happened. The newest segments stay as they are: roll first to have more compacted.",
         handle=compact, where=at_leader, gives={JSON: ref("Compaction")}, problems=(404, 409),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_broker, at_coordinator, at_new_coordinator
 from broker.admin.lags import PLACES_MAX, Lag, Place, totals
 from broker.admin.merged_pages import SILENT, merged_page
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.pages import QUERY, page
 from broker.admin.problems import wrong_field
 from broker.admin.request import JSON, AdminRequest, Answer
@@ -35,6 +35,7 @@ from broker.groups.core.group_types import (
     NO_MEMBER,
     Commit,
     GroupDescription,
+    GroupHeadline,
     MemberDescription,
     OffsetToCommit,
 )
@@ -191,11 +192,11 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 
 async def list_coordinated(context: AdminContext, request: AdminRequest) -> Answer:
     """List the groups that this broker coordinates."""
-    topic = request.query.get("topic")
-    found: list[GroupDescription] = []
+    topic, turns = request.query.get("topic"), context.broker.services.turns
+    found: list[GroupHeadline] = []
     for coordinator in context.broker.groups.coordinators():
         try:
-            found += _of_topic(coordinator, topic)
+            found += await _of_topic(context, coordinator, topic)
         except NotCoordinator:
             continue  # whoever coordinates them now lists them
     lags: dict[str, list[Lag]] = {}
@@ -203,10 +204,10 @@ async def list_coordinated(context: AdminContext, request: AdminRequest) -> Answ
         if topic in (None, row.key.topic):
             lags.setdefault(row.group, []).append(row.lag)
     now_ms = context.lags.now_ms()
-    answer = page(
-        sorted(found, key=lambda one: one.group_id), request.query, lambda one: one.group_id,
+    answer = await page(
+        turns, sorted(found, key=lambda one: one.group_id), request.query, lambda one: one.group_id,
         lambda one: {
-            **_row(context, one), "members": len(one.members),
+            **_row(context, one), "members": one.member_count,
             **totals(lags.get(one.group_id, ()), now_ms),
         },
     )  # fmt: skip
@@ -214,21 +215,35 @@ async def list_coordinated(context: AdminContext, request: AdminRequest) -> Answ
     return answer
 
 
-def _of_topic(coordinator: Coordinator, topic: str | None) -> Iterable[GroupDescription]:
-    """Return the groups that have read a topic, or may read it now. Raises NotCoordinator."""
-    groups = coordinator.view().descriptions()
-    if topic is None:
-        return groups
-    committed = {
-        name
-        for name, offsets in coordinator.last_view.all_committed()
-        if any(key.topic == topic for key, _ in offsets)
-    }
-    return [
-        group
-        for group in groups
-        if group.group_id in committed or any(topic in _assigned(group, m) for m in group.members)
-    ]
+async def _of_topic(
+    context: AdminContext, coordinator: Coordinator, topic: str | None
+) -> list[GroupHeadline]:
+    """Return the groups that have read a topic, or may read it now; all, if None is given.
+
+    Raises NotCoordinator.
+    """
+    view, pace = coordinator.view(), context.broker.services.turns.pace()
+    groups = []
+    for group_id in view.group_ids():
+        await pace.item()
+        headline = view.headline(group_id)
+        if headline is not None and (topic is None or await _reads(context, view, group_id, topic)):
+            groups.append(headline)
+    return groups
+
+
+async def _reads(context: AdminContext, view: GroupView, group_id: str, topic: str) -> bool:
+    if view.committed(group_id).has_topic(topic):
+        return True
+    group = view.describe(group_id)
+    if group is None:
+        return False
+    pace = context.broker.services.turns.pace()
+    for member in group.members:
+        await pace.item()
+        if topic in _assigned(group, member):
+            return True
+    return False
 
 
 async def list_groups(context: AdminContext, request: AdminRequest) -> Answer:
@@ -236,7 +251,7 @@ async def list_groups(context: AdminContext, request: AdminRequest) -> Answer:
     return await merged_page(context, request, "groups", list_coordinated, "group")
 
 
-def _row(context: AdminContext, group: GroupDescription) -> dict[str, Any]:
+def _row(context: AdminContext, group: GroupHeadline | GroupDescription) -> dict[str, Any]:
     return {
         "group": group.group_id,
         "state": group.state.value,
@@ -273,8 +288,10 @@ async def describe_group(context: AdminContext, request: AdminRequest) -> Answer
     lags = await context.lags.everywhere(list(places.values()))
     readers = _readers(group)
     now_ms = context.lags.now_ms()
-    offsets = []
+    offsets, members = [], []
+    pace = context.broker.services.turns.pace()
     for key, one in committed:
+        await pace.item()
         lag = lags.get(places[key])
         offsets.append(
             {
@@ -288,11 +305,14 @@ async def describe_group(context: AdminContext, request: AdminRequest) -> Answer
                 **totals([lag] if lag else [], now_ms),
             }
         )
+    for member in group.members:
+        await pace.item()
+        members.append(_member(group, member))
     return Answer(
         {
             **_row(context, group),
             "protocol": group.protocol,
-            "members": [_member(group, one) for one in group.members],
+            "members": members,
             "offsets": offsets,
             "pending": _pending(coordinator.last_view, name),
             **totals(lags.values(), now_ms),
@@ -397,7 +417,9 @@ def _partitions(topic: TopicInfo, body: Mapping[str, Any]) -> list[int]:
     asked: list[int] = sorted(dict.fromkeys(body.get("partitions", range(topic.partition_count))))
     missing = [index for index in asked if index >= topic.partition_count]
     if missing:
-        raise wrong_field("partitions", f"has {missing[0]}, but {topic.name!r} has no such one")
+        raise wrong_field(
+            "partitions", f"has {missing[0]}, but {topic.name!r} has no such partition"
+        )
     return asked
 
 
@@ -435,33 +457,35 @@ _LISTED: Final[Mapping[str, Schema]] = {
 }
 OPERATIONS: Final = (
     Operation(
-        name="list_groups", method="GET", path="/groups", summary="List the consumer groups.",
+        name="list_groups", role=Role.LOOK,
+        method="GET", path="/groups", summary="List the consumer groups.",
         handle=list_groups, query=_LISTED, gives={JSON: ref("GroupPage")},
     ),
     Operation(
-        name="describe_group", method="GET", path="/groups/{group}",
+        name="describe_group", role=Role.LOOK, method="GET", path="/groups/{group}",
         summary="Describe a group: members, offsets, lag.", handle=describe_group,
         where=at_coordinator, gives={JSON: ref("Group")}, problems=(404,),
     ),
     Operation(
-        name="delete_group", method="DELETE", path="/groups/{group}",
+        name="delete_group", role=Role.ADMINISTER, method="DELETE", path="/groups/{group}",
         summary="Delete a group that has no members, with its offsets.",
         handle=delete_group, where=at_coordinator, status=(204,), gives={}, problems=(404, 409),
     ),
     Operation(
-        name="reset_offsets", method="PUT", path="/groups/{group}/offsets",
+        name="reset_offsets", role=Role.OPERATE, method="PUT", path="/groups/{group}/offsets",
         summary="Let a group without members continue to read a topic from other offsets. A group"
         " that does not exist yet is created.",
         handle=reset_offsets, where=at_new_coordinator, takes={JSON: ref("Reset")},
         gives={JSON: ref("ResetOffsets")}, problems=(404, 409),
     ),
     Operation(
-        name="list_coordinated_groups", method="GET", path="/brokers/{broker_id}/groups",
+        name="list_coordinated_groups", role=Role.LOOK,
+        method="GET", path="/brokers/{broker_id}/groups",
         summary="List the groups that a broker coordinates.", handle=list_coordinated,
         where=at_broker, query=_LISTED, gives={JSON: ref("GroupPage")}, problems=(404,),
     ),
     Operation(
-        name="find_lags", method="POST", path="/brokers/{broker_id}/lags",
+        name="find_lags", role=Role.LOOK, method="POST", path="/brokers/{broker_id}/lags",
         summary="Say how far places are from the ends of the partitions that a broker leads.",
         handle=find_lags, where=at_broker, is_frequent=True, takes={JSON: ref("Places")},
         gives={JSON: ref("PlaceLags")}, problems=(404,),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from broker.admin.context import AdminContext, at_broker
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.pages import QUERY, page
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.schema import Schema, page_of, record, ref, text, whole
@@ -106,7 +106,13 @@ async def list_topics(context: AdminContext, request: AdminRequest) -> Answer:
         if partition.topic.name.startswith(prefix):
             led.setdefault(partition.topic.name, []).append(partition)
     # Summing up takes longest, and only this page's topics need it.
-    return page(sorted(led), request.query, str, lambda name: _sums(name, led[name]))
+    return await page(
+        context.broker.services.turns,
+        sorted(led),
+        request.query,
+        str,
+        lambda name: _sums(name, led[name]),
+    )
 
 
 async def list_partitions(context: AdminContext, request: AdminRequest) -> Answer:
@@ -116,7 +122,13 @@ async def list_partitions(context: AdminContext, request: AdminRequest) -> Answe
         return partition_key(partition.topic.name, partition.index)
 
     led = sorted(_led(context, request.query.get("topic")), key=key)
-    return page(led, request.query, key, lambda partition: show(context, partition))
+    return await page(
+        context.broker.services.turns,
+        led,
+        request.query,
+        key,
+        lambda partition: show(context, partition),
+    )
 
 
 async def of_topics(context: AdminContext, query: Mapping[str, Any]) -> Led:
@@ -148,13 +160,14 @@ async def _everywhere(
 
 OPERATIONS: Final = (
     Operation(
-        name="list_led_topics", method="GET", path="/brokers/{broker_id}/topics",
+        name="list_led_topics", role=Role.LOOK, method="GET", path="/brokers/{broker_id}/topics",
         summary="List the topics of which a broker leads partitions, with sums over these.",
         handle=list_topics, where=at_broker, problems=(404,), gives={JSON: ref("LedTopicPage")},
         query={**QUERY, "prefix": text("Only topics whose name starts so.", maxLength=249)},
     ),
     Operation(
-        name="list_led_partitions", method="GET", path="/brokers/{broker_id}/partitions",
+        name="list_led_partitions", role=Role.LOOK,
+        method="GET", path="/brokers/{broker_id}/partitions",
         summary="List the partitions that a broker leads.",
         handle=list_partitions, where=at_broker, problems=(404,),
         gives={JSON: ref("LedPartitionPage")},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_leader
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.pages import QUERY, number_after, numbers
 from broker.admin.problems import wrong_field
 from broker.admin.request import JSON, AdminRequest, Answer
@@ -98,7 +98,7 @@ async def list_partitions(context: AdminContext, request: AdminRequest) -> Answe
         owner = context.broker.cluster.preferred_leader(topic, index)
         return _shown(context, topic, index, rows.get(index), owner in silent)
 
-    return numbers(topic.partition_count, request.query, show)
+    return await numbers(context.broker.services.turns, topic.partition_count, request.query, show)
 
 
 async def describe(context: AdminContext, topic: TopicInfo, index: int) -> dict[str, Any]:
@@ -184,39 +184,41 @@ async def find_offset(context: AdminContext, request: AdminRequest) -> Answer:
 _PATH: Final = "/topics/{topic}/partitions"
 OPERATIONS: Final = (
     Operation(
-        name="list_partitions", method="GET", path=_PATH,
+        name="list_partitions", role=Role.LOOK, method="GET", path=_PATH,
         summary="List the partitions of a topic.", handle=list_partitions, query=QUERY,
         gives={JSON: ref("PartitionPage")}, problems=(404,),
     ),
     Operation(
-        name="describe_partition", method="GET", path=_PATH + "/{partition}",
+        name="describe_partition", role=Role.LOOK, method="GET", path=_PATH + "/{partition}",
         summary="Describe a partition.", handle=describe_partition,
         gives={JSON: ref("Partition")}, problems=(404,),
     ),
     Operation(
-        name="move_partition", method="PUT", path=_PATH + "/{partition}/leader",
+        name="move_partition", role=Role.OPERATE, method="PUT", path=_PATH + "/{partition}/leader",
         summary="Let another broker lead a partition whenever that broker is live. Answers before"
         " the partition has moved.",
         handle=move, takes={JSON: ref("Move")}, gives={JSON: ref("Partition")}, problems=(404,),
     ),
     Operation(
-        name="unpin_partition", method="DELETE", path=_PATH + "/{partition}/leader",
+        name="unpin_partition", role=Role.OPERATE,
+        method="DELETE", path=_PATH + "/{partition}/leader",
         summary="Let the brokers choose a partition's leader again.",
         handle=unpin, gives={JSON: ref("Partition")}, problems=(404,),
     ),
     Operation(
-        name="roll_partition", method="POST", path=_PATH + "/{partition}/roll",
+        name="roll_partition", role=Role.OPERATE, method="POST", path=_PATH + "/{partition}/roll",
         summary="Close the ledger that a partition is written to, and continue in a new one.",
         handle=roll, where=at_leader, gives={JSON: ref("Partition")}, problems=(404,),
     ),
     Operation(
-        name="trim_partition", method="POST", path=_PATH + "/{partition}/trim",
+        name="trim_partition", role=Role.ADMINISTER,
+        method="POST", path=_PATH + "/{partition}/trim",
         summary="Delete the oldest records of a partition, with the ledgers that hold no others.",
         handle=trim, where=at_leader, takes={JSON: ref("Trim")}, gives={JSON: ref("Partition")},
         problems=(404,),
     ),
     Operation(
-        name="find_offset", method="GET", path=_PATH + "/{partition}/offset",
+        name="find_offset", role=Role.LOOK, method="GET", path=_PATH + "/{partition}/offset",
         summary="Find the first or last offset, or the first one from a time on.",
         handle=find_offset, where=at_leader, gives={JSON: ref("FoundOffset")}, problems=(404,),
         query={

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_broker
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.sampler import INTERVAL_S, SAMPLES_MAX, Sample
 from broker.admin.schema import Schema, list_of, number, record, ref, whole
@@ -86,12 +86,13 @@ def _at(series: Sequence[Sequence[Sample]], at_ms: int) -> Sample:
 _AFTER: Final = {"after_ms": whole("Only what ended later than that.", default=0)}
 OPERATIONS: Final = (
     Operation(
-        name="describe_rates", method="GET", path="/rates",
+        name="describe_rates", role=Role.LOOK, method="GET", path="/rates",
         summary="Show the traffic of the cluster, second by second.",
         handle=describe_rates, query=_AFTER, gives={JSON: ref("Rates")},
     ),
     Operation(
-        name="describe_broker_rates", method="GET", path="/brokers/{broker_id}/rates",
+        name="describe_broker_rates", role=Role.LOOK,
+        method="GET", path="/brokers/{broker_id}/rates",
         summary="Show the traffic of one broker, second by second.",
         handle=describe_broker_rates, where=at_broker, query=_AFTER, gives={JSON: ref("Rates")},
         problems=(404,),

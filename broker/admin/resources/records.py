@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from broker.admin import problems
 from broker.admin.context import AdminContext, at_leader
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.problems import Problem, impossible, wrong_field
 from broker.admin.request import BYTES, JSON, AdminRequest, Answer
 from broker.admin.resources.partitions import led_here
@@ -371,17 +371,17 @@ _PUBLISH: Final[Mapping[str, Any]] = {
 }
 OPERATIONS: Final = (
     Operation(
-        name="publish_to_topic", method="POST", path="/topics/{topic}/records",
+        name="publish_to_topic", role=Role.OPERATE, method="POST", path="/topics/{topic}/records",
         summary="Publish records, each to the partition of its key.",
         handle=publish_to_topic, **_PUBLISH,
     ),
     Operation(
-        name="publish_to_partition", method="POST", path=_AT,
+        name="publish_to_partition", role=Role.OPERATE, method="POST", path=_AT,
         summary="Publish records to one partition, all or none.",
         handle=publish_to_partition, where=at_leader, **_PUBLISH,
     ),
     Operation(
-        name="peek_records", method="GET", path=_AT,
+        name="peek_records", role=Role.OPERATE, method="GET", path=_AT,
         summary="Show records, from an offset on, or the last ones.",
         handle=peek, where=at_leader, gives={JSON: ref("Records")}, problems=(404,),
         query={
@@ -393,7 +393,7 @@ OPERATIONS: Final = (
         },
     ),
     Operation(
-        name="fetch_record", method="GET", path=_AT + "/{offset}",
+        name="fetch_record", role=Role.OPERATE, method="GET", path=_AT + "/{offset}",
         summary="Fetch one record; with `Accept: application/octet-stream` only its value. 204: it"
         " has none.",
         handle=fetch_record, where=at_leader, status=(200, 204), problems=(404,),

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from broker.admin.context import AdminContext
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.pages import QUERY, number_after
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.resources import partitions
@@ -68,10 +68,18 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
 async def list_segments(context: AdminContext, request: AdminRequest) -> Answer:
     """List the segments of a partition."""
     topic, index = await context.partition(request)
-    listed = await _segment_list(context, topic, index)
     pages = SegmentPages(context.broker.store, paths.partition(topic.id_text, index))
     newest_first = request.query["order"] == _NEWEST
-    chosen, more = await _page(listed, pages, request.query, newest_first=newest_first)
+    before = None
+    while True:
+        listed = await _segment_list(context, topic, index)
+        try:
+            chosen, more = await _page(listed, pages, request.query, newest_first=newest_first)
+            break
+        except NoNode:  # a trim or a swap let the page go: then the list is another one
+            if listed == before:
+                raise
+            before = listed
     metadata = await asyncio.gather(*(_metadata(context, item.ledger_id) for item in chosen))
     live: Mapping[str, Any] | None = None
     if any(item.facts is None for item in chosen):
@@ -195,7 +203,7 @@ def _fragments(ledger: LedgerMetadata) -> list[dict[str, Any]]:
 
 OPERATIONS: Final = (
     Operation(
-        name="list_segments", method="GET",
+        name="list_segments", role=Role.LOOK, method="GET",
         path="/topics/{topic}/partitions/{partition}/segments",
         summary="List the ledgers of a partition: state, offsets, size, and on which bookies.",
         handle=list_segments, gives={JSON: ref("SegmentPage")}, problems=(404,),

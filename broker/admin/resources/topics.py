@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.admin.context import AdminContext
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.pages import QUERY, page
 from broker.admin.problems import Problem, impossible
 from broker.admin.request import JSON, AdminRequest, Answer
@@ -49,6 +49,7 @@ _FIELDS: Final = {
     "min_insync_replicas": whole("Ack quorum: synced copies before an acknowledgement."),
     "ensemble_size": whole("Bookies that one ledger is striped over."),
     "is_internal": truth("Whether it is internal: only brokers write to it."),
+    "is_compacted": truth("Whether its records are compacted by key."),
     "created_ms": whole("When it was created."),
 }
 _TOTALS: Final = record(
@@ -111,6 +112,7 @@ def _shown(topic: TopicInfo, rows: list[Mapping[str, Any]]) -> dict[str, Any]:
         "min_insync_replicas": topic.ack_quorum,
         "ensemble_size": topic.ensemble_size,
         "is_internal": topic.internal,
+        "is_compacted": topic.config.compacts and not topic.internal,
         "created_ms": topic.created_ms,
         "totals": {
             name: total(name) for name in ("partitions_led", "records", "bytes", "produced")
@@ -132,8 +134,8 @@ async def list_topics(context: AdminContext, request: AdminRequest) -> Answer:
         for name, topic in context.broker.cluster.topics.items()
         if name.startswith(prefix) and (internal or not topic.internal)
     ]
-    return page(
-        topics, request.query, lambda topic: topic.name,
+    return await page(
+        context.broker.services.turns, topics, request.query, lambda topic: topic.name,
         lambda topic: _shown(topic, rows.get(topic.name, [])),
     )  # fmt: skip
 
@@ -216,6 +218,7 @@ async def delete_topic(context: AdminContext, request: AdminRequest) -> Answer:
 async def describe_config(context: AdminContext, request: AdminRequest) -> Answer:
     """Show every setting of a topic."""
     topic = await context.topic(request.path["topic"])
+    given = context.broker.services.settings.given_to_topics()
     return Answer(
         {
             "settings": [
@@ -223,11 +226,11 @@ async def describe_config(context: AdminContext, request: AdminRequest) -> Answe
                     "name": row.name,
                     "value": row.value,
                     "source": "topic" if row.source is Source.TOPIC else "default",
-                    "default": TOPIC_KEYS[row.name].default,
+                    "default": topic.config.defaults.get(row.name, TOPIC_KEYS[row.name].default),
                     "has_effect": TOPIC_KEYS[row.name].effect,
                     "doc": row.doc,
                 }
-                for row in topic_settings(topic)
+                for row in topic_settings(topic, given)
             ]
         }
     )
@@ -250,7 +253,8 @@ def _settings(given: Mapping[str, str | int | bool]) -> dict[str, str]:
 
 OPERATIONS: Final = (
     Operation(
-        name="list_topics", method="GET", path="/topics", summary="List the topics.",
+        name="list_topics", role=Role.LOOK,
+        method="GET", path="/topics", summary="List the topics.",
         handle=list_topics, gives={JSON: ref("TopicPage")},
         query={
             **QUERY,
@@ -259,28 +263,29 @@ OPERATIONS: Final = (
         },
     ),
     Operation(
-        name="describe_topic", method="GET", path="/topics/{topic}", summary="Describe a topic.",
+        name="describe_topic", role=Role.LOOK,
+        method="GET", path="/topics/{topic}", summary="Describe a topic.",
         handle=describe_topic, gives={JSON: ref("Topic")}, problems=(404,),
     ),
     Operation(
-        name="create_topic", method="PUT", path="/topics/{topic}",
+        name="create_topic", role=Role.ADMINISTER, method="PUT", path="/topics/{topic}",
         summary="Create a topic. 200: it is there already, and as asked for.",
         handle=create_topic, takes={JSON: ref("NewTopic")}, gives={JSON: ref("Topic")},
         status=(200, 201), problems=(409,),
     ),
     Operation(
-        name="change_topic", method="PATCH", path="/topics/{topic}",
+        name="change_topic", role=Role.ADMINISTER, method="PATCH", path="/topics/{topic}",
         summary="Add partitions to a topic, change its settings.",
         handle=change_topic, takes={JSON: ref("TopicChange")}, gives={JSON: ref("Topic")},
         problems=(404, 409),
     ),
     Operation(
-        name="delete_topic", method="DELETE", path="/topics/{topic}",
+        name="delete_topic", role=Role.ADMINISTER, method="DELETE", path="/topics/{topic}",
         summary="Delete a topic with all its records.",
         handle=delete_topic, status=(204,), gives={}, problems=(404, 409),
     ),
     Operation(
-        name="describe_topic_config", method="GET", path="/topics/{topic}/config",
+        name="describe_topic_config", role=Role.LOOK, method="GET", path="/topics/{topic}/config",
         summary="Show every setting of a topic, and where its value came from.",
         handle=describe_config, gives={JSON: ref("TopicConfig")}, problems=(404,),
     ),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from broker.admin.context import AdminContext, at_broker
 from broker.admin.merged_pages import SILENT, merged_page
-from broker.admin.operation import Operation
+from broker.admin.operation import Operation, Role
 from broker.admin.pages import QUERY, page
 from broker.admin.request import JSON, AdminRequest, Answer
 from broker.admin.schema import Schema, list_of, nullable, number, record, ref, text, whole
@@ -88,7 +88,7 @@ async def list_coordinated(context: AdminContext, request: AdminRequest) -> Answ
             ):
                 rows.append(row)
     rows.sort(key=_name)
-    answer = page(rows, request.query, _name, lambda row: row)
+    answer = await page(context.broker.services.turns, rows, request.query, _name, lambda row: row)
     answer.body[SILENT] = []
     return answer
 
@@ -171,24 +171,26 @@ _LISTED: Final[Mapping[str, Schema]] = {
 }
 OPERATIONS: Final = (
     Operation(
-        name="list_transactions", method="GET", path="/transactions",
+        name="list_transactions", role=Role.LOOK, method="GET", path="/transactions",
         summary="List the transactional ids.", handle=list_transactions, query=_LISTED,
         gives={JSON: ref("TransactionPage")},
     ),
     Operation(
-        name="describe_transaction", method="GET", path="/transactions/{transaction}",
+        name="describe_transaction", role=Role.LOOK,
+        method="GET", path="/transactions/{transaction}",
         summary="Describe a transactional id: its transaction, partitions, client.",
         handle=describe_transaction, where=_at_coordinator, gives={JSON: ref("Transaction")},
         problems=(404,),
     ),
     Operation(
-        name="abort_transaction", method="POST", path="/transactions/{transaction}/abort",
+        name="abort_transaction", role=Role.OPERATE,
+        method="POST", path="/transactions/{transaction}/abort",
         summary="Abort an open transaction and fence its producer, as if its time were over.",
         handle=abort_transaction, where=_at_coordinator, gives={JSON: ref("Transaction")},
         problems=(404, 409),
     ),
     Operation(
-        name="list_coordinated_transactions", method="GET",
+        name="list_coordinated_transactions", role=Role.LOOK, method="GET",
         path="/brokers/{broker_id}/transactions",
         summary="List the transactional ids that a broker coordinates.", handle=list_coordinated,
         where=at_broker, query=_LISTED, gives={JSON: ref("TransactionPage")}, problems=(404,),

@@ -1,21 +1,25 @@
 """Which of Kafka's features this release knows, and which the cluster uses (finalized ones).
 
 A feature's level is what all brokers of a cluster understand of it. It is raised when every
-registered broker knows more, and never lowered: clients act on what was published once. Its epoch
-grows with each change and never falls, for clients take no answer with an older one.
+registered broker knows more, and lowered by an operator only. Whatever an operator has chosen stays
+until he says otherwise. The epoch grows with each change and never falls, for clients take no
+answer with an older one.
 
-    /quire/features    {"version": 1, "epoch": n, "levels": {name: level}}
+    /quire/features    {"version": 1, "epoch": n, "levels": {name: level}, "chosen": [name]}
 
-Source: KIP-584.
+Sources: KIP-584, KIP-778; Kafka's FeatureControlManager on what may be changed.
 """
 
 from __future__ import annotations
 
+import enum
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from broker.errors import InvalidUpdateVersion
 from client.errors import LogCorrupt
+from client.ids import BrokerId
 from client.metadata.json_node import read_object, whole
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -31,22 +35,62 @@ _LEVEL_MAX: Final = 0x7FFF
 _FEATURES_MAX: Final = 100
 
 
+class UpdateType(enum.IntEnum):
+    """What an operator means to do to a feature."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """One feature of a request to change levels."""
+
+    name: str
+    level: int
+    """0: it is used no longer."""
+    kind: int
+    """An UpdateType, or whatever else a client has sent."""
+
+
 class Finalized(NamedTuple):
     """What the cluster uses."""
 
     epoch: int
     """-1: it never finalized any."""
     levels: Levels
+    chosen: frozenset[str] = frozenset()
+    """Features whose level an operator has set: nothing else raises them."""
 
     def raised(self, brokers: Iterable[Levels]) -> Finalized | None:
         """Return what to finalize next, given what each registered broker knows; None: nothing."""
         known = list(brokers)
         levels = dict(self.levels)
-        for name in KNOWN:
+        for name in KNOWN.keys() - self.chosen:
             common = min((one.get(name, 0) for one in known), default=0)
             if common > levels.get(name, 0):
                 levels[name] = common
-        return None if levels == self.levels else Finalized(self.epoch + 1, levels)
+        if levels == self.levels:
+            return None
+        return self._replace(epoch=self.epoch + 1, levels=levels)
+
+    def updated(
+        self, updates: Sequence[FeatureUpdate], brokers: Mapping[BrokerId, Levels]
+    ) -> Finalized:
+        """Return what to finalize by an operator's word; `brokers`: what each of them knows.
+
+        Raises InvalidUpdateVersion.
+        """
+        levels = dict(self.levels)
+        for name, level, kind in updates:
+            problem = _problem(name, level, kind, self.levels.get(name, 0), brokers)
+            if problem is not None:
+                raise InvalidUpdateVersion(f"level {level} of {name!r}: {problem}")
+            levels[name] = level
+        chosen = self.chosen | {one.name for one in updates}
+        if (levels, chosen) == (self.levels, self.chosen):
+            return self
+        return Finalized(self.epoch + 1, levels, chosen)
 
     def unknown(self) -> list[str]:
         """Return what is used and not known to this release: it must not take part."""
@@ -56,7 +100,10 @@ class Finalized(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the node's bytes."""
-        fields = {"version": _FORMAT, "epoch": self.epoch, "levels": dict(self.levels)}
+        fields: dict[str, Any] = {"version": _FORMAT, "epoch": self.epoch}
+        fields["levels"] = dict(self.levels)
+        if self.chosen:
+            fields["chosen"] = sorted(self.chosen)
         return json.dumps(fields, sort_keys=True).encode()
 
     @classmethod
@@ -65,7 +112,8 @@ class Finalized(NamedTuple):
         try:
             fields = read_object(data)
             if fields["version"] == _FORMAT:
-                return cls(whole(fields, "epoch"), read_levels(fields["levels"]))
+                levels = read_levels(fields["levels"])
+                return cls(whole(fields, "epoch"), levels, _read_chosen(fields.get("chosen", [])))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LogCorrupt(f"the finalized features are not readable: {error!r}") from error
         raise LogCorrupt(f"the finalized features have format {fields['version']}")
@@ -79,6 +127,32 @@ def read_levels(raw: Any) -> Levels:
     if len(raw) > _FEATURES_MAX:
         raise ValueError(f"{len(raw)} features")
     return {str(name): whole(raw, name, 0, _LEVEL_MAX) for name in sorted(raw.keys())}
+
+
+def _read_chosen(raw: Any) -> frozenset[str]:
+    if not isinstance(raw, list) or len(raw) > _FEATURES_MAX:
+        raise ValueError("what was chosen is not a list of features")
+    return frozenset(str(name) for name in raw)
+
+
+def _problem(
+    name: str, level: int, kind: int, current: int, brokers: Mapping[BrokerId, Levels]
+) -> str | None:
+    """Say why a feature cannot have a level, None if it can."""
+    if kind not in tuple(UpdateType):
+        return f"there is no type {kind} of updates"
+    if level < 0:
+        return "a level is 0 or more"
+    if name not in KNOWN:
+        return "this release does not know the feature"
+    for broker, levels in sorted(brokers.items()):
+        if level > levels.get(name, 0):
+            return f"broker {broker} knows 0 to {levels.get(name, 0)}"
+    if level < current and kind == UpdateType.UPGRADE:
+        return f"it is {current}, and to lower it takes a downgrade"
+    if level > current and kind != UpdateType.UPGRADE:
+        return f"it is {current}, and a downgrade does not raise it"
+    return None
 
 
 def published(levels: Levels) -> Levels:

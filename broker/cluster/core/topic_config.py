@@ -1,6 +1,7 @@
 """Topic settings: which exist, what they mean, and which values they take.
 
-A topic stores only what was set for it (`overrides`); everything else has the default below. The
+A topic stores only what was set for it (`overrides`); everything else has the default that the
+cluster was given for all topics, or the one below. The
 keys are Kafka's, because tools read and write them by name: DescribeConfigs lists every key with
 its value, and Connect, Streams and operators set many that have no effect here. Those are checked,
 stored and returned, and `effect` says that they change nothing.
@@ -53,6 +54,8 @@ class TopicKey(NamedTuple):
     choices: tuple[str, ...] = ()
     effect: bool = False
     """Whether Quire acts on it; otherwise it is only kept."""
+    only_because: str = ""
+    """Why it has no more choices than it has, for whoever wants another one."""
 
 
 def _long(
@@ -71,6 +74,14 @@ def _bool(name: str, default: str, doc: str) -> TopicKey:
 
 _KEPT: Final = "Kept for tools; no effect here."
 
+_AS_PRODUCED: Final = (
+    "batches are stored and sent as their producers compressed them; set compression.type of the"
+    " producers"
+)
+"""Kafka's brokers compress again what was compressed otherwise: they open each batch, and give it a
+checksum of their own. Here a batch goes through unopened, under the checksum of its producer, from
+end to end, which is worth more than a place to choose the codec."""
+
 _KEYS: Final = (
     TopicKey(
         "cleanup.policy", Kind.LIST, DELETE,
@@ -80,7 +91,7 @@ _KEYS: Final = (
     TopicKey(
         "compression.type", Kind.STRING, "producer",
         "Batches are stored as the producer compressed them; nothing else is possible.",
-        choices=("producer",),
+        choices=("producer",), only_because=_AS_PRODUCED,
     ),
     _int("compression.gzip.level", -1, _KEPT, -1),
     _int("compression.lz4.level", 9, _KEPT, 1),
@@ -162,6 +173,9 @@ _KEYS: Final = (
 TOPIC_KEYS: Final[Mapping[str, TopicKey]] = types.MappingProxyType({key.name: key for key in _KEYS})
 
 
+NO_DEFAULTS: Final[Mapping[str, str]] = types.MappingProxyType({})
+
+
 def check_value(key: TopicKey, value: str) -> str:
     """Return the value in its normal spelling. Raises InvalidTopicConfig."""
     text = value.strip()
@@ -184,8 +198,9 @@ def check_value(key: TopicKey, value: str) -> str:
 
 def _check_choice(key: TopicKey, value: str) -> None:
     if key.choices and value not in key.choices:
+        why = f": {key.only_because}" if key.only_because else ""
         raise InvalidTopicConfig(
-            f"{key.name} must be one of {', '.join(key.choices)}, not {value!r}"
+            f"{key.name} must be one of {', '.join(key.choices)}, not {value!r}{why}"
         )
 
 
@@ -208,6 +223,8 @@ class TopicConfig:
 
     overrides: Mapping[str, str] = field(default_factory=dict)
     """What was set for this topic: key -> value in normal spelling."""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """What the cluster was given instead of the defaults below; checked already."""
     cleanup_policy: tuple[str, ...] = (DELETE,)
     max_message_bytes: int = 1_048_588
     timestamp_before_max_ms: int = _LONG_MAX
@@ -226,8 +243,10 @@ class TopicConfig:
     delete_retention_ms: int = _DAY_MS
 
     @classmethod
-    def parse(cls, overrides: Mapping[str, str]) -> TopicConfig:
-        """Check every key and value. Raises InvalidTopicConfig."""
+    def parse(
+        cls, overrides: Mapping[str, str], defaults: Mapping[str, str] = NO_DEFAULTS
+    ) -> TopicConfig:
+        """Check every key and value of `overrides`. Raises InvalidTopicConfig."""
         checked: dict[str, str] = {}
         for name in sorted(overrides):
             key = TOPIC_KEYS.get(name)
@@ -236,10 +255,11 @@ class TopicConfig:
             checked[name] = check_value(key, overrides[name])
 
         def value(name: str) -> str:
-            return checked.get(name, TOPIC_KEYS[name].default)
+            return checked.get(name, defaults.get(name, TOPIC_KEYS[name].default))
 
         return cls(
             overrides=types.MappingProxyType(checked),
+            defaults=defaults,
             cleanup_policy=tuple(value("cleanup.policy").split(",")),
             max_message_bytes=int(value("max.message.bytes")),
             timestamp_before_max_ms=int(value("message.timestamp.before.max.ms")),
@@ -276,4 +296,9 @@ class TopicConfig:
 
     def value(self, name: str) -> str:
         """Return a setting's value as text, its default if it was not set."""
-        return self.overrides.get(name, TOPIC_KEYS[name].default)
+        default = self.defaults.get(name, TOPIC_KEYS[name].default)
+        return self.overrides.get(name, default)
+
+    def with_defaults(self, defaults: Mapping[str, str]) -> TopicConfig:
+        """Return the same topic's settings in a cluster with other defaults."""
+        return TopicConfig.parse(self.overrides, defaults)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -76,6 +76,11 @@ class BrokerInfo:
     def is_tls(self) -> bool:
         """Whether other brokers reach it by TLS."""
         return self.endpoints[self.listener].protocol.is_tls
+
+    @property
+    def is_sasl(self) -> bool:
+        """Whether other brokers have to log in."""
+        return self.endpoints[self.listener].protocol.is_sasl
 
     def encode(self) -> bytes:
         """Return the znode's bytes."""
@@ -158,6 +163,10 @@ class TopicInfo:
     def ensemble_size(self) -> int:
         """Bookies that one ledger is striped over."""
         return max(self.config.ensemble_size, self.replication_factor)
+
+    def with_defaults(self, defaults: Mapping[str, str]) -> TopicInfo:
+        """Return the same topic in a cluster with other defaults of topics' settings."""
+        return replace(self, config=self.config.with_defaults(defaults))
 
     def encode(self) -> bytes:
         """Return the znode's bytes."""

@@ -23,10 +23,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from broker.compaction.core.aborted_ranges import NOTHING_ABORTED, AbortedRanges
 from broker.compaction.core.key_map import KeyMap
-from broker.compaction.core.transaction_ends import TransactionEnds
 from client.ids import Offset, ProducerId
-from client.wire.kafka.batches.record_spans import RecordSpan, open_records, rebuilt, record_spans
+from client.wire.kafka.batches.record_spans import Span, open_records, rebuilt, record_spans
 from client.wire.kafka.batches.records import DELETE_HORIZON_BIT, BatchHeader, Buffer
 from client.wire.steps import Steps
 
@@ -38,29 +38,33 @@ STEP_RECORDS: Final = 500
 class KeyRound:
     """The first pass: the newest offset of each key in [start, end)."""
 
-    def __init__(self, keys: KeyMap, start: Offset, end: Offset, ends: TransactionEnds) -> None:
+    def __init__(self, keys: KeyMap, start: Offset, end: Offset) -> None:
         self.keys = keys
         self.end = end
         """Where the round ends: lower than asked for once the map is full."""
         self.is_full = False
         self.start = start
-        self._ends = ends
 
-    def enter(self, batch: Buffer, header: BatchHeader) -> Steps[None]:
+    def enter(
+        self, batch: Buffer, header: BatchHeader, aborted: AbortedRanges = NOTHING_ABORTED
+    ) -> Steps[None]:
         """Meet the next batch. Raises RemoteProtocolError for records that cannot be read."""
         if header.is_control or not self.start < header.next_offset or self.is_full:
             return
-        if header.is_transactional and self._ends.is_aborted(header):
+        if header.is_transactional and aborted.covers(header):
             return
-        put, base = self.keys.put, header.base_offset
+        put, base, start, end = self.keys.put, header.base_offset, self.start, self.end
         spans = record_spans(open_records(batch, header), header.record_count)
-        for count, span in enumerate(spans, 1):
-            if count % STEP_RECORDS == 0:
+        in_step = 0
+        for _begin, _after, _end, _timestamp, offset_delta, key, _has_value in spans:
+            in_step += 1
+            if in_step == STEP_RECORDS:
+                in_step = 0
                 yield
-            offset = Offset(base + span.offset_delta)
-            if span.key is None or not self.start <= offset < self.end:
+            offset = Offset(base + offset_delta)
+            if key is None or not start <= offset < end:
                 continue
-            if not put(span.key, offset):
+            if not put(key, offset):
                 self.end = offset
                 self.is_full = True
                 return
@@ -84,20 +88,27 @@ class CleanStats:
 class Cleaner:
     """The second pass, over the whole log from its start: what stays of each batch."""
 
-    def __init__(self, found: KeyRound, ends: TransactionEnds, now_ms: int, retain_ms: int) -> None:
+    def __init__(self, found: KeyRound, now_ms: int, retain_ms: int) -> None:
         """`retain_ms`: how long tombstones stay (delete.retention.ms)."""
         self.end = found.end
         self._start = found.start
         """What is below was judged by a round before."""
         self.stats = CleanStats()
         self._keys = found.keys
-        self._ends = ends
+        self._superseded = found.keys.superseded
         self._now_ms = now_ms
         self._retain_ms = retain_ms
-        self._with_data: dict[ProducerId, None] = {}
-        """Producers of whose present transaction data was met."""
+        self._with_data: dict[ProducerId, Offset] = {}
+        """Producers of whose present transaction data was met, and where it begins."""
 
-    def clean(self, batch: Buffer, header: BatchHeader) -> Steps[Buffer | None]:
+    def first_open(self, end: Offset) -> Offset:
+        """Return where the oldest transaction begins that has data before `end` and no marker;
+        `end`: there is none."""
+        return min(self._with_data.values(), default=end)
+
+    def clean(
+        self, batch: Buffer, header: BatchHeader, aborted: AbortedRanges = NOTHING_ABORTED
+    ) -> Steps[Buffer | None]:
         """Return what stays of the next batch: itself, a smaller one, or nothing.
 
         Raises RemoteProtocolError for records that cannot be read.
@@ -105,12 +116,12 @@ class Cleaner:
         stats = self.stats
         stats.records_in += header.record_count
         if header.is_transactional and not header.is_control:
-            self._with_data[header.producer_id] = None
+            self._with_data.setdefault(header.producer_id, header.base_offset)
         kept: Buffer | None = batch
         if header.base_offset < self.end:
             if header.is_control:
                 kept = self._clean_marker(batch, header)
-            elif header.is_transactional and self._ends.is_aborted(header):
+            elif self._is_lost(header) or (header.is_transactional and aborted.covers(header)):
                 kept = None
             else:
                 kept = yield from self._clean_records(batch, header)
@@ -137,20 +148,35 @@ class Cleaner:
         self.stats.records_out += header.record_count
         return rebuilt(header, body, [*record_spans(body, header.record_count)], horizon_ms)
 
+    def _is_lost(self, header: BatchHeader) -> bool:
+        """Whether it is known without a look that no record of a batch stays."""
+        count = self._superseded.count(header.base_offset, header.next_offset)
+        return count == header.record_count
+
+    def _is_superseded(self, key: bytes, offset: Offset) -> bool:
+        known = self._superseded
+        if known.start <= offset < known.end:
+            return known.has(offset)
+        return self._keys.newest(key) > offset
+
     def _clean_records(self, batch: Buffer, header: BatchHeader) -> Steps[Buffer | None]:
         body = open_records(batch, header)
         horizon_ms = _horizon_of(header)
         is_over = horizon_ms is not None and horizon_ms < self._now_ms
-        kept: list[RecordSpan] = []
-        has_tombstone, is_news = False, horizon_ms is None
-        for count, span in enumerate(record_spans(body, header.record_count), 1):
-            if count % STEP_RECORDS == 0:
+        kept: list[Span] = []
+        has_tombstone, is_news, in_step = False, horizon_ms is None, 0
+        is_superseded, base, end = self._is_superseded, header.base_offset, self.end
+        for span in record_spans(body, header.record_count):
+            in_step += 1
+            if in_step == STEP_RECORDS:
+                in_step = 0
                 yield
-            offset = Offset(header.base_offset + span.offset_delta)
-            if offset < self.end:
-                if span.key is None or self._keys.newest(span.key) > offset:
+            _begin, _after, _end, _timestamp, offset_delta, key, has_value = span
+            offset = Offset(base + offset_delta)
+            if offset < end:
+                if key is None or is_superseded(key, offset):
                     continue
-                if not span.has_value:
+                if not has_value:
                     if is_over and offset < self._start:
                         continue
                     has_tombstone = True

@@ -4,15 +4,17 @@ Segments go in whole, from the oldest on. Never cleaned are
 
     KEEP-TAIL   the last two segments, and the newest one with entries and with records, with all
                 that follows: a takeover replays them, and readers wait for the log's last offset.
-    STABLE      what does not end at or below the last stable offset.
-    PLAIN       the first segment with something of a transaction, and what follows it: the list of
-                what was aborted in it stands in its ledger.
+    STABLE      what does not end below the last stable offset: an open transaction stops all that
+                follows its first record, and who reads committed data up to there comes to it.
     MIN-LAG     the first segment with a record younger than min.compaction.lag.ms, and what
                 follows.
 
 A partition is due when the share of dirty bytes of what may be cleaned is above
 min.cleanable.dirty.ratio, when its oldest dirty segment is older than max.compaction.lag.ms, when
 the delete horizon of a tombstone has passed, or when somebody asked for it.
+
+A group whose aborted transactions are listed in another group's ledger is written anew even if it
+loses nothing (OWN-INDEX): the other ledger may be let go before it.
 
 A group is what becomes one new segment or more: adjacent segments of one leader epoch (ONE-EPOCH:
 the ends of epochs must stay what they are) and of one page, up to the size of a segment.
@@ -69,7 +71,8 @@ class Standing(NamedTuple):
     horizon_ms: float = NEVER
     """When some tombstone may go."""
     blocked_at: Offset | None = None
-    """Where transactions begin, from which on nothing is compacted; None: nowhere that matters."""
+    """Where an open transaction begins, from which on nothing is compacted; None: nowhere that
+    matters."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -88,9 +91,9 @@ def standing(
     """Judge a partition by all of its segments, oldest first."""
     count = _cleanable_count(segments, limits, stable, now_ms)
     cleanable, blocked_at = segments[:count], None
-    following = segments[count] if count < _kept_from(segments) else None
-    if following is not None and following.facts is not None and following.facts.transactions:
-        blocked_at = following.base_offset
+    following = segments[count].end_offset if count < _kept_from(segments) else None
+    if following is not None and following >= stable:
+        blocked_at = stable
     if not cleanable:
         until = state.cleaned_until
         return Standing(first_dirty=until, end=until, blocked_at=blocked_at)
@@ -161,13 +164,20 @@ def groups(
     return [group for group in found if any(map(_has_offsets, group))]
 
 
+def is_listed_elsewhere(segment: Segment) -> bool:
+    """Whether what is aborted in a segment is listed in another one's ledger (OWN-INDEX)."""
+    known = segment.facts.transactions if segment.facts is not None else None
+    place = known.aborted_at if known is not None else None
+    return place is not None and place.ledger_id != segment.ledger_id
+
+
 def _cleanable_count(
     segments: Sequence[Segment], limits: CompactionLimits, stable: Offset, now_ms: int
 ) -> int:
     count = _kept_from(segments)
     for at in range(count):
         facts, end = segments[at].facts, segments[at].end_offset
-        if facts is None or end is None or end > stable or facts.transactions is not None:
+        if facts is None or end is None or end >= stable:
             return at
         if limits.lag_ms_min:
             newest_ms = facts.max_timestamp_ms

@@ -7,12 +7,14 @@ from typing import Final
 from broker.errors import (
     InvalidRecord,
     InvalidTopicName,
+    UnknownTopicId,
     UnsupportedCompression,
 )
 from broker.front.batches.produce_terms import ProduceTerms
 from broker.leadership.partitions import Partitions
 from broker.partition.partition import Partition
 from client.wire.kafka.batches.records import CODEC_MASK, Codec
+from client.wire.kafka.produce import Topic
 
 _ZSTD_FROM: Final = 7
 _ATTRIBUTES_AT: Final = 22
@@ -23,15 +25,19 @@ def batch_leader(
     partitions: Partitions,
     version: int,
     terms: ProduceTerms,
-    topic: str,
+    topic: Topic,
     index: int,
     records: memoryview | None,
 ) -> tuple[Partition, memoryview]:
     """Return who takes a batch, and the batch. Raises what can be said without looking into it."""
-    terms.check(topic)
-    leader = partitions.leader(topic, index)
+    name = topic if isinstance(topic, str) else terms.name(topic)
+    if terms.are_checked:
+        terms.check(name)
+    leader = partitions.leader(name, index)
     if leader.topic.internal:
-        raise InvalidTopicName(f"topic {topic!r} belongs to the brokers")
+        raise InvalidTopicName(f"topic {name!r} belongs to the brokers")
+    if name is not topic and leader.topic.topic_id != topic:
+        raise UnknownTopicId(f"{leader.name} was deleted and created again: its id has changed")
     if not records:
         raise InvalidRecord("there is no record batch")
     if (

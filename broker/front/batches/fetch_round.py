@@ -5,6 +5,9 @@ first partition with data is included whatever its size, everything else only wi
 and within a number of batches, however small they are.
 What is in memory is taken at once; what is only on bookies is read afterwards, all of it
 concurrently, within the broker's budget for such reads, for which the first of them waits.
+
+A consumer that says in which rack it is may be told to read from a broker there, and then that
+broker reads what is sealed for it, though it does not lead (`broker/leadership/followers.py`).
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ from broker.faults import code_of
 from broker.front.core.fetch_sessions import Asked
 from broker.front.services import Call, Services
 from broker.leadership.awaited_partitions import Key
+from broker.leadership.follower import Follower, Wanted
+from broker.leadership.followers import Reader
 from broker.partition.partition import Fetched, Partition
 from client.errors import QuireError
-from client.ids import Offset
+from client.ids import BrokerId, Offset
 from client.wire.kafka.batches.records import CODEC_MASK, Codec, headers
 from client.wire.kafka.fetch import (
     READ_COMMITTED,
@@ -53,7 +58,8 @@ class _Read(NamedTuple):
     """A partition whose data is on bookies only."""
 
     at: int
-    leader: Partition
+    leader: Partition | Follower
+    """Who reads it."""
     size_max: int
     at_least_one: bool
 
@@ -67,6 +73,7 @@ class FetchRound:
         "_leaders",
         "_left",
         "_peer",
+        "_reader",
         "_reads",
         "_services",
         "_version",
@@ -88,13 +95,20 @@ class FetchRound:
         """Of those, what was read from bookies: taken from the budget, and the caller's to give
         back."""
         self.failed = False
-        """Whether any partition has an error that must not wait."""
+        """Whether a partition has an error or names another broker: neither waits."""
         self._awaited: list[Key] = []
         """Partitions that will be led in a moment; refused if the answer leaves before."""
         self._services = services
         self._version = call.version
         self._peer = call.peer
         self._committed = request.isolation == READ_COMMITTED
+        self._reader: Reader | None = None
+        """Set if the consumer may be served by a broker near it."""
+        if request.rack and services.followers.is_on:
+            peer = call.peer
+            self._reader = Reader(
+                request.rack, peer.listener, peer.host, call.client_id, self._committed
+            )
         self._leaders: list[Partition | None] = []
         self._reads: list[_Read] = []
         self._left = min(request.bytes_max, services.config.fetch_bytes_max)
@@ -122,6 +136,7 @@ class FetchRound:
         """Look at one partition; return how much of the limit it uses."""
         leader: Partition | None = None
         fetched: Fetched | None = None
+        replica: BrokerId | None = None
         fetch = one.fetch
         size_max = max(0, min(fetch.bytes_max, left))
         first = not self.size and not self._reads
@@ -129,7 +144,10 @@ class FetchRound:
         try:
             leader = self._leader(one)
             check_epoch(leader, fetch.leader_epoch)
-            if size_max or first:
+            if self._reader is not None:
+                followers = self._services.followers
+                replica = followers.nearer(leader, self._reader, Offset(fetch.offset))
+            if replica is None and (size_max or first):
                 fetched = leader.reader.read_cached(
                     Offset(fetch.offset),
                     size_max,
@@ -145,25 +163,48 @@ class FetchRound:
                     self.size += used
                     self._services.metrics.cache_read_bytes += used
         except QuireError as error:
-            key = None
-            if isinstance(error, NotLeader):
-                name = self._name(one.topic)
-                key = self._services.partitions.awaited_key(name, fetch.partition)
-            if key is not None:
-                self._awaited.append(key)
-            self.failed |= key is None
+            if leader is None and isinstance(error, NotLeader):
+                return self._collect_elsewhere(at, one, error, size_max, first=first)
+            self.failed = True
             self.results.append(self._refusal(fetch, error, leader))
         else:
-            self.results.append(self._data(fetch, leader, fetched))
+            data = self._data(fetch, leader, fetched)
+            if replica is not None:
+                self.failed = True
+                data = data._replace(replica=replica)
+            self.results.append(data)
         self._leaders.append(leader)
         return used
+
+    def _collect_elsewhere(
+        self, at: int, one: Asked, error: NotLeader, size_max: int, *, first: bool
+    ) -> int:
+        """Do as `_collect` for a partition that is not led here, or not yet."""
+        fetch, name = one.fetch, self._name(one.topic)
+        self._leaders.append(None)
+        key = self._services.partitions.awaited_key(name, fetch.partition)
+        followers, reader = self._services.followers, self._reader
+        if key is not None:
+            self._awaited.append(key)
+        if key is not None or reader is None or not followers.serves(reader.rack):
+            self.failed |= key is None
+            self.results.append(self._refusal(fetch, error, None))
+            return 0
+        follower = followers.find(name, fetch.partition, error)
+        self.results.append(self._data(fetch, follower, None))
+        if not (size_max or first):
+            return 0
+        self._reads.append(_Read(at, follower, size_max, first))
+        return size_max
 
     def _leader(self, one: Asked) -> Partition:
         name = self._name(one.topic)
         self._services.rights.require(self._peer, READ_TOPIC, name)
         leader = self._services.partitions.leader(name, one.fetch.partition)
         if isinstance(one.topic, UUID) and leader.topic.topic_id != one.topic:
-            raise InconsistentTopicId(f"{leader.name} has been made again: its id is another one")
+            raise InconsistentTopicId(
+                f"{leader.name} was deleted and created again: its id has changed"
+            )
         return leader
 
     def _name(self, topic: Topic) -> str:
@@ -205,13 +246,19 @@ class FetchRound:
                 self._services.metrics.ledger_read_bytes += outcome.size
 
     async def _read_one(self, read: _Read) -> Fetched | QuireError:
+        fetch, leader = self.asked[read.at].fetch, read.leader
+        offset = Offset(fetch.offset)
         try:
-            fetched = await read.leader.reader.read(
-                Offset(self.asked[read.at].fetch.offset),
-                read.size_max,
-                at_least_one=read.at_least_one,
-                read_committed=self._committed,
-            )
+            if isinstance(leader, Follower):
+                wanted = Wanted(offset, fetch.leader_epoch, self._committed)
+                fetched = await leader.read(wanted, read.size_max, at_least_one=read.at_least_one)
+            else:
+                fetched = await leader.reader.read(
+                    offset,
+                    read.size_max,
+                    at_least_one=read.at_least_one,
+                    read_committed=self._committed,
+                )
             self._check_codecs(fetched)
         except QuireError as error:
             return error
@@ -229,7 +276,7 @@ class FetchRound:
         return waits
 
     def _data(
-        self, fetch: PartitionFetch, leader: Partition | None, fetched: Fetched | None
+        self, fetch: PartitionFetch, leader: Partition | Follower | None, fetched: Fetched | None
     ) -> PartitionData:
         high = stable = start = UNKNOWN
         if leader is not None:
@@ -247,7 +294,7 @@ class FetchRound:
         )
 
     def _refusal(
-        self, fetch: PartitionFetch, error: QuireError, leader: Partition | None
+        self, fetch: PartitionFetch, error: QuireError, leader: Partition | Follower | None
     ) -> PartitionData:
         code = code_of(error)
         errors = self._services.metrics.fetch_errors

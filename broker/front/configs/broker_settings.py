@@ -1,7 +1,7 @@
 """Lists a broker's settings under the names that Kafka's tools look for.
 
-None of them can be changed while the broker runs. Their texts are those of the configuration file,
-which has its own names for them.
+Some can be changed while the broker runs (`broker/settings/core/dynamic_settings.py`). Their texts
+are those of the configuration file, which has its own names for them.
 """
 
 from __future__ import annotations
@@ -14,31 +14,25 @@ from typing import Final
 from broker.cluster.core.topic_config import TOPIC_KEYS, Kind
 from broker.cluster.core.topology import Endpoint
 from broker.config import BrokerConfig
-from broker.front.configs.listing import Listed, Source
+from broker.errors import InvalidRequest, InvalidTopicConfig
+from broker.front.configs.listing import Listed, Source, Synonym
 from broker.front.endpoints import listeners_of
+from broker.settings.core.dynamic_settings import DYNAMIC, EVERY_BROKER, DynamicKey
+from broker.settings.live_settings import LiveSettings
 from broker.topics.core.topic_rules import BROKER_DECIDES
 from client.config import settings_of
+from client.errors import QuireError
 
 _HOUR_MS: Final = 3_600_000
-_MINUTE_MS: Final = 60_000
 
 _AS_CONFIGURED: Final[Mapping[str, tuple[str, Kind]]] = {
-    "auto.create.topics.enable": ("auto_create_topics", Kind.BOOLEAN),
     "broker.id": ("node_id", Kind.INT),
     "broker.rack": ("rack", Kind.STRING),
     "connections.max.idle.ms": ("connection_idle_ms", Kind.LONG),
-    "default.replication.factor": ("default_replication_factor", Kind.INT),
-    "fetch.max.bytes": ("fetch_bytes_max", Kind.INT),
-    "group.initial.rebalance.delay.ms": ("group_initial_rebalance_delay_ms", Kind.INT),
-    "group.max.session.timeout.ms": ("group_session_timeout_max_ms", Kind.INT),
-    "group.max.size": ("group_size_max", Kind.INT),
-    "group.min.session.timeout.ms": ("group_session_timeout_min_ms", Kind.INT),
-    "min.insync.replicas": ("default_min_insync_replicas", Kind.INT),
     "node.id": ("node_id", Kind.INT),
-    "num.partitions": ("num_partitions", Kind.INT),
-    "offset.metadata.max.bytes": ("offset_metadata_bytes_max", Kind.INT),
     "offsets.topic.num.partitions": ("offsets_topic_partitions", Kind.INT),
     "producer.id.expiration.ms": ("producer_expiration_ms", Kind.INT),
+    "replica.selector.class": ("follower.selector", Kind.STRING),
     "socket.request.max.bytes": ("request_bytes_max", Kind.INT),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
         "transactions.timeout_interval_ms", Kind.INT,
@@ -51,19 +45,29 @@ _AS_CONFIGURED: Final[Mapping[str, tuple[str, Kind]]] = {
 }  # fmt: skip
 """Kafka's name -> ours, and its type."""
 
-_DEFAULTS_OF_TOPICS: Final[Mapping[str, str]] = {
-    "log.cleanup.policy": "cleanup.policy",
-    "log.message.timestamp.type": "message.timestamp.type",
-    "log.retention.bytes": "retention.bytes",
-    "log.retention.ms": "retention.ms",
-    "log.segment.bytes": "segment.bytes",
-    "message.max.bytes": "max.message.bytes",
-}
-"""The broker's name -> the topic's."""
+_FIXED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("advertised.listeners", "inter.broker.listener.name", "listener.security.protocol.map",
+         "listeners"),
+        "listeners are opened when a broker starts; set them in its configuration, and restart it",
+    ),
+    "delete.topic.enable": "topics can always be deleted",
+    "inter.broker.protocol.version": "brokers agree on features by themselves",
+    "log.dirs": "a broker holds no data",
+    "log.retention.hours": "set log.retention.ms",
+    "log.retention.minutes": "set log.retention.ms",
+    "log.roll.hours": "set log.roll.ms",
+    "offsets.topic.replication.factor": "it is as for topics whose creator did not say",
+    "quire.admin.urls": "brokers tell each other where they serve it",
+    "compression.type": TOPIC_KEYS["compression.type"].only_because,
+    "follower.replication.throttled.rate": "brokers hold no copies, so nothing is copied",
+    "leader.replication.throttled.rate": "brokers hold no copies, so nothing is copied",
+}  # fmt: skip
+"""Kafka's name -> why it is not changed while a broker runs."""
 
 
 def broker_settings(
-    config: BrokerConfig, endpoints: Mapping[str, Endpoint], admin_urls: Sequence[str] = ()
+    settings: LiveSettings, endpoints: Mapping[str, Endpoint], admin_urls: Sequence[str] = ()
 ) -> Iterable[Listed]:
     """Return a broker's settings, sorted by name.
 
@@ -71,19 +75,56 @@ def broker_settings(
     `admin_urls`: of all live brokers. With them, and `zookeeper.connect`, whoever knows one Kafka
     address finds everything else of the cluster.
     """
+    config = settings.config
     rows = [
         *(
             _listed(name, attrgetter(key)(config), kind, _doc(key))
             for name, (key, kind) in _AS_CONFIGURED.items()
         ),
-        *(
-            _listed(name, TOPIC_KEYS[key].default, TOPIC_KEYS[key].kind, TOPIC_KEYS[key].doc)
-            for name, key in _DEFAULTS_OF_TOPICS.items()
-        ),
+        *(_dynamic(settings, name, key) for name, key in DYNAMIC.items()),
         *_listener_rows(config, endpoints),
-        *_derived(config, admin_urls),
+        *_derived(settings, admin_urls),
     ]
     return sorted(rows)
+
+
+def shared_settings(settings: LiveSettings) -> Iterable[Listed]:
+    """Return what was set for all brokers, sorted by name."""
+    for name, value in sorted(settings.of(EVERY_BROKER).items()):
+        key = DYNAMIC.get(name)
+        if key is not None:
+            source = Source.DYNAMIC_DEFAULT
+            yield Listed(name, value, source, key.kind, _doc_of(key), read_only=False)
+
+
+def refusal_of(name: str) -> QuireError | None:
+    """Return why a setting cannot be changed while a broker runs; None: it can."""
+    if name in DYNAMIC:
+        return None
+    if name in _AS_CONFIGURED:
+        key, _ = _AS_CONFIGURED[name]
+        return InvalidRequest(
+            f"{name} is read when a broker starts: set {key} in its configuration, and restart it"
+        )
+    if name in _FIXED:
+        return InvalidRequest(f"{name} cannot be changed: {_FIXED[name]}")
+    return InvalidTopicConfig(f"unknown setting of brokers {name!r}")
+
+
+def _dynamic(settings: LiveSettings, name: str, key: DynamicKey) -> Listed:
+    if key.topic_key:
+        of_file = TOPIC_KEYS[key.topic_key].default
+    else:
+        value = getattr(settings.of_file, key.field)
+        of_file = _text(value if key.unit == 1 else value // key.unit)
+    rows = [Synonym(*one[:2], Source(one.origin)) for one in settings.given(name)]
+    rows.append(Synonym(name, of_file, Source.STATIC_BROKER))
+    first = rows[0]
+    return Listed(name, first.value, first.source, key.kind, _doc_of(key), False, rows)
+
+
+def _doc_of(key: DynamicKey) -> str:
+    return TOPIC_KEYS[key.topic_key].doc if key.topic_key else _doc(key.field)
 
 
 def _listener_rows(config: BrokerConfig, endpoints: Mapping[str, Endpoint]) -> Iterable[Listed]:
@@ -111,7 +152,7 @@ def _listener_rows(config: BrokerConfig, endpoints: Mapping[str, Endpoint]) -> I
     )  # fmt: skip
 
 
-def _derived(config: BrokerConfig, admin_urls: Sequence[str]) -> Iterable[Listed]:
+def _derived(settings: LiveSettings, admin_urls: Sequence[str]) -> Iterable[Listed]:
     """Return the settings that are none of ours by themselves."""
     yield _listed("delete.topic.enable", True, Kind.BOOLEAN, "Topics can always be deleted.")
     yield _listed(
@@ -121,11 +162,9 @@ def _derived(config: BrokerConfig, admin_urls: Sequence[str]) -> Iterable[Listed
     yield _listed(
         "log.dirs", "ledgers", Kind.STRING, "Stands for the bookies: a broker holds no data."
     )
-    retention = TOPIC_KEYS["retention.ms"]
-    hours = int(retention.default) // _HOUR_MS
+    retention_ms = settings.topic_defaults.get("retention.ms", TOPIC_KEYS["retention.ms"].default)
+    hours = max(-1, int(retention_ms) // _HOUR_MS)
     yield _listed("log.retention.hours", hours, Kind.INT, "log.retention.ms, in hours.")
-    minutes = config.offsets_retention_ms // _MINUTE_MS
-    yield _listed("offsets.retention.minutes", minutes, Kind.INT, _doc("offsets_retention_ms"))
     yield _listed(
         "offsets.topic.replication.factor", BROKER_DECIDES, Kind.INT,
         "-1: as for topics whose creator did not say.",
@@ -136,13 +175,15 @@ def _derived(config: BrokerConfig, admin_urls: Sequence[str]) -> Iterable[Listed
 
 
 def _listed(name: str, value: object, kind: Kind, doc: str) -> Listed:
+    return Listed(name, _text(value), Source.STATIC_BROKER, kind, doc, read_only=True)
+
+
+def _text(value: object) -> str:
     if isinstance(value, bool):
-        text = str(value).lower()
-    elif isinstance(value, list | tuple):
-        text = ",".join(value)
-    else:
-        text = "" if value is None else str(value)
-    return Listed(name, text, Source.STATIC_BROKER, kind, doc, read_only=True)
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(value)
+    return "" if value is None else str(value)
 
 
 @functools.cache

@@ -1,10 +1,11 @@
 """The common part of AlterConfigs and IncrementalAlterConfigs.
 
-Topics can be configured, and the levels of this broker's loggers, those one by one. Broker settings
-are fixed while a broker runs, so a change to them is refused rather than silently dropped. None of
-them was ever set this way, so resetting them changes nothing and succeeds, as tools expect that
-tidy up after themselves. A resource that is named twice is refused each time, as in Kafka: which of
-the changes would count?
+Topics can be configured, this broker, all brokers together (the resource without a name), the
+subscriptions to metrics of clients, and the levels of this broker's loggers, those one by one. A
+broker's setting that is fixed while it runs is refused with what to do instead, rather than
+silently dropped. Resetting it changes nothing and succeeds, as tools expect that tidy up after
+themselves. A resource that is named twice is refused each time, as in Kafka: which of the changes
+would count?
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from typing import Any
 
 from broker.access.rights import ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC
 from broker.cluster.core.topic_config import TopicConfig
-from broker.errors import InvalidRequest, PolicyViolation
+from broker.errors import InvalidRequest, InvalidTopicConfig
 from broker.faults import Code, code_of, message_of
+from broker.front import audit
 from broker.front.configs.broker_loggers import change_levels
+from broker.front.configs.broker_settings import refusal_of
 from broker.front.services import Call, Services
+from broker.settings.core import dynamic_settings
+from broker.settings.core.dynamic_settings import EVERY_BROKER
 from broker.topics.core.config_resource import Change, ConfigResource, Operation
 from client.errors import QuireError
 from client.wire.kafka.codec import field
@@ -32,9 +37,13 @@ async def configure_all(
     resources: Sequence[Any],
     edit_of: Callable[[Any], Edit],
     *,
+    replaces: bool,
     validate_only: bool,
 ) -> list[dict[str, Any]]:
-    """Apply `edit_of(resource)` to each resource; return their answers."""
+    """Apply `edit_of(resource)` to each resource; return their answers.
+
+    `replaces`: whether what is not named is reset.
+    """
     pace = services.turns.pace()
     counts = Counter((item.resource_type, item.resource_name) for item in resources)
     answers = []
@@ -45,7 +54,10 @@ async def configure_all(
             if counts[item.resource_type, item.resource_name] > 1:
                 raise InvalidRequest(f"the request names {item.resource_name!r} more than once")
             _require(services, call, item)
-            await _configure(services, item, edit_of(item), validate_only)
+            await _configure(services, item, edit_of(item), replaces, validate_only)
+            if not validate_only:
+                names = ", ".join(row.name for row in item.configs)
+                audit.note(call, f"settings of {item.resource_name!r}: {names}")
         except QuireError as error:
             code, message = code_of(error), message_of(error)
         answers.append(
@@ -59,9 +71,10 @@ async def configure_all(
     return answers
 
 
-def _is_reset(row: Any) -> bool:
-    """Tell whether a row resets its setting; those of AlterConfigs never do."""
-    return bool(field(row, "config_operation", int(Operation.SET)) == Operation.DELETE)
+def _operation(row: Any) -> int:
+    """Return what a row does; those of AlterConfigs set, or reset if they have no value."""
+    is_reset = row.value is None
+    return int(field(row, "config_operation", Operation.DELETE if is_reset else Operation.SET))
 
 
 def _require(services: Services, call: Call, item: Any) -> None:
@@ -71,17 +84,55 @@ def _require(services: Services, call: Call, item: Any) -> None:
         services.rights.require(call.peer, ALTER_CONFIGS_CLUSTER)
 
 
-async def _configure(services: Services, item: Any, edit: Edit, validate_only: bool) -> None:
+async def _configure(
+    services: Services, item: Any, edit: Edit, replaces: bool, validate_only: bool
+) -> None:
     if item.resource_type == ConfigResource.BROKER:
-        if all(_is_reset(row) for row in item.configs):
-            return
-        raise PolicyViolation("broker settings cannot be changed while the broker runs")
+        await _configure_broker(services, item, replaces, validate_only)
+        return
+    if item.resource_type == ConfigResource.CLIENT_METRICS:
+        changes = [Change(row.name, _operation(row), row.value) for row in item.configs]
+        await services.subscriptions.edit(
+            item.resource_name, changes, replaces=replaces, validate_only=validate_only
+        )
+        return
+    if item.resource_type == ConfigResource.GROUP:
+        _configure_group(item)
+        return
     if item.resource_type == ConfigResource.BROKER_LOGGER:
         _configure_loggers(services, item, validate_only)
         return
     if item.resource_type != ConfigResource.TOPIC:
         raise InvalidRequest(f"resources of type {item.resource_type} have no settings")
     await services.topics.configure(item.resource_name, edit, validate_only=validate_only)
+
+
+async def _configure_broker(
+    services: Services, item: Any, replaces: bool, validate_only: bool
+) -> None:
+    name = item.resource_name
+    if name not in (EVERY_BROKER, str(services.config.node_id)):
+        raise InvalidRequest(f"ask broker {name} itself to change its settings")
+    changes = [Change(row.name, _operation(row), row.value) for row in item.configs]
+    for change in changes:
+        refusal = refusal_of(change.name)
+        if refusal is not None and change.operation != Operation.DELETE:
+            raise refusal
+    await services.settings.edit(
+        name,
+        lambda before: dynamic_settings.changed({} if replaces else before, changes),
+        validate_only=validate_only,
+    )
+
+
+def _configure_group(item: Any) -> None:
+    """Refuse: the settings of groups in Kafka are for protocols that are not served."""
+    for row in item.configs:
+        if _operation(row) != Operation.DELETE:
+            raise InvalidTopicConfig(
+                f"{row.name}: groups of the classic protocol have no settings of their own; set"
+                " group.* of the brokers, or what the group's clients ask for"
+            )
 
 
 def _configure_loggers(services: Services, item: Any, validate_only: bool) -> None:

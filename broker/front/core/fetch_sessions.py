@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from broker.errors import FetchSessionNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
-from client.wire.kafka.fetch import PartitionData, PartitionFetch, Topic
+from client.wire.kafka.fetch import NO_REPLICA, PartitionData, PartitionFetch, Topic
 from client.wire.steps import ItemCount, Steps
 
 FULL: Final = 0
@@ -169,7 +169,12 @@ class FetchSessions:
                 yield
             key = (one.topic, one.fetch.partition)
             told = Told(data.high_watermark, data.last_stable_offset, data.log_start_offset)
-            is_news = data.size or data.error_code or told != session.told.get(key, _NOTHING)
+            is_news = (
+                data.size
+                or data.error_code
+                or data.replica != NO_REPLICA
+                or told != session.told.get(key, _NOTHING)
+            )
             if key in session.asked:
                 # After an error the next answer has the partition in any case.
                 session.told[key] = _NOTHING if data.error_code else told

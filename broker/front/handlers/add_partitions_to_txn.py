@@ -20,8 +20,8 @@ from typing import Any, Final
 from broker.access.rights import CLUSTER_ACTION, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of
+from broker.front.answers.transaction_codes import client_of, transaction_code
 from broker.front.services import Call, Services
-from broker.front.transaction_codes import client_of, transaction_code
 from broker.transactions.core.transaction_types import (
     AddPartitions,
     ProducerIdAndEpoch,
@@ -107,7 +107,7 @@ async def _verify(
     try:
         coordinator = services.transactions.coordinator(transactional_id)
         found, codes = await _find(services, topics)
-        outcomes = coordinator.verify(transactional_id, producer, found)
+        outcomes = await coordinator.verify(transactional_id, producer, found)
     except QuireError as error:
         code = transaction_code(error, call, producer.producer_id)
         return dict.fromkeys(_keys(topics), code)

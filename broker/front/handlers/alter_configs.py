@@ -1,6 +1,7 @@
 """AlterConfigs (33), versions 0-2: replace all settings of a topic.
 
-Deviations from Kafka: only topics can be configured.
+Deviations from Kafka: topics and brokers can be configured. What can be changed of a broker while
+it runs is in `broker/settings/core/dynamic_settings.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ NEEDS: Final = (ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC)
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Configure each topic by itself."""
-    return {
-        "responses": await configure_all(
-            services, call, request.resources, _edit_of, validate_only=request.validate_only
-        )
-    }
+    answers = await configure_all(
+        services,
+        call,
+        request.resources,
+        _edit_of,
+        replaces=True,
+        validate_only=request.validate_only,
+    )
+    return {"responses": answers}
 
 
 def _edit_of(item: Any) -> Edit:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from broker.access.rights import ALTER_CLUSTER
 from broker.access.users import Credentials, without
 from broker.faults import Code, code_of, message_of
+from broker.front import audit
 from broker.front.services import Call, Services
 from broker.security.core.mechanisms import SCRAM_NUMBERS, Mechanism
 from broker.security.core.scram import (
@@ -60,6 +61,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             services.rights.require(call.peer, ALTER_CLUSTER)
             changes = _changes(name, rows)
             await services.users.edit(name, partial(_changed, changes, name))
+            audit.note(call, f"user {name}: {', '.join(changes)}")
         except QuireError as error:
             code, message = code_of(error), message_of(error)
         results.append({"user": name, "error_code": code, "error_message": message})
@@ -68,7 +70,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 
 def _changes(name: str, rows: list[Any]) -> _Changes:
     if not name or len(name) > _NAME_CHARS_MAX:
-        raise UnacceptableCredential(f"a user name has 1 to {_NAME_CHARS_MAX} characters")
+        raise UnacceptableCredential(f"a user name must have 1 to {_NAME_CHARS_MAX} characters")
     changes: _Changes = {}
     for row in rows:
         mechanism = SCRAM_NUMBERS.get(row.mechanism)
@@ -83,10 +85,10 @@ def _changes(name: str, rows: list[Any]) -> _Changes:
 def _credential(mechanism: Mechanism, row: Any) -> ScramCredential:
     if not ITERATIONS_MIN <= row.iterations <= ITERATIONS_MAX:
         raise UnacceptableCredential(
-            f"{row.iterations} iterations: {ITERATIONS_MIN} to {ITERATIONS_MAX} are allowed"
+            f"{row.iterations} iterations: from {ITERATIONS_MIN} to {ITERATIONS_MAX} are allowed"
         )
     if not 0 < len(row.salt) <= SALT_BYTES_MAX:
-        raise UnacceptableCredential(f"a salt has 1 to {SALT_BYTES_MAX} bytes")
+        raise UnacceptableCredential(f"a salt must have 1 to {SALT_BYTES_MAX} bytes")
     if not 0 < len(row.salted_password) <= _PASSWORD_BYTES_MAX:
         raise UnacceptableCredential("the salted password is empty or too long")
     return credential_of(mechanism, row.salted_password, row.salt, row.iterations)

@@ -4,8 +4,8 @@ Behaviour: the list is exactly the registered handlers, because a client picks p
 back only from a key that is absent. A version above ours is answered by `broker/front/dispatch.py`
 in the layout of version 0.
 
-Versions: 3+ name features. `transaction.version` is published once every broker knows level 2;
-until then clients use the classic transaction protocol.
+Versions: 3+ name features. `transaction.version` is published once every broker knows level 2,
+unless an operator has chosen another one; until then clients use the classic transaction protocol.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         named = (field(request, "client_software_name"), field(request, "client_software_version"))
         if not all(_SOFTWARE.fullmatch(text) for text in named):
             code = Code.invalid_request
+        else:
+            services.telemetry.note_software(call.connection, *named)
     answer: dict[str, Any] = {
         "error_code": code,
         "api_keys": [
@@ -48,7 +50,7 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
 
 
 def _features(features: Features) -> dict[str, Any]:
-    epoch, levels = features.finalized
+    epoch, levels, _ = features.finalized
     return {
         "supported_features": [
             {"name": name, "min_version": 0, "max_version": level}

@@ -20,8 +20,10 @@ from broker.access.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidReplicaAssignment, InvalidRequest, InvalidTopicConfig
 from broker.faults import Code, code_of, message_of
+from broker.front import audit
 from broker.front.configs.listing import topic_settings
 from broker.front.services import Call, Services
+from broker.front.throttling import mutation_ms
 from broker.topics.core.topic_rules import BROKER_DECIDES
 from client.errors import QuireError
 from client.ids import BrokerId
@@ -30,6 +32,8 @@ from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.CREATE_TOPICS
 VERSIONS: Final = (2, 7)
+_STRICT_FROM: Final = 6
+"""Clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); older ones only wait."""
 NEEDS: Final = (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC)
 
 
@@ -39,7 +43,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     items = {item.name: item for item in request.topics}
     validate_only = bool(field(request, "validate_only", False))
     pace = services.turns.pace()
-    answers = []
+    answers: list[dict[str, Any]] = []
+    created = 0
     for name, item in items.items():
         await pace.item()
         try:
@@ -47,12 +52,17 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
                 raise InvalidRequest(f"the request names topic {name!r} {counts[name]} times")
             if not services.rights.may(call.peer, CREATE_CLUSTER):
                 services.rights.require(call.peer, CREATE_TOPIC, name)
+            if not validate_only:
+                services.quotas.require_mutations(call, is_strict=call.version >= _STRICT_FROM)
             topic = await _create(services, item, validate_only)
+            if not validate_only:
+                created += topic.partition_count
+                audit.note(call, f"topic {name}")
         except QuireError as error:
             answers.append(_refusal(name, error))
         else:
             answers.append(_created(services, call, topic))
-    return {"topics": answers}
+    return {"topics": answers, "throttle_time": mutation_ms(services, call, created)}
 
 
 async def _create(services: Services, item: Any, validate_only: bool) -> TopicInfo:
@@ -103,7 +113,10 @@ def _created(services: Services, call: Call, topic: TopicInfo) -> dict[str, Any]
         "error_message": None,
         "num_partitions": topic.partition_count,
         "replication_factor": topic.replication_factor,
-        "configs": [row.fields(synonyms=False, docs=False) for row in topic_settings(topic)],
+        "configs": [
+            row.fields(synonyms=False, docs=False)
+            for row in topic_settings(topic, services.settings.given_to_topics())
+        ],
     }
 
 

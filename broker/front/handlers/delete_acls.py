@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from broker.access.rights import ALTER_CLUSTER
 from broker.faults import Code, code_of, message_of
-from broker.front.acl_rows import acl_filter, require_authorization
+from broker.front import audit
+from broker.front.answers.acl_rows import acl_filter, require_authorization
 from broker.front.services import Call, Services
 from broker.security.core.acls import Acl
 from client.errors import QuireError
@@ -34,6 +35,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             services.rights.require(call.peer, ALTER_CLUSTER)
             require_authorization(services)
             removed = await services.rights.acls.remove(acl_filter(row))
+            for acl in removed:
+                audit.note(call, f"no longer {acl.text}")
         except QuireError as error:
             code, message = code_of(error), message_of(error)
         results.append(

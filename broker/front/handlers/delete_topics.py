@@ -9,20 +9,24 @@ Deviations from Kafka: internal topics cannot be deleted. The request's timeout 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from broker.access.rights import DELETE_TOPIC, DESCRIBE_TOPIC
 from broker.errors import InvalidRequest, PolicyViolation, UnknownTopicId
 from broker.faults import Code, code_of, message_of
+from broker.front import audit
 from broker.front.services import Call, Services
+from broker.front.throttling import mutation_ms
 from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.DELETE_TOPICS
 VERSIONS: Final = (1, 6)
+_STRICT_FROM: Final = 5
+"""Clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); older ones only wait."""
 NEEDS: Final = (DELETE_TOPIC, DESCRIBE_TOPIC)
 
 
@@ -34,11 +38,25 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     asked += [(item.name, item.topic_id) for item in field(request, "topics", ())]
     pace = services.turns.pace()
     counts = Counter(asked)
-    responses = []
+    responses: list[dict[str, Any]] = []
+    gone = 0
+    topics = services.cluster.topics
+    partitions = {name: topics[name].partition_count for name in _names(services, asked)}
     for (name, topic_id), count in counts.items():
         await pace.item()
         responses.append(await _delete(services, call, name, topic_id, count))
-    return {"responses": responses}
+        gone += partitions.get(str(responses[-1]["name"]), 0) * (not responses[-1]["error_code"])
+    return {"responses": responses, "throttle_time": mutation_ms(services, call, gone)}
+
+
+def _names(services: Services, asked: Sequence[tuple[str | None, UUID | None]]) -> Iterator[str]:
+    """Yield the names of those that are there."""
+    cluster = services.cluster
+    for name, topic_id in asked:
+        topic = None if topic_id is None else cluster.topic_by_id.get(topic_id)
+        known = cluster.topics.get(name or "") or topic
+        if known is not None:
+            yield known.name
 
 
 async def _delete(
@@ -58,12 +76,14 @@ async def _delete(
             services.rights.require(call.peer, DESCRIBE_TOPIC, by_id.name)
             name = by_id.name
         services.rights.require(call.peer, DELETE_TOPIC, name)
+        services.quotas.require_mutations(call, is_strict=call.version >= _STRICT_FROM)
         topic = cluster.topics.get(name) or await cluster.look_for_topic(name)
         if topic is not None:
             topic_id = topic.topic_id
             if topic.internal:
                 raise PolicyViolation(f"topic {name!r} is internal")
         await services.topics.delete(name)
+        audit.note(call, f"topic {name}")
     except QuireError as error:
         code, message = code_of(error), message_of(error)
     return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from broker.access.rights import DESCRIBE_CLUSTER
 from broker.faults import Code
-from broker.front.acl_rows import acl_filter, require_authorization
+from broker.front.answers.acl_rows import acl_filter, require_authorization
 from broker.front.services import Call, Services
 from broker.security.core.acls import Acl
 from client.wire.kafka.apis import ApiKey

@@ -1,8 +1,8 @@
 """DescribeCluster (60), versions 0-2.
 
 Deviations from Kafka: there are no controllers apart from brokers (endpoint type 2), so a request
-for them is refused. Authorized operations are not computed. No broker is ever fenced without being
-gone, so those that are asked for too (version 2) are none.
+for them is refused. No broker is ever fenced without being gone, so those that are asked for too
+(version 2) are none.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from broker.access.rights import DESCRIBE_CLUSTER, OPERATIONS_NOT_ASKED
 from broker.faults import Code
 from broker.front.endpoints import reachable
 from broker.front.services import Call, Services
+from broker.security.core.acls import ResourceType
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.DESCRIBE_CLUSTER
 VERSIONS: Final = (0, 2)
-NEEDS: Final = ()
+NEEDS: Final = (DESCRIBE_CLUSTER,)
 
 _BROKERS: Final = 1
 
@@ -39,6 +41,11 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         }
         for broker, host, port in reachable(services, live, call.peer)
     ]
+    rights, operations = services.rights, OPERATIONS_NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = 0
+        if rights.may(call.peer, DESCRIBE_CLUSTER):
+            operations = rights.operations(call.peer, ResourceType.CLUSTER)
     return {
         "error_code": Code.unsupported_endpoint_type if refused else Code.none,
         "error_message": f"endpoint type {kind} does not exist here" if refused else None,
@@ -46,4 +53,5 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         "cluster_id": cluster.cluster_id,
         "controller_id": -1 if refused else cluster.controller_id(),
         "brokers": brokers,
+        "cluster_authorized_operations": operations,
     }

@@ -5,7 +5,8 @@ write back the whole list. An unknown topic is an error. A resource that is name
 once, as the last of the names asks: an answer is a hundred times as long as its question.
 
 Deviations from Kafka: settings and loggers of a broker are this broker's only; asking it about
-another one is refused. Groups and client metrics have no settings here.
+another one is refused. More of a broker's settings can be changed while it runs than in Kafka.
+Groups have no settings here: Kafka's are for protocols that are not served.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from broker.access.rights import (
 from broker.errors import InvalidRequest, UnknownTopicOrPartition
 from broker.faults import Code, code_of, message_of
 from broker.front.configs.broker_loggers import logger_settings
-from broker.front.configs.broker_settings import broker_settings
-from broker.front.configs.listing import Listed, select, topic_settings
+from broker.front.configs.broker_settings import broker_settings, shared_settings
+from broker.front.configs.listing import Listed, select, subscription_settings, topic_settings
 from broker.front.services import Call, Services
+from broker.settings.core.dynamic_settings import EVERY_BROKER
 from broker.topics.core.config_resource import ConfigResource
 from broker.topics.core.topic_rules import check_name
 from client.errors import QuireError
@@ -73,22 +75,24 @@ async def _list(services: Services, call: Call, item: Any) -> list[Listed]:
         topic = cluster.topics.get(name) or await cluster.look_for_topic(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"no topic {name!r}")
-        return select(topic_settings(topic), names)
+        return select(topic_settings(topic, services.settings.given_to_topics()), names)
     if item.resource_type == ConfigResource.BROKER:
-        if name == "":
-            return []  # cluster-wide dynamic defaults: there are none
+        if name == EVERY_BROKER:
+            return select(shared_settings(services.settings), names)
         if name != str(services.config.node_id):
             raise InvalidRequest(f"ask broker {name} itself for its settings")
         brokers = services.cluster.brokers
         listed = services.cluster.listed_brokers()
         me = next(one for one in listed if one.id == services.config.node_id)
         urls = [brokers[one].admin_url for one in sorted(brokers) if brokers[one].admin_url]
-        return select(broker_settings(services.config, me.endpoints, urls), names)
+        return select(broker_settings(services.settings, me.endpoints, urls), names)
     if item.resource_type == ConfigResource.BROKER_LOGGER:
         if name != str(services.config.node_id):
             raise InvalidRequest(f"ask broker {name} itself for its loggers")
         return select(logger_settings(), names)
-    if item.resource_type in (ConfigResource.GROUP, ConfigResource.CLIENT_METRICS):
+    if item.resource_type == ConfigResource.CLIENT_METRICS:
+        return select(subscription_settings(services.subscriptions.of(name)), names)
+    if item.resource_type == ConfigResource.GROUP:
         return []
     raise InvalidRequest(f"resources of type {item.resource_type} have no settings")
 

@@ -10,23 +10,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_GROUP
+from broker.access.rights import DESCRIBE_GROUP, OPERATIONS_NOT_ASKED
 from broker.errors import BrokerError
 from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_types import GroupDescription, GroupState
+from broker.security.core.acls import ResourceType
 from client.wire.kafka.apis import ApiKey
+from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.DESCRIBE_GROUPS
 VERSIONS: Final = (0, 6)
 NEEDS: Final = (DESCRIBE_GROUP,)
 
 _NOT_FOUND_FROM: Final = 6
-_OPERATIONS_NOT_ASKED: Final = -(1 << 31)
 
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Describe each group, one that is named twice once."""
+    asks = field(request, "include_authorized_operations", False)
     pace = services.turns.pace()
     groups = []
     for group_id in dict.fromkeys(request.groups):
@@ -34,6 +36,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         row = _describe(services, call, group_id)
         for _ in row["members"]:
             await pace.item()
+        if asks and row["error_code"] == Code.none:
+            may = services.rights.operations(call.peer, ResourceType.GROUP, group_id)
+            row["authorized_operations"] = may
         groups.append(row)
     return {"throttle_time": 0, "groups": groups}
 
@@ -74,5 +79,5 @@ def _row(group: GroupDescription) -> dict[str, Any]:
             }
             for one in group.members
         ],
-        "authorized_operations": _OPERATIONS_NOT_ASKED,
+        "authorized_operations": OPERATIONS_NOT_ASKED,
     }

@@ -6,7 +6,7 @@ skips those before it. The answer waits a moment while partitions are between tw
 of Metadata does, and creates no topics.
 
 Deviations from Kafka: `replicas` are as in Metadata (`broker/front/partition_rows.py`). There are
-no eligible leader replicas: any broker may lead. Authorized operations are not computed.
+no eligible leader replicas: any broker may lead.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from broker.access.rights import DESCRIBE_TOPIC
+from broker.access.rights import DESCRIBE_TOPIC, OPERATIONS_NOT_ASKED
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import InvalidTopicName
 from broker.faults import Code
 from broker.front.partition_rows import PartitionState, partition_states
 from broker.front.services import Call, Services
+from broker.security.core.acls import ResourceType
 from broker.topics.core.topic_rules import check_name
 from client.wire.kafka.apis import ApiKey
 
@@ -30,7 +31,6 @@ NEEDS: Final = (DESCRIBE_TOPIC,)
 _PARTITIONS_MAX: Final = 2_000
 _LOOKUPS_MAX: Final = 32
 """Unknown names per request that are worth a question to the metadata store."""
-_NOT_COMPUTED: Final = -(1 << 31)
 
 Row = dict[str, Any]
 
@@ -54,13 +54,16 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     for name, topic in found.items():
         if not left:
             return {"topics": topics, "next_cursor": _cursor(name, 0)}
+        operations = OPERATIONS_NOT_ASKED
+        if name not in hidden:
+            operations = rights.operations(who, ResourceType.TOPIC, name)
         if topic is None:
-            topics.append(_missing(name, is_hidden=name in hidden))
+            topics.append(_missing(name, operations, is_hidden=name in hidden))
             continue
         first = start[1] if name == start[0] else 0
         states = partition_states(services.cluster, services.leader_changes, topic)
         page = states[first : first + left]
-        topics.append(_described(topic, page))
+        topics.append(_described(topic, page, operations))
         left -= len(page)
         if first + len(page) < len(states):
             return {"topics": topics, "next_cursor": _cursor(name, first + len(page))}
@@ -118,7 +121,7 @@ async def _look_for(services: Services, name: str) -> TopicInfo | None:
     return await services.cluster.look_for_topic(name)
 
 
-def _described(topic: TopicInfo, states: Sequence[PartitionState]) -> Row:
+def _described(topic: TopicInfo, states: Sequence[PartitionState], operations: int) -> Row:
     none: Row = {"eligible_leader_replicas": [], "last_known_elr": []}
     return {
         "error_code": Code.none,
@@ -126,11 +129,11 @@ def _described(topic: TopicInfo, states: Sequence[PartitionState]) -> Row:
         "topic_id": topic.topic_id,
         "is_internal": topic.internal,
         "partitions": [state.fields() | none for state in states],
-        "topic_authorized_operations": _NOT_COMPUTED,
+        "topic_authorized_operations": operations,
     }
 
 
-def _missing(name: str, *, is_hidden: bool) -> Row:
+def _missing(name: str, operations: int, *, is_hidden: bool) -> Row:
     try:
         check_name(name)
     except InvalidTopicName:
@@ -145,5 +148,5 @@ def _missing(name: str, *, is_hidden: bool) -> Row:
         "topic_id": None,
         "is_internal": False,
         "partitions": [],
-        "topic_authorized_operations": _NOT_COMPUTED,
+        "topic_authorized_operations": operations,
     }

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from broker.access.rights import WRITE_TRANSACTIONAL_ID
 from broker.faults import Code
+from broker.front.answers.transaction_codes import client_of, transaction_code
 from broker.front.services import Call, Services
-from broker.front.transaction_codes import client_of, transaction_code
 from broker.transactions.core.transaction_types import (
     EndTransaction,
     ProducerIdAndEpoch,

@@ -39,6 +39,7 @@ from broker.front.core.fetch_sessions import NO_SESSION, Asked, FetchTurn
 from broker.front.dispatch import Channel
 from broker.front.endpoints import leader_endpoints
 from broker.front.services import Call, Services
+from broker.front.throttling import fetched_ms
 from client.errors import RemoteProtocolError, TooManyItems
 from client.wire.kafka import fetch as wire
 from client.wire.kafka.apis import ApiKey
@@ -264,7 +265,10 @@ class _Fetch:
                 leaders[data.leader[0]] = None
         endpoints = leader_endpoints(services, leaders, self._call.peer) if leaders else ()
         topics = list(by_topic.items())
-        steps = wire.response_steps(version, topics, endpoints, session_id=session_id)
+        wait_ms = fetched_ms(services, self._call, self._slot, found.size)
+        steps = wire.response_steps(
+            version, topics, endpoints, session_id=session_id, throttle_ms=wait_ms
+        )
         return (yield from steps)
 
     def _send(self, built: tuple[list[Buffer], int]) -> None:

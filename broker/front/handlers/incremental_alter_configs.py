@@ -1,6 +1,8 @@
 """IncrementalAlterConfigs (44), versions 0-1: set, reset, extend or shorten single settings.
 
-Deviations from Kafka: only topics and the levels of the broker's own loggers can be configured.
+Deviations from Kafka: topics, brokers, and the levels of the broker's own loggers can be
+configured. What can be changed of a broker while it runs is in
+`broker/settings/core/dynamic_settings.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +23,15 @@ NEEDS: Final = (ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_TOPIC)
 
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Configure each topic by itself."""
-    return {
-        "responses": await configure_all(
-            services, call, request.resources, _edit_of, validate_only=request.validate_only
-        )
-    }
+    answers = await configure_all(
+        services,
+        call,
+        request.resources,
+        _edit_of,
+        replaces=False,
+        validate_only=request.validate_only,
+    )
+    return {"responses": answers}
 
 
 def _edit_of(item: Any) -> Edit:

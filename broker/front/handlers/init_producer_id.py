@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from broker.access.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from broker.faults import Code, code_of
+from broker.front.answers.transaction_codes import client_of, transaction_code
 from broker.front.services import Call, Services
-from broker.front.transaction_codes import client_of, transaction_code
 from broker.transactions.core.transaction_types import (
     NO_EPOCH,
     NO_PRODUCER_ID,

@@ -46,8 +46,12 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         services.rights.require(call.peer, READ_GROUP, request.group_id)
         count, count_max = len(request.protocols), services.config.group_protocols_max
         if count > count_max:
-            raise InvalidRequest(f"a member with {count} protocols, {count_max} are allowed")
+            raise InvalidRequest(
+                f"a member with {count} protocols: at most {count_max} are allowed"
+            )
         coordinator = services.groups.coordinator(request.group_id)
+        size = sum(len(one.name) + len(one.metadata) for one in request.protocols)
+        services.groups.room.require(coordinator, request.group_id, request.member_id, size)
         reply = await coordinator.join(_join(call, request))
     except BrokerError as error:
         return _refusal(call, request, error)

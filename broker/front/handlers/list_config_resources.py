@@ -1,9 +1,9 @@
 """ListConfigResources (74), versions 0-1: what has settings (KIP-1142).
 
-Behaviour: topics and brokers have settings here. No types means all that there are; version 0 asks
-for client metrics alone.
+Behaviour: topics, brokers and subscriptions to metrics of clients have settings here, and brokers
+have loggers. No types means all that there are; version 0 asks for client metrics alone.
 
-Deviations from Kafka: broker loggers, groups and client metrics have no settings.
+Deviations from Kafka: groups have no settings.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     names: Mapping[int, list[str]] = {
         ConfigResource.TOPIC: sorted(cluster.topics),
         ConfigResource.BROKER: [str(broker) for broker in cluster.brokers],
+        ConfigResource.CLIENT_METRICS: services.subscriptions.names(),
     }
     rows = [
         {"resource_name": name, "resource_type": int(kind)}

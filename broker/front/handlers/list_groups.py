@@ -16,7 +16,7 @@ from broker.access.rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from broker.errors import BrokerError, NotCoordinator
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
-from broker.groups.core.group_types import GroupDescription
+from broker.groups.core.group_view import GroupView
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
@@ -32,20 +32,25 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     states = {name.lower() for name in field(request, "states_filter", ())}
     types = {name.lower() for name in field(request, "types_filter", ())}
     code = int(Code.none)
-    found: list[GroupDescription] = []
+    found: list[tuple[GroupView, str]] = []
     for coordinator in services.groups.coordinators():
         try:
-            found += coordinator.view().descriptions()
+            view = coordinator.view()
         except NotCoordinator:
             continue  # whoever coordinates them now lists them
         except BrokerError as error:
             code = code_of(error)
+            continue
+        found += ((view, group_id) for group_id in view.group_ids())
     pace = services.turns.pace()
     groups = []
     rights = services.rights
     sees_all = rights.may(call.peer, DESCRIBE_CLUSTER)
-    for group in found:
+    for view, group_id in found:
         await pace.item()
+        group = view.headline(group_id)
+        if group is None:
+            continue  # gone meanwhile
         if not sees_all and not rights.may(call.peer, DESCRIBE_GROUP, group.group_id):
             continue
         if (not states or group.state.value.lower() in states) and (not types or _TYPE in types):

@@ -1,11 +1,13 @@
-"""ListTransactions (66), versions 0-1: the transactional ids that this broker coordinates.
+"""ListTransactions (66), versions 0-2: the transactional ids that this broker coordinates.
 
 Behaviour: tools ask every broker and put the answers together, so the whole answer is an error
 while any coordinator here is still loading. Unknown names of states are returned as such. Versions
-1+ filter by age: transactions that are open for longer, and every id that has none.
+1+ filter by age: transactions that are open for longer, and every id that has none. Version 2
+filters by a regular expression that the whole id has to match; its time is linear in the id.
 
-Deviations from Kafka: version 2, which filters by a regular expression, is not served: an
-expression of a client's could keep the whole broker busy.
+Deviations from Kafka: an expression that is very large is refused as an invalid one.
+
+Source: KIP-1152 on the expression.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.access.rights import DESCRIBE_TRANSACTIONAL_ID
-from broker.errors import BrokerError, NotCoordinator
+from broker.errors import BrokerError, InvalidRegularExpression, NotCoordinator
 from broker.faults import Code, code_of
+from broker.front.linear_pattern import LinearPattern
 from broker.front.services import Call, Services
 from broker.transactions.core.transaction_types import (
     NO_TIME,
@@ -27,7 +30,7 @@ from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
 KEY: Final = ApiKey.LIST_TRANSACTIONS
-VERSIONS: Final = (0, 1)
+VERSIONS: Final = (0, 2)
 NEEDS: Final = (DESCRIBE_TRANSACTIONAL_ID,)
 
 _STATES: Final[Mapping[str, TransactionState]] = {
@@ -43,6 +46,10 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     now_ms = services.clock.now_ms()
     older_ms = field(request, "duration_filter", -1)
     code = int(Code.none)
+    try:
+        pattern = _pattern(request)
+    except InvalidRegularExpression as error:
+        return _answer(code_of(error), names, [])
     pace = services.turns.pace()
     found = []
     for coordinator in services.transactions.coordinators():
@@ -55,6 +62,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             break
         for transactional_id in view.ids():
             await pace.item()
+            if pattern is not None and not pattern.matches(transactional_id):
+                continue
             if not services.rights.may(call.peer, DESCRIBE_TRANSACTIONAL_ID, transactional_id):
                 continue
             stored = view.describe(transactional_id)
@@ -70,12 +79,21 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
                         "transaction_state": STATE_NAMES[stored.state],
                     }
                 )
+    return _answer(code, names, found if code == Code.none else [])
+
+
+def _answer(code: int, names: list[str], found: list[dict[str, Any]]) -> Mapping[str, Any]:
     return {
         "throttle_time": 0,
         "error_code": code,
         "unknown_state_filters": [name for name in names if name not in _STATES],
-        "transaction_states": found if code == Code.none else [],
+        "transaction_states": found,
     }
+
+
+def _pattern(request: Any) -> LinearPattern | None:
+    text = field(request, "transactional_id_pattern", None)
+    return LinearPattern(text) if text else None
 
 
 def _is_older(stored: TransactionMetadata, now_ms: int, than_ms: int) -> bool:

@@ -16,7 +16,7 @@ What an answer says of a topic is made once for all who ask
 Deviations from Kafka: `replicas` and `isr` are brokers, not bookies (see there). A broker that is
 gone is listed for a session timeout longer, for the sake of clients that would lose track of its
 partitions (`Cluster.listed_brokers`). Any broker takes admin requests; the controller is the live
-broker with the lowest id. Authorized operations are not computed.
+broker with the lowest id.
 """
 
 from __future__ import annotations
@@ -26,12 +26,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from broker.access.rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC
+from broker.access.rights import (
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
+    OPERATIONS_NOT_ASKED,
+)
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import TopicExists
 from broker.faults import Code, code_of
 from broker.front.endpoints import reachable
 from broker.front.services import Call, Services
+from broker.security.core.acls import ResourceType
 from broker.topics.core.topic_rules import INTERNAL_TOPICS, check_name
 from client.errors import MetadataError, QuireError
 from client.node.logs import AT_WILL
@@ -42,7 +49,7 @@ log = logging.getLogger(__name__)
 
 KEY: Final = ApiKey.METADATA
 VERSIONS: Final = (0, 13)
-NEEDS: Final = (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC)
+NEEDS: Final = (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC)
 
 _NULL_IS_ALL_FROM: Final = 1
 _NULL_NAMES_FROM: Final = 12
@@ -73,18 +80,35 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             missing = [{**one, "name": one["name"] or ""} for one in missing]
         await services.leader_changes.settle(topics)
     topics = [cluster.topic_by_id.get(topic.topic_id, topic) for topic in topics]
+    asks = field(request, "include_topic_authorized_operations", False)
+    rights, none = services.rights, OPERATIONS_NOT_ASKED
     pace = services.turns.pace()
     described = []
     for topic in topics:
         await pace.item()
-        described.append(services.topic_metadata_cache.get(topic, call.version))
+        bits = rights.operations(call.peer, ResourceType.TOPIC, topic.name) if asks else none
+        described.append(services.topic_metadata_cache.get(topic, call.version, bits))
+    for one in missing if asks else ():
+        if one["name"] and one["error_code"] != Code.topic_authorization_failed:
+            bits = rights.operations(call.peer, ResourceType.TOPIC, one["name"])
+            one["topic_authorized_operations"] = bits
     return {
         "brokers": _brokers(services, call),
         "cluster_id": cluster.cluster_id,
         "controller_id": cluster.controller_id(),
         "topics": [*described, *missing],
+        "cluster_authorized_operations": _cluster_operations(services, call, request),
         "error_code": Code.none,
     }
+
+
+def _cluster_operations(services: Services, call: Call, request: Any) -> int:
+    """Return what may be done to the cluster, if that is asked for: versions 8 to 10 can."""
+    if not field(request, "include_cluster_authorized_operations", False):
+        return OPERATIONS_NOT_ASKED
+    if not services.rights.may(call.peer, DESCRIBE_CLUSTER):
+        return 0
+    return services.rights.operations(call.peer, ResourceType.CLUSTER)
 
 
 def _brokers(services: Services, call: Call) -> list[Fields]:

@@ -1,4 +1,4 @@
-"""Produce (0), versions 3-12; 0-2 are advertised and refused.
+"""Produce (0), versions 3-13; 0-2 are advertised and refused.
 
 Behaviour: each partition's batch is checked and given offsets in arrival order before the next
 request of the connection is looked at; the answer leaves when every partition is confirmed or
@@ -26,15 +26,13 @@ client sends next comes after it. A client that hangs up meanwhile takes nothing
 a batch under way.
 
 The first batch of a transaction in a partition is held there, and its producer's next ones behind
-it, until the transaction's coordinator has vouched for it (`partition/leading/
-partition_transactions.py`); other producers' batches overtake them.
+it, until the transaction's coordinator has vouched for it; other producers' batches overtake them.
 
 Deviations from Kafka: versions 0-2 are advertised because old librdkafka takes their absence for
 "no compression", and close the connection when used. A duplicate of a batch still under way is
 answered with the original.
 
-Errors that clients can turn into a new leader carry a hint from version 10 on: the preferred leader
-and the last epoch known; clients ignore it unless the epoch is news to them.
+Errors that clients can turn into a new leader carry it as a hint, from version 10 on.
 """
 
 from __future__ import annotations
@@ -49,9 +47,10 @@ from broker.errors import NotLeader, RequestTimedOut
 from broker.faults import message_of
 from broker.front.batches.batch_leader import batch_leader
 from broker.front.batches.key_checks import KeyChecks
-from broker.front.batches.produce_answer import ProduceAnswer, Row, stored_answer
-from broker.front.batches.produce_terms import PRODUCE_NEEDS, ProduceTerms
+from broker.front.batches.produce_answer import ProduceAnswer, Row, frameless, stored_answer
+from broker.front.batches.produce_terms import PRODUCE_NEEDS, ProduceTerms, terms_of
 from broker.front.services import Call, Services
+from broker.front.throttling import begin_produce, produced_ms
 from broker.leadership.awaited_partitions import Key
 from broker.partition.core.transactions.verification import ProducerTransaction
 from broker.partition.partition import Append, Partition
@@ -60,7 +59,7 @@ from client.fast_tuple import new_tuple
 from client.node.logs import AT_WILL
 from client.wire.kafka import produce as wire
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.produce import ProduceRequest
+from client.wire.kafka.produce import ProduceRequest, Topic
 from client.wire.steps import STEP_ITEMS, Steps
 
 if TYPE_CHECKING:
@@ -82,17 +81,18 @@ def start(services: Services, call: Call, body: memoryview, channel: Channel, si
     if call.version < wire.VERSION_MIN:
         raise RemoteProtocolError(f"Produce version {call.version} carries old message formats")
     produce = _Produce(services, call, channel, size)
-    request = wire.parse_single(call.version, body)
+    items_max = services.config.request_items_max
+    request = wire.parse_single(call.version, body) or wire.parse_few(call.version, body, items_max)
     if request is not None:
         produce.begin(request)
         return
-    steps = wire.request_steps(call.version, body, services.config.request_items_max)
+    steps = wire.request_steps(call.version, body, items_max)
     try:
         next(steps)
     except StopIteration as stop:
         produce.begin(stop.value)
-        return
-    produce.parse_on(steps)
+    else:
+        produce.parse_on(steps)
 
 
 class _Turn:
@@ -100,7 +100,6 @@ class _Turn:
 
 
 _NEXT_TURN: Final = _Turn()
-
 _NOT_STARTED: Final = RequestTimedOut("the batch waited behind others for too long")
 
 
@@ -109,7 +108,7 @@ class _Batch(NamedTuple):
 
     rows: list[Row]
     at: int
-    topic: str
+    topic: Topic
     partition: int
     records: memoryview | None
     transaction: ProducerTransaction | None
@@ -140,9 +139,10 @@ class _Produce:
         self._services = services
         self._call = call
         self._channel = channel
-        self._terms = ProduceTerms(services, call)
+        self._terms: ProduceTerms
+        """From `begin` on."""
         self._slot = channel.open(KEY, size)
-        self._topics: list[tuple[str, list[Row]]] = []
+        self._topics: list[tuple[Topic, list[Row]]] = []
         self._pending = 1
         """Appends that are not complete, and one for `begin` itself."""
         self._answered = False
@@ -190,20 +190,21 @@ class _Produce:
 
     def begin(self, request: ProduceRequest) -> None:
         """Append every batch, in the order of the request."""
-        self._terms = ProduceTerms(
-            self._services, self._call, request.acks, request.transactional_id
-        )
+        services, call = self._services, self._call
+        if services.quotas.is_on:
+            begin_produce(services, call, self._slot, self._channel)
+        self._terms = terms_of(services, call, request.acks, request.transactional_id)
         transaction: ProducerTransaction | None = None
         if request.transactional_id is not None:
-            is_tv2 = self._call.version >= _TV2_FROM
+            is_tv2 = call.version >= _TV2_FROM
             transaction = ProducerTransaction(request.transactional_id, is_tv2)
-        for name, partitions in request.topics:
+        for topic, partitions in request.topics:
             rows: list[Row] = []
-            self._topics.append((name, rows))
+            self._topics.append((topic, rows))
             for index, records in partitions:
                 rows.append((index, None, _NOT_STARTED))
                 batch: _Batch = new_tuple(
-                    _Batch, (rows, len(rows) - 1, name, index, records, transaction)
+                    _Batch, (rows, len(rows) - 1, topic, index, records, transaction)
                 )
                 if self._unstarted is not None:
                     self._unstarted.append(batch)
@@ -211,7 +212,6 @@ class _Produce:
                     self._begin_waiting(obstacle, batch)
                 elif rows[-1][1] is None:
                     self._hold_back(batch)
-        services = self._services
         now_s = services.metrics.now_s()
         timeout_s = min(request.timeout_ms, services.config.produce_timeout_max_ms) / 1000
         # What came with it, or before it, may have kept it from beginning.
@@ -223,7 +223,7 @@ class _Produce:
             self._answer()
             return
         self._slot.split_s = now_s
-        if self._terms.acks:
+        if request.acks:
             self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
     def _begin_waiting(self, obstacle: Partition | Steps[int] | _Turn, batch: _Batch) -> None:
@@ -235,7 +235,8 @@ class _Produce:
     def _hold_back(self, batch: _Batch) -> None:
         """A batch was refused: keep it if its partition is led in a moment."""
         if isinstance(batch.rows[batch.at][2], NotLeader):
-            key = self._services.partitions.awaited_key(batch.topic, batch.partition)
+            name = self._terms.name(batch.topic)
+            key = self._services.partitions.awaited_key(name, batch.partition)
             if key is not None:
                 self._held.setdefault(key, []).append(batch)
 
@@ -249,12 +250,14 @@ class _Produce:
         self._work += 1
         rows, at, topic, index, records, transaction = batch
         try:
-            leader, records = self._find_leader(topic, index, records)
-            size = len(records)
-            if not admitted and not leader.admission.has_room(size):
+            leader, records = batch_leader(
+                self._services.partitions, self._call.version, self._terms, topic, index, records
+            )
+            size, admission = len(records), leader.admission
+            if not admitted and not admission.has_room(size):
                 return leader
             are_keys_checked = False
-            if leader.admission.are_keys_required:
+            if admission.are_keys_required:
                 steps = self._check_keys(leader, records)
                 if steps is not None:
                     return steps
@@ -265,12 +268,13 @@ class _Produce:
         except QuireError as error:
             if self._keys is not None:
                 self._keys.forget()
-            rows[at] = (index, None, error)
+            rows[at] = (index, None, frameless(error))
             return None
         if self._keys is not None:
             self._keys.forget()
         self._slot.pass_on(size)
-        self._services.metrics.on_produced(topic, append.end_offset - append.base_offset, size)
+        count = append.end_offset - append.base_offset
+        self._services.metrics.on_produced(leader.topic.name, count, size)
         rows[at] = (index, leader, append)
         self._pending += 1
         append.on_done(self._on_done)
@@ -395,15 +399,18 @@ class _Produce:
 
     def _refuse(self, unstarted: deque[_Batch]) -> None:
         """Refuse what has waited in vain, some in each turn; then answer."""
+        services = self._services
         for _ in range(min(STEP_ITEMS, len(unstarted))):
             rows, at, topic, index, records, _ = unstarted.popleft()
             try:
-                leader, batch = self._find_leader(topic, index, records)
+                leader, batch = batch_leader(
+                    services.partitions, self._call.version, self._terms, topic, index, records
+                )
                 rows[at] = (index, None, leader.admission.refusal(batch))
             except QuireError as error:
                 rows[at] = (index, None, error)
         if unstarted:
-            self._stop_waiting = self._services.turns.on_turn(partial(self._refuse, unstarted))
+            self._stop_waiting = services.turns.on_turn(partial(self._refuse, unstarted))
             return
         self._answer()
         self._on_all_started()
@@ -439,31 +446,26 @@ class _Produce:
             self._muted = False
             self._channel.unmute()
 
-    def _find_leader(
-        self, topic: str, index: int, records: memoryview | None
-    ) -> tuple[Partition, memoryview]:
-        partitions, version = self._services.partitions, self._call.version
-        return batch_leader(partitions, version, self._terms, topic, index, records)
-
     def _on_done(self, _append: Append) -> None:
         self._pending -= 1
         if not self._pending and not self._answered:
             self._answer()
 
     def _answer(self) -> None:
-        """Answer with what is known: everything, or the deadline has come.
-
-        Nothing may escape: whoever completes an append has others to tell, of other connections.
-        """
+        """Answer with what is known: everything, or the deadline has come. Nothing may escape:
+        whoever completes an append has others to tell, of other connections."""
         self._answered = True
         if self._ticket:
             self._services.deadlines.cancel(self._ticket)
         try:
-            buffers = stored_answer(self._call, self._topics) if self._terms.acks else None
+            services, slot = self._services, self._slot
+            wait_ms = produced_ms(services, self._call, slot) if services.quotas.is_on else 0
+            is_plain = self._terms.acks and not wait_ms
+            buffers = stored_answer(self._call, self._topics) if is_plain else None
             if buffers is None:
-                self._build(self._answer_steps())
+                self._build(self._answer_steps(wait_ms))
             else:
-                self._channel.answer(self._slot, buffers)
+                self._channel.answer(slot, buffers)
         except Exception:  # the outermost loop of a request
             self._break()
 
@@ -484,7 +486,7 @@ class _Produce:
         self._slot.let_go()
         self._channel.fail("produce failed")
 
-    def _answer_steps(self) -> Steps[None]:
+    def _answer_steps(self, wait_ms: int) -> Steps[None]:
         channel, answer = self._channel, ProduceAnswer(self._services, self._call)
         results = yield from answer.results(self._topics)
         if self._terms.acks == 0:
@@ -494,4 +496,4 @@ class _Produce:
             else:
                 channel.answer(self._slot, ())
             return
-        channel.answer(self._slot, (yield from answer.encode(results)))
+        channel.answer(self._slot, (yield from answer.encode(results, wait_ms)))

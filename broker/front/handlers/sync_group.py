@@ -16,7 +16,7 @@ from broker.access.rights import READ_GROUP
 from broker.errors import BrokerError, CoordinatorLoading, InvalidGroupId, InvalidRequest
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
-from broker.groups.core.group_types import Sync
+from broker.groups.core.group_types import NO_MEMBER, Sync
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
@@ -34,7 +34,10 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         count, count_max = len(request.assignments), services.config.group_size_max
         if count > count_max:
             raise InvalidRequest(f"assignments for {count} members, a group has {count_max}")
-        reply = await services.groups.coordinator(request.group_id).sync(
+        size = sum(len(one.assignment) for one in request.assignments)
+        coordinator = services.groups.coordinator(request.group_id)
+        services.groups.room.require(coordinator, request.group_id, NO_MEMBER, size)
+        reply = await coordinator.sync(
             Sync(
                 group_id=request.group_id,
                 member_id=request.member_id,

@@ -32,6 +32,7 @@ from broker.errors import BrokerError, RebalanceInProgress, UnknownMember
 from broker.groups.core.consumer_protocol import PROTOCOL_TYPE
 from broker.groups.core.group_members import (
     Member,
+    MemberBytes,
     Membership,
     PromisedIds,
     joined_members,
@@ -86,6 +87,7 @@ class GroupMachine:
         *,
         new_member_id: Callable[[str], str],
         new_ticket: Callable[[], Ticket],
+        member_bytes: MemberBytes,
     ) -> None:
         """Start Empty. `new_member_id` makes a unique id out of a prefix."""
         self.group_id = group_id
@@ -94,7 +96,7 @@ class GroupMachine:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.members = Membership()
+        self.members = Membership(member_bytes)
         self.stored: GroupMetadata | None = None
         self.stores = PendingStores(new_ticket)
         """While there are any, the log may hold newer metadata than `stored`."""
@@ -310,7 +312,7 @@ class GroupMachine:
         self._enter(STABLE, now)
         self._event("group.stable", "assignment stored")
         for member in self.members:
-            member.assignment = assignments.get(member.member_id, b"")
+            self.members.bytes.assign(member, assignments.get(member.member_id, b""))
             self._answer_sync(
                 member, SyncReply(self.protocol_type, self.protocol, member.assignment)
             )
@@ -318,7 +320,7 @@ class GroupMachine:
 
     def _drop_assignment(self, error: BrokerError, now: Now) -> None:
         for member in self.members:
-            member.assignment = b""
+            self.members.bytes.assign(member, b"")
             if member.sync_token is not None:
                 self._answer_sync(member, error)
                 self._touch(member, now)

@@ -83,6 +83,11 @@ class Member:
         """Return the member's blob for a protocol, empty if it does not speak it."""
         return next((blob for name, blob in self.protocols if name == protocol), b"")
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of what the member gave along, and of its assignment."""
+        return sum(len(name) + len(blob) for name, blob in self.protocols) + len(self.assignment)
+
     def stored(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
         """Return the form in which the log keeps this member."""
         return MemberMetadata(
@@ -97,10 +102,24 @@ class Member:
         )
 
 
+class MemberBytes:
+    """What the members of many groups have given us to keep: subscriptions and assignments."""
+
+    def __init__(self) -> None:
+        self.held = 0
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Keep what the leader gave a member."""
+        self.held += len(assignment) - len(member.assignment)
+        member.assignment = assignment
+
+
 class Membership:
     """The members of one group. `leader` is None only while there are no members."""
 
-    def __init__(self) -> None:
+    def __init__(self, member_bytes: MemberBytes) -> None:
+        """`member_bytes` counts what is kept here, too."""
+        self.bytes = member_bytes
         self._members: dict[str, Member] = {}
         self._support: dict[str, int] = {}
         self.static: dict[str, str] = {}
@@ -124,6 +143,7 @@ class Membership:
         assert member.member_id not in self._members
         self._members[member.member_id] = member
         self._count(member, 1)
+        self.bytes.held += member.kept_bytes
         if member.instance_id is not None:
             assert member.instance_id not in self.static
             self.static[member.instance_id] = member.member_id
@@ -136,6 +156,7 @@ class Membership:
         if member is None:
             return None
         self._count(member, -1)
+        self.bytes.held -= member.kept_bytes
         if member.instance_id is not None:
             del self.static[member.instance_id]
         if self.leader == member_id:
@@ -160,7 +181,9 @@ class Membership:
     def update(self, member: Member, request: Join) -> None:
         """Take over protocols and timeouts of a member that joins again."""
         self._count(member, -1)
+        self.bytes.held -= member.kept_bytes
         member.protocols = request.protocols
+        self.bytes.held += member.kept_bytes
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         self._count(member, 1)

@@ -60,6 +60,10 @@ class GroupOffsets:
         """Return a durable commit, or None."""
         return self._topics.get(topic, {}).get(partition)
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether anything is committed for a topic."""
+        return topic in self._topics
+
     def __iter__(self) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
         for topic, partitions in self._topics.items():
             for partition, committed in partitions.items():

@@ -13,6 +13,7 @@ from broker.coordinator.core.coordinator_types import Append, Ticket
 from broker.coordinator.core.wakes import Wakes
 from broker.errors import UnknownMember
 from broker.groups.core.group import Group
+from broker.groups.core.group_members import MemberBytes
 from broker.groups.core.group_types import (
     GroupConfig,
     GroupEffects,
@@ -30,6 +31,8 @@ class GroupTable:
     def __init__(self, config: GroupConfig, new_member_id: Callable[[str], str]) -> None:
         self.offsets = OffsetChanges(self._new_ticket)
         self.wakes = Wakes()
+        self.member_bytes = MemberBytes()
+        """What the members of all groups gave us to keep."""
         self._config = config
         self._new_member_id = new_member_id
         self._groups: dict[str, Group] = {}
@@ -52,6 +55,7 @@ class GroupTable:
                 self._config,
                 new_member_id=self._new_member_id,
                 new_ticket=self._new_ticket,
+                member_bytes=self.member_bytes,
             )
         return group
 
@@ -105,6 +109,8 @@ class GroupTable:
         """Assert the invariants of all groups and of the deadline order."""
         for group in self._groups.values():
             group.check()
+        kept = sum(member.kept_bytes for group in self for member in group.members)
+        assert self.member_bytes.held == kept
         self.offsets.check()
         self.wakes.check({name: group.next_deadline() for name, group in self._groups.items()})
 

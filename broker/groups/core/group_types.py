@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
 from broker.coordinator.core.coordinator_types import Append, LogRecord, Reply, Ticket
@@ -28,9 +28,13 @@ NO_GENERATION: Final = -1
 """Generation of a commit by a client outside the group protocol."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class GroupConfig:
-    """Limits and delays of the group protocol; Kafka's defaults."""
+    """Limits and delays of the group protocol; Kafka's defaults.
+
+    One object for all groups of a broker: operators change them while it runs. Times that run
+    already are as long as they were.
+    """
 
     session_timeout_min_ms: int = 6_000
     """Shortest session a member may ask for. Lower: faster failure detection, more heartbeats."""
@@ -59,6 +63,11 @@ class GroupConfig:
             raise ConfigError("group_size_max >= 1, 0 <= offset_metadata_bytes_max <= 32767")
         if self.offsets_retention_ms <= 0 or self.offsets_check_interval_ms <= 0:
             raise ConfigError("offset retention and its check interval must be positive")
+
+    def take(self, other: GroupConfig) -> None:
+        """Become like another one."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(other, one.name))
 
 
 class GroupState(enum.Enum):
@@ -230,6 +239,15 @@ class MemberDescription(NamedTuple):
     client_host: str
     metadata: bytes
     assignment: bytes
+
+
+class GroupHeadline(NamedTuple):
+    """A group as a list of groups shows it."""
+
+    group_id: str
+    state: GroupState
+    protocol_type: str
+    member_count: int
 
 
 class GroupDescription(NamedTuple):

@@ -5,10 +5,29 @@ from __future__ import annotations
 from broker.coordinator.core.coordinator_types import CopiedRecord, LogRecord
 from broker.groups.core.group_offsets import GroupOffsets, TopicPartition
 from broker.groups.core.group_table import GroupTable
-from broker.groups.core.group_types import GroupDescription, GroupState
+from broker.groups.core.group_types import GroupDescription, GroupHeadline, GroupState
 from broker.groups.core.offset_records import group_record, offset_record
 from broker.groups.core.pending_offsets import PendingOffset
 from client.ids import Offset, ProducerId
+from client.wire.steps import ItemCount, Steps
+
+
+class GroupSizes:
+    """Says what the members of all groups gave us to keep, in bytes."""
+
+    def __init__(self, table: GroupTable) -> None:
+        self._table = table
+
+    @property
+    def held(self) -> int:
+        """All of it."""
+        return self._table.member_bytes.held
+
+    def growth(self, group_id: str, member_id: str, size: int) -> int:
+        """Return by how much that grows if a member gives so many bytes along now."""
+        group = self._table.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        return size - (0 if member is None else member.kept_bytes)
 
 
 class GroupView:
@@ -16,6 +35,7 @@ class GroupView:
 
     def __init__(self, table: GroupTable) -> None:
         self._table = table
+        self.sizes = GroupSizes(table)
 
     def ids(self) -> list[str]:
         """Return the ids of all groups, and of all that have offsets."""
@@ -27,9 +47,16 @@ class GroupView:
         group = self._table.get(group_id)
         return None if group is None else group.describe()
 
-    def descriptions(self) -> list[GroupDescription]:
-        """Describe all groups."""
-        return [group.describe() for group in self._table]
+    def group_ids(self) -> list[str]:
+        """Return the ids of all groups that may have members."""
+        return [group.group_id for group in self._table]
+
+    def headline(self, group_id: str) -> GroupHeadline | None:
+        """Return what a list shows of a group, None if there is no such group."""
+        group = self._table.get(group_id)
+        if group is None:
+            return None
+        return GroupHeadline(group_id, group.state, group.protocol_type or "", len(group.members))
 
     def state_counts(self) -> dict[GroupState, int]:
         """Count groups by state, for metrics."""
@@ -51,15 +78,14 @@ class GroupView:
         """Return what transactions that are not over have committed in a group."""
         return list(self._table.offsets.fold.pending.of(group_id))
 
-    def all_committed(self) -> list[tuple[str, GroupOffsets]]:
-        """Return (group id, durable offsets) of every group."""
-        return [(group_id, self.committed(group_id)) for group_id in self.ids()]
-
-    def oldest_commits(self) -> dict[str, int]:
+    def oldest_commits(self) -> Steps[dict[str, int]]:
         """Return the topics for which any group keeps offsets: name -> oldest commit time, ms."""
         oldest: dict[str, int] = {}
-        for _, offsets in self.all_committed():
-            for key, committed in offsets:
+        items = ItemCount()
+        for group_id in self.ids():
+            for key, committed in list(self.committed(group_id)):
+                if items.is_step_over():
+                    yield
                 commit_ms = oldest.get(key.topic, committed.commit_ms)
                 oldest[key.topic] = min(commit_ms, committed.commit_ms)
         return oldest

@@ -30,6 +30,7 @@ class BatchAccumulator:
         "_bytes_max",
         "_copy_below_bytes",
         "_entries_under_way_max",
+        "is_full",
         "size_bytes",
     )
 
@@ -40,6 +41,8 @@ class BatchAccumulator:
         self._copy_below_bytes = limits.copy_below_bytes
         self._entries_under_way_max = limits.entries_before_sharing
         self.size_bytes = 0
+        self.is_full = False
+        """Whether the entry should leave now, whatever is under way."""
 
     def __len__(self) -> int:
         return len(self._appends)
@@ -53,13 +56,11 @@ class BatchAccumulator:
 
     def add(self, append: Append) -> None:
         """Let a batch, which has room, wait for its entry."""
-        self._appends.append(append)
+        appends = self._appends
+        appends.append(append)
         self.size_bytes += append.size
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the entry should leave now, whatever is under way."""
-        return self.size_bytes >= self._bytes_max or len(self._appends) >= self._batches_max
+        if self.size_bytes >= self._bytes_max or len(appends) >= self._batches_max:
+            self.is_full = True
 
     def may_leave(self, entries_under_way: int) -> bool:
         """Whether there is an entry to send at the end of this turn of the loop."""
@@ -69,6 +70,7 @@ class BatchAccumulator:
         """Return the entry; the next one begins empty."""
         appends, self._appends = self._appends, []
         size, self.size_bytes = self.size_bytes, 0
+        self.is_full = False
         end = appends[-1].end_offset
         if len(appends) == 1:
             return LogEntry(appends, appends[0].buffers, end, size)
@@ -84,4 +86,5 @@ class BatchAccumulator:
         """Remove and return everything: it will not be sent."""
         appends, self._appends = self._appends, []
         self.size_bytes = 0
+        self.is_full = False
         return appends

@@ -14,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from crc32c import crc32c
+
 from broker.errors import (
     BatchTooLarge,
     CorruptBatch,
@@ -28,6 +30,7 @@ from client.wire.kafka.batches.record_scan import cautious_records_max, keyless
 from client.wire.kafka.batches.records import (
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_START,
     DELETE_HORIZON_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
@@ -36,12 +39,12 @@ from client.wire.kafka.batches.records import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
-    crc_of,
     parse_header,
 )
 from client.wire.steps import Steps, finish
 
-_CODEC_MAX: Final = max(Codec)
+_CODEC_MAX: Final = int(max(Codec))
+_PLAIN: Final = int(Codec.NONE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +84,19 @@ def check_batch(
     if size < HEADER_BYTES or size != len(batch):
         raise InvalidRecord(f"record batch claims {size} bytes of {len(batch)}")
     if size > limits.segment_bytes:
-        raise BatchTooLarge(f"record batch of {size} bytes, a segment has {limits.segment_bytes}")
+        raise BatchTooLarge(
+            f"record batch of {size} bytes does not fit into a segment of {limits.segment_bytes}"
+        )
     size_max = limits.entry_bytes_max
     if from_client:
-        size_max = min(size_max, limits.batch_bytes_max)
+        size_max = limits.batch_bytes_max if limits.batch_bytes_max < size_max else size_max
     if size > size_max:
-        raise MessageTooLarge(f"record batch of {size} bytes, {size_max} are allowed")
+        raise MessageTooLarge(f"record batch of {size} bytes; at most {size_max} are allowed")
     if from_client:
-        if crc_of(batch) != header.crc:
+        if crc32c(batch[CRC_START:]) != header.crc:
             raise CorruptBatch("record batch fails its CRC")
         _check_client_fields(header, limits, now_ms)
-    _check_count(header)
+    _check_count(header, size)
     if from_client and limits.keys_required and not are_keys_checked:
         finish(_check_keys(batch, header))
     return header
@@ -109,16 +114,16 @@ def key_check(batch: memoryview, limits: BatchLimits, now_ms: int) -> Steps[int]
     return header.record_count
 
 
-def _check_count(header: BatchHeader) -> None:
+def _check_count(header: BatchHeader, size: int) -> None:
     count = header.record_count
     if count <= 0 or header.last_offset_delta + 1 != count:
         raise InvalidRecord(
             f"record batch counts {count} records up to delta {header.last_offset_delta}"
         )
-    is_plain = header.attributes & CODEC_MASK == Codec.NONE
-    room = header.size - HEADER_BYTES if is_plain else DECOMPRESSED_BYTES_MAX
+    is_plain = header.attributes & CODEC_MASK == _PLAIN
+    room = size - HEADER_BYTES if is_plain else DECOMPRESSED_BYTES_MAX
     if count * RECORD_BYTES_MIN > room:
-        raise InvalidRecord(f"record batch of {header.size} bytes counts {count} records")
+        raise InvalidRecord(f"record batch of {size} bytes counts {count} records")
 
 
 def _check_client_fields(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
@@ -139,13 +144,11 @@ def _check_client_fields(header: BatchHeader, limits: BatchLimits, now_ms: int) 
             )
     elif attributes & TRANSACTIONAL_BIT:
         raise InvalidRecord("a batch of a transaction has a producer id")
-    if not limits.log_append_time:
-        _check_timestamps(header, limits, now_ms)
-
-
-def _check_timestamps(header: BatchHeader, limits: BatchLimits, now_ms: int) -> None:
-    newest = header.max_timestamp
-    oldest = min(header.base_timestamp, newest)
+    if limits.log_append_time:
+        return
+    newest, oldest = header.max_timestamp, header.base_timestamp
+    if newest < oldest:
+        oldest = newest
     if newest - now_ms > limits.timestamp_after_max_ms:
         raise InvalidTimestamp(f"timestamp {newest} is too far ahead of {now_ms}")
     if oldest != NO_TIMESTAMP and now_ms - oldest > limits.timestamp_before_max_ms:

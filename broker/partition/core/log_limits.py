@@ -28,6 +28,11 @@ class SegmentLimits:
     """Delete the oldest segments while the others still have this many bytes; -1: never."""
 
 
+ENTRY_BYTES_MAX: Final = 5_000_000
+ENTRY_FRAME_BYTES: Final = ENTRY_BYTES_MAX + 4_096
+"""With all that a request to a bookie adds to it."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
     """The same for all partitions of a broker."""
@@ -41,7 +46,7 @@ class LogLimits:
     index_interval_bytes: int = 64 * 1024
     """Distance of places in the sparse index of the segment being written."""
 
-    entry_bytes_max: int = 5_000_000
+    entry_bytes_max: int = ENTRY_BYTES_MAX
     """Largest batch or snapshot: bookies take frames of 5 MiB (`nettyMaxFrameSizeBytes`)."""
 
     shared_entry_bytes_max: int = 256 * 1024

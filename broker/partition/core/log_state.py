@@ -135,12 +135,13 @@ class LogState:
             known = self._find_duplicate(header, now_s)
             if known is not None:
                 return self._repeat(known)
-        size = header.size
-        in_flight_bytes = self.queue.size_bytes + self._accumulator.size_bytes
+        size = len(view)
+        accumulator = self._accumulator
+        in_flight_bytes = self.queue.size_bytes + accumulator.size_bytes
         is_beyond = in_flight_bytes + size > self.limits.in_flight_bytes_max
         if is_beyond and in_flight_bytes and not header.is_control:
             raise self._no_room(header)  # as `has_room`, which whoever can wait has asked
-        if not self._accumulator.has_room(size):
+        if accumulator.size_bytes and not accumulator.has_room(size):
             self._gather()
         base = self.offsets.log_end
         if self.batch_limits.log_append_time:
@@ -161,7 +162,7 @@ class LogState:
             size,
             log_append_time_ms=set_ms,
         )
-        self._accumulator.add(append)
+        accumulator.add(append)
         if header.producer_id >= 0:
             if header.attributes & TRANSACTIONAL_BIT:
                 self._fold_in(header, batch, base, now_ms, set_ms)
@@ -221,6 +222,7 @@ class LogState:
             repeated = self.producers.find_repeated(header)
             if repeated is not None:
                 return self._repeat(repeated)
+            self._check_behind(header)
         must_ask = transactions.needs_verification(header)
         if not must_ask and producer_id not in held:
             return None
@@ -233,10 +235,23 @@ class LogState:
         self.fold.is_used = True
         return append
 
+    def _check_behind(self, header: BatchHeader) -> None:
+        """Raise OutOfOrderSequence for a batch that comes too late, whatever its coordinator says.
+
+        If it were held, its producer's next ones would be refused with it.
+        """
+        try:
+            self.producers.find_duplicate(header)
+        except OutOfOrderSequence as error:
+            if not is_gap(error.first, error.expected):
+                raise
+
     def _check_beginning(
         self, header: BatchHeader, now_s: float, transaction: ProducerTransaction
     ) -> None:
-        """Raise OutOfOrderSequence unless an epoch that is its transaction's own begins with 0."""
+        """Raise OutOfOrderSequence unless an epoch that is its transaction's own begins with 0;
+        NotEnoughReplicas if too many transactions are open: others may have begun meanwhile."""
+        self.fold.transactions.needs_verification(header)
         first = header.base_sequence
         is_new = transaction.is_tv2 and header.producer_id not in self.producers
         if is_new and first > 0 and not self._gaps.is_settling(now_s):
@@ -268,7 +283,9 @@ class LogState:
             if is_gap(error.first, error.expected) and self._gaps.is_settling(now_s):
                 raise self._not_yet(header) from error
             if self._gaps.lacked_room(header, error.expected):
-                raise Overloaded(f"{self._name} had no room for the batch before this") from error
+                raise Overloaded(
+                    f"{self._name} had no room for the batch before this one"
+                ) from error
             raise
 
     def _not_yet(self, header: BatchHeader) -> NotLeader:

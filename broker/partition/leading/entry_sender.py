@@ -1,6 +1,7 @@
 """Hands a partition's entries to the writer of its ledger, while that has room.
 
 What has no room there stays in the partition's queue, and goes when the writer says that it has.
+Large entries take turns with those of other partitions, too (`send_turns.py`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.partition.core.log_state import LogState
+from broker.partition.leading.core.send_turn import LARGE_BYTES
 from broker.partition.leading.leader_steps import LeaderSteps
+from broker.partition.leading.send_turns import SendTurns
 from broker.partition.ledgers import AddDone, Writer
 from client.errors import LedgerError
 from client.held_memory import HeldMemory
@@ -26,24 +29,22 @@ class EntrySender:
         on_added: AddDone,
         on_refused: Callable[[LedgerError], None],
         memory: HeldMemory,
+        turns: SendTurns,
     ) -> None:
         """`on_refused`: the ledger takes no more entries. `memory`: where bytes are counted until a
-        writer counts them."""
+        writer counts them. `turns`: of all partitions."""
         self._log = log
-        self._steps = steps
+        self.steps = steps
+        """Whose writer entries go to."""
         self._now_s = now_s
         self._on_added = on_added
         self._on_refused = on_refused
         self._memory = memory
+        self._turns = turns
         self._unsent_bytes = 0
         """Of accepted batches that no writer has."""
         self._awaited: Writer | None = None
         """Who will call when it has room."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the ledger that entries go to takes no more."""
-        return self._steps.writer.is_ended
 
     def on_accepted(self, size: int) -> None:
         """A batch was accepted: it is held until a writer has it, or leadership ends."""
@@ -52,15 +53,20 @@ class EntrySender:
 
     def stop(self) -> None:
         """Leadership is over: what no writer has is held no longer."""
+        self._turns.leave(self)
         size, self._unsent_bytes = self._unsent_bytes, 0
         self._memory.give(size)
 
     def send(self) -> None:
         """Send what may go now."""
-        queue, writer, now_s = self._log.queue, self._steps.writer, self._now_s()
+        queue, writer, now_s = self._log.queue, self.steps.writer, self._now_s()
+        room = writer.room
         while queue.waiting:
-            if not writer.room.is_free:
+            if not room.is_free:
                 self._await_room(writer)
+                return
+            size = queue.waiting[0].size
+            if size > LARGE_BYTES and not self._turns.admits(self, size, is_alone=room.is_alone):
                 return
             entry = queue.take()
             entry.sent_s = now_s
@@ -70,9 +76,16 @@ class EntrySender:
                 self._on_refused(error)
                 return
             assert entry_id == entry.entry_id, (entry_id, entry.entry_id)
+            if size > LARGE_BYTES:
+                self._turns.on_sent(size)
             if entry.appends:
-                self._unsent_bytes -= entry.size
-                self._memory.size -= entry.size  # the writer has taken it: no room was made
+                self._unsent_bytes -= size
+                self._memory.size -= size  # the writer has taken it: no room was made
+
+    def on_turn(self) -> None:
+        """Large entries may go again."""
+        if not self.steps.writer.is_ended:  # else who ended it tells
+            self.send()
 
     def _await_room(self, writer: Writer) -> None:
         if self._awaited is not writer:
@@ -83,5 +96,4 @@ class EntrySender:
         """A writer has room again, or has ended."""
         if self._awaited is writer:
             self._awaited = None
-        if not self._steps.writer.is_ended:  # else who ended it tells
-            self.send()
+        self.on_turn()

@@ -44,6 +44,7 @@ from broker.partition.leading.leader_steps import LeaderSteps
 from broker.partition.log_services import LogServices
 from client.errors import QuireError
 from client.ids import LeaderEpoch, Offset
+from client.node import background
 from client.wire.kafka.batches.control_batch import Marker, build_marker
 
 _LOG = logging.getLogger(__name__)
@@ -97,9 +98,7 @@ class PartitionTransactions:
             self._steps.index,
             append.transaction.is_tv2,
         )
-        task = asyncio.get_running_loop().create_task(
-            self._verify(guard, request), name=f"verify {self._steps.name}"
-        )
+        task = background.begin(self._verify(guard, request), f"verify {self._steps.name}")
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
@@ -159,7 +158,7 @@ class PartitionTransactions:
         leader.check_open()
         self._check_address(leader_epoch)
         log = leader.log
-        self._release(log.held.on_marker(marker.producer_id))
+        self._release(log.held.on_marker(marker.producer_id, marker.producer_epoch, is_tv2=is_tv2))
         known_epoch = log.producers.epoch(marker.producer_id)
         verdict = log.fold.transactions.judge(marker, known_epoch, is_tv2=is_tv2)
         if verdict is not MarkerVerdict.DONE:

@@ -19,6 +19,8 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """Of the one resource of type CLUSTER."""
 EVERYTHING: Final = "*"
 """As a name: every resource of the type; as a host: every one."""
+ANONYMOUS: Final = "ANONYMOUS"
+"""Who shows neither certificate nor password, by Kafka's name."""
 USER: Final = "User:"
 """What principals begin with: their type."""
 _CACHED_MAX: Final = 10_000
@@ -75,6 +77,24 @@ IMPLIED_BY: Final[Mapping[Operation, tuple[Operation, ...]]] = {
 """Operation -> those that imply it, where they are allowed."""
 
 
+_OF_EVERYTHING: Final = (
+    Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+)  # fmt: skip
+SUPPORTED: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER,
+        *_OF_EVERYTHING,
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DELETE, *_OF_EVERYTHING),
+    ResourceType.CLUSTER: (
+        Operation.CREATE, Operation.ALTER, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE,
+        *_OF_EVERYTHING,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+}  # fmt: skip
+"""Type -> what can be done to its resources, as Kafka lists it (AclEntry.supportedOperations)."""
+
+
 class Acl(NamedTuple):
     """One entry."""
 
@@ -86,6 +106,15 @@ class Acl(NamedTuple):
     host: str
     operation: Operation
     permission: Permission
+
+    @property
+    def text(self) -> str:
+        """Say it in words."""
+        kind, pattern = self.resource_type.name.lower(), self.pattern.name.lower()
+        return (
+            f"{self.permission.name} {self.principal} {self.operation.name} {kind}"
+            f" {self.name!r} ({pattern}) from {self.host}"
+        )
 
     @property
     def is_about_everything(self) -> bool:
@@ -128,35 +157,85 @@ class AclFilter(NamedTuple):
 
 
 class Acls:
-    """All entries, found by what they are about."""
+    """All entries, found by what they are about. Changing some takes no look at the others."""
 
     def __init__(self, entries: Iterable[Acl] = ()) -> None:
-        self._literal: dict[tuple[ResourceType, str], list[Acl]] = {}
-        self._prefixed: dict[tuple[ResourceType, str], list[Acl]] = {}
-        self._by_type: dict[ResourceType, list[Acl]] = {}
-        self._prefix_lengths: dict[ResourceType, dict[int, None]] = {}
-        for acl in entries:
-            self._by_type.setdefault(acl.resource_type, []).append(acl)
-            key = acl.resource_type, acl.name
-            if acl.pattern is PatternType.PREFIXED:
-                self._prefixed.setdefault(key, []).append(acl)
-                lengths = self._prefix_lengths.setdefault(acl.resource_type, {})
-                lengths[len(acl.name)] = None
-            else:
-                self._literal.setdefault(key, []).append(acl)
+        """Hold entries that stay together: a later `put` of the empty source replaces them."""
+        self.count = 0
+        self._sources: dict[str, tuple[Acl, ...]] = {}
+        self._literal: dict[tuple[ResourceType, str], dict[str, list[Acl]]] = {}
+        self._prefixed: dict[tuple[ResourceType, str], dict[str, list[Acl]]] = {}
+        self._by_type: dict[ResourceType, dict[str, list[Acl]]] = {}
+        self._prefix_lengths: dict[ResourceType, dict[int, int]] = {}
+        """How many names of that length have entries."""
+        self.put("", entries)
+
+    def put(self, source: str, entries: Iterable[Acl]) -> None:
+        """Take these instead of what came from a source before."""
+        after = tuple(entries)
+        for acl in self._sources.pop(source, ()):
+            self._drop(source, acl)
+        if after:
+            self._sources[source] = after
+        for acl in after:
+            self._add(source, acl)
 
     def about(self, kind: ResourceType, name: str) -> Iterator[Acl]:
         """Yield the entries about one resource."""
-        yield from self._literal.get((kind, name), ())
+        yield from _flat(self._literal.get((kind, name)))
         if name != EVERYTHING:
-            yield from self._literal.get((kind, EVERYTHING), ())
+            yield from _flat(self._literal.get((kind, EVERYTHING)))
         for length in self._prefix_lengths.get(kind, ()):
             if length <= len(name):
-                yield from self._prefixed.get((kind, name[:length]), ())
+                yield from _flat(self._prefixed.get((kind, name[:length])))
 
     def of_type(self, kind: ResourceType) -> Iterable[Acl]:
         """Return all entries about resources of a type."""
-        return self._by_type.get(kind, ())
+        return list(_flat(self._by_type.get(kind)))
+
+    def _add(self, source: str, acl: Acl) -> None:
+        self.count += 1
+        self._by_type.setdefault(acl.resource_type, {}).setdefault(source, []).append(acl)
+        key = acl.resource_type, acl.name
+        if acl.pattern is not PatternType.PREFIXED:
+            self._literal.setdefault(key, {}).setdefault(source, []).append(acl)
+            return
+        if key not in self._prefixed:
+            lengths = self._prefix_lengths.setdefault(acl.resource_type, {})
+            lengths[len(acl.name)] = lengths.get(len(acl.name), 0) + 1
+        self._prefixed.setdefault(key, {}).setdefault(source, []).append(acl)
+
+    def _drop(self, source: str, acl: Acl) -> None:
+        self.count -= 1
+        self._by_type[acl.resource_type].pop(source, None)
+        key = acl.resource_type, acl.name
+        if acl.pattern is not PatternType.PREFIXED:
+            _without(self._literal, key, source)
+        elif _without(self._prefixed, key, source):
+            lengths = self._prefix_lengths[acl.resource_type]
+            lengths[len(acl.name)] -= 1
+            if not lengths[len(acl.name)]:
+                del lengths[len(acl.name)]
+
+
+def _flat(sources: Mapping[str, list[Acl]] | None) -> Iterator[Acl]:
+    for entries in (sources or {}).values():
+        yield from entries
+
+
+def _without(
+    index: dict[tuple[ResourceType, str], dict[str, list[Acl]]],
+    key: tuple[ResourceType, str],
+    source: str,
+) -> bool:
+    """Forget a source's entries; say whether they were the last about that name."""
+    sources = index.get(key)
+    if sources is None:
+        return False
+    sources.pop(source, None)
+    if not sources:
+        del index[key]
+    return not sources
 
 
 class Authorizer:
@@ -168,7 +247,8 @@ class Authorizer:
         self._super_users = frozenset(super_users)
         self._allow_if_none = allow_if_none
         self._acls = Acls()
-        self._decided: dict[tuple[str, str, Operation, ResourceType, str], bool] = {}
+        self._decided: dict[tuple[str, str, Operation, ResourceType, str | None], bool] = {}
+        """By the name of the resource; None: of any."""
 
     def replace(self, acls: Acls) -> None:
         """Decide by other entries from now on."""
@@ -183,9 +263,7 @@ class Authorizer:
         decided = self._decided.get(key)
         if decided is None:
             decided = self._decide(USER + user, host, operation, kind, name)
-            if len(self._decided) >= _CACHED_MAX:
-                self._decided.clear()
-            self._decided[key] = decided
+            self._note(key, decided)
         return decided
 
     def is_allowed_somewhere(
@@ -193,7 +271,23 @@ class Authorizer:
     ) -> bool:
         """Decide whether there is any name that a resource could have, to which the user may do
         it."""
-        principal = USER + user
+        key = user, host, operation, kind, None
+        decided = self._decided.get(key)
+        if decided is None:
+            decided = self._decide_somewhere(USER + user, host, operation, kind)
+            self._note(key, decided)
+        return decided
+
+    def _note(
+        self, key: tuple[str, str, Operation, ResourceType, str | None], decided: bool
+    ) -> None:
+        if len(self._decided) >= _CACHED_MAX:
+            self._decided.clear()
+        self._decided[key] = decided
+
+    def _decide_somewhere(
+        self, principal: str, host: str, operation: Operation, kind: ResourceType
+    ) -> bool:
         if principal in self._super_users:
             return True
         entries = self._acls.of_type(kind)

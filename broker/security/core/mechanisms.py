@@ -13,7 +13,11 @@ class Mechanism(enum.StrEnum):
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
 
+
+PASSWORD_MECHANISMS: Final = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
+"""Those of users with passwords."""
 
 SCRAM_NUMBERS: Final[Mapping[int, Mechanism]] = {
     1: Mechanism.SCRAM_SHA_256,

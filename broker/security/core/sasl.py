@@ -6,16 +6,18 @@
 Requests in, verdicts out; who holds the connection acts on them. A client that logs in again must
 do so by the same mechanism and as the same user (KIP-368). Passwords (PLAIN) are checked against
 the SCRAM credentials of the user: nothing else is kept of them. What is refused says nothing to the
-client of the reason; `Refused.reason` is for the log. Sources: KIP-43, KIP-152, RFC 4616.
+client of the reason; `Refused.reason` is for the log. Sources: KIP-43, KIP-152, KIP-255, RFC 4616.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.security.core import scram
+from broker.security.core.bearer import INVALID, Bearer, TokenRefused, token_of
 from broker.security.core.mechanisms import Mechanism
 from broker.security.core.scram import ScramCredential, ScramError, ScramExchange
 
@@ -42,6 +44,8 @@ class Accepted(NamedTuple):
 
     user: str
     token: bytes
+    expires_s: float = math.inf
+    """Until when it can show that, as Unix time."""
 
 
 class Refused(NamedTuple):
@@ -69,6 +73,10 @@ class _State(enum.Enum):
     OVER = "over"
 
 
+def _no_tokens(token: str) -> Bearer:
+    raise TokenRefused("there are no tokens here")
+
+
 class SaslSession:
     """One connection's."""
 
@@ -79,9 +87,14 @@ class SaslSession:
         *,
         nonce: Callable[[], str],
         secret: bytes,
+        bearer: Callable[[str], Bearer] = _no_tokens,
     ) -> None:
         """`nonce` returns another text each time; `secret` hides who exists, and is the same for
-        all connections."""
+        all connections; `bearer` returns who a token of OAUTHBEARER speaks for, or raises
+        TokenRefused."""
+        self._bearer = bearer
+        self._refusal = ""
+        """Why a token is not taken, while the client is to hear so."""
         self.mechanisms = mechanisms
         self._users = users
         self._nonce = nonce
@@ -125,6 +138,8 @@ class SaslSession:
         try:
             if self.mechanism is Mechanism.PLAIN:
                 return self._plain(token)
+            if self.mechanism is Mechanism.OAUTHBEARER:
+                return self._by_token(token)
             if self._exchange is None:
                 return self._scram_first(token)
             return self._accept(self._exchange.finish(token))
@@ -139,10 +154,10 @@ class SaslSession:
         try:
             acting_for, user, password = (part.decode("utf-8") for part in parts)
         except UnicodeDecodeError:
-            return self._refuse("the token is no text")
+            return self._refuse("the token is not text")
         self._claimed = user
         if acting_for not in ("", user):
-            return self._refuse("nobody may act for somebody else")
+            return self._refuse("acting for another user is not allowed")
         kept = self._users.credentials(user)
         # A name that nobody has costs as much as one with a wrong password.
         mechanism = next(iter(kept), Mechanism.SCRAM_SHA_256)
@@ -150,6 +165,18 @@ class SaslSession:
         if not scram.is_password(mechanism, credential, password):
             return self._refuse("the password is wrong" if kept else "there is no such user")
         return self._accept(b"")
+
+    def _by_token(self, message: bytes) -> Challenge | Accepted | Refused:
+        """Check a token; the client of one that is not taken is told so, and answers."""
+        if self._refusal:
+            return self._refuse(self._refusal)
+        try:
+            bearer = self._bearer(token_of(message))
+        except TokenRefused as error:
+            self._refusal = str(error)
+            return Challenge(INVALID)
+        self._claimed = bearer.user
+        return self._accept(b"", bearer.expires_s)
 
     def _scram_first(self, token: bytes) -> Challenge:
         assert self.mechanism is not None, "chosen by the handshake"
@@ -161,13 +188,13 @@ class SaslSession:
         self._exchange = ScramExchange(self.mechanism, first, credential, self._nonce())
         return Challenge(self._exchange.challenge.encode())
 
-    def _accept(self, token: bytes) -> Accepted | Refused:
+    def _accept(self, token: bytes, expires_s: float = math.inf) -> Accepted | Refused:
         assert self._claimed is not None, "named in the first token"
         if self.user is not None and self._claimed != self.user:
             return self._refuse("the user is another one than before")
         self._state, self._exchange = _State.LOGGED_IN, None
         self.user = self._claimed
-        return Accepted(self.user, token)
+        return Accepted(self.user, token, expires_s)
 
     def _refuse(self, reason: str) -> Refused:
         self._state, self._exchange = _State.OVER, None

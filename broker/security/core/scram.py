@@ -104,7 +104,7 @@ def parse_first(token: bytes) -> ClientFirst:
         raise ScramError("there are no delegation tokens")
     name = unescaped(escaped)
     if authorized is not None and unescaped(authorized) != name:
-        raise ScramError("nobody may act for somebody else")
+        raise ScramError("acting for another user is not allowed")
     if len(nonce) > _NONCE_CHARS_MAX:
         raise ScramError("the nonce is too long")
     header = text[: len(text) - len(bare)]
@@ -140,15 +140,15 @@ class ScramExchange:
             raise ScramError("the last message is malformed")
         without_proof, binding, nonce, proof = match.groups()
         if not hmac.compare_digest(nonce.encode(), self._nonce.encode()):
-            raise ScramError("the nonce is another exchange's")
+            raise ScramError("the nonce belongs to another exchange")
         if _bytes(binding) != self._first.header.encode():
-            raise ScramError("the client means another channel")
+            raise ScramError("the client's channel binding does not match")
         name, credential = self._hash, self._credential
         signed = f"{self._first.bare},{self.challenge},{without_proof}".encode()
         signature = hmac.digest(credential.stored_key, signed, name)
         given = _bytes(proof)
         if len(given) != len(signature):
-            raise ScramError("the proof has a wrong length")
+            raise ScramError("the proof has the wrong length")
         client_key = bytes(a ^ b for a, b in zip(given, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(name, client_key).digest(), credential.stored_key):
             raise ScramError("the proof is wrong")
@@ -159,7 +159,7 @@ def _text(token: bytes) -> str:
     try:
         return token.decode("utf-8")
     except UnicodeDecodeError:
-        raise ScramError("the message is no text") from None
+        raise ScramError("the message is not text") from None
 
 
 def _bytes(text: str) -> bytes:

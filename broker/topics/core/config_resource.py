@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.cluster.core.topic_config import TOPIC_KEYS, Kind, TopicConfig
@@ -47,33 +47,51 @@ def changed(config: TopicConfig, changes: Sequence[Change]) -> TopicConfig:
 
     Raises InvalidRequest (unknown operation, a setting named twice), InvalidTopicConfig.
     """
-    overrides = dict(config.overrides)
+
+    def items(name: str) -> list[str]:
+        key = TOPIC_KEYS.get(name)
+        if key is None:
+            raise InvalidTopicConfig(f"unknown topic setting {name!r}")
+        if key.kind is not Kind.LIST:
+            raise InvalidTopicConfig(f"{name} is not a list")
+        return split(config.value(name))
+
+    return TopicConfig.parse(edited(config.overrides, changes, items))
+
+
+def edited(
+    before: Mapping[str, str], changes: Sequence[Change], items_of: Callable[[str], list[str]]
+) -> dict[str, str]:
+    """Apply changes to settings of any resource; resetting what is not set changes nothing.
+
+    `items_of` returns what is in a list now, and raises InvalidTopicConfig if it is none. Raises
+    that, and InvalidRequest (unknown operation, a setting named twice, no value).
+    """
     names = [change.name for change in changes]
     if len(dict.fromkeys(names)) != len(names):
         raise InvalidRequest("the request changes a setting twice")
-    for change in changes:
-        if change.operation == Operation.DELETE:
-            overrides.pop(change.name, None)
+    after = dict(before)
+    for name, operation, value in changes:
+        if operation == Operation.DELETE:
+            after.pop(name, None)
             continue
-        if change.value is None:
-            raise InvalidRequest(f"{change.name} has no value")
-        if change.operation == Operation.SET:
-            overrides[change.name] = change.value
-        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
-            overrides[change.name] = _edited(config, overrides, change, change.value)
+        if value is None:
+            raise InvalidRequest(f"{name} has no value")
+        if operation == Operation.SET:
+            after[name] = value
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            after[name] = ",".join(_edited(items_of(name), operation, split(value)))
         else:
-            raise InvalidRequest(f"unknown operation {change.operation} on {change.name}")
-    return TopicConfig.parse(overrides)
+            raise InvalidRequest(f"unknown operation {operation} on {name}")
+    return after
 
 
-def _edited(config: TopicConfig, overrides: Mapping[str, str], change: Change, value: str) -> str:
-    key = TOPIC_KEYS.get(change.name)
-    if key is None:
-        raise InvalidTopicConfig(f"unknown topic setting {change.name!r}")
-    if key.kind is not Kind.LIST:
-        raise InvalidTopicConfig(f"{change.name} is not a list")
-    present = [item for item in overrides.get(key.name, config.value(key.name)).split(",") if item]
-    given = [item.strip() for item in value.split(",") if item.strip()]
-    if change.operation == Operation.APPEND:
-        return ",".join([*present, *(item for item in given if item not in present)])
-    return ",".join(item for item in present if item not in given)
+def split(text: str) -> list[str]:
+    """Return the items of a list."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _edited(present: list[str], operation: int, given: list[str]) -> list[str]:
+    if operation == Operation.APPEND:
+        return [*present, *(item for item in given if item not in present)]
+    return [item for item in present if item not in given]

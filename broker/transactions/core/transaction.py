@@ -24,7 +24,8 @@ InitProducerId. `expected` is what the client has already:
     Prepare*         busy            busy                busy             fenced
 
 AddPartitions: another producer id is no mapping, another epoch fenced, Prepare* busy; otherwise
-Ongoing, without a write if it is that and has the partitions.
+Ongoing. If it is that and has the partitions, *again* in the classic protocol; with TV2 nothing is
+written, for the epoch says which transaction is meant.
 
 EndTxn, classic (TV0, TV1); another epoch is fenced:
 
@@ -38,7 +39,9 @@ EndTxn, classic (TV0, TV1); another epoch is fenced:
 
 *Again* is done as well, but what is stored is stored once more first (PROVEN). In the classic
 protocol all transactions of a producer look alike, so a coordinator that was taken over and has not
-heard takes the end of the next transaction for a retry: its log has to confirm that it still leads.
+heard takes the end, or the first partition, of the next transaction for what it has seen already:
+its log has to confirm that it still leads. Otherwise the data of the next transaction would join
+this one before its marker, or be told that it belongs to none.
 
 EndTxn with an epoch per transaction (TV2) is `_END_TV2`. A request is the *retry* of one that ended
 the transaction if its epoch is the one before the stored one: its answer was lost.
@@ -249,7 +252,8 @@ def add_partitions(
     begins = stored.state is not _ONGOING
     wanted = in_order([*stored.partitions, *request.partitions])
     if not begins and len(wanted) == len(stored.partitions):
-        return Answer(None)
+        is_classic = request.version < TransactionVersion.TV2
+        return Write(stored, None) if is_classic else Answer(None)
     if len(wanted) > partitions_max:
         raise InvalidRequest(f"a transaction may have {partitions_max} partitions at most")
     value = stored._replace(

@@ -1,6 +1,7 @@
 """The appends and allocations under way for the transactional ids of a coordinator partition.
 
-An id has one at a time. Each ends exactly once: settled, or given up with the whole shard.
+An id has one at a time. Each ends exactly once: settled, or given up with the whole shard. A proof
+is an append that concerns no id: once it is durable, this broker was the coordinator until then.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 
 from broker.coordinator.core.coordinator_types import Append, Reply, Ticket, Token
 from broker.transactions.core.transaction_entry import Allocation, Change, Rule, Transaction
-from broker.transactions.core.transaction_records import transaction_record
+from broker.transactions.core.transaction_records import PROOF, transaction_record
 from broker.transactions.core.transaction_types import ShardEffects, TransactionMetadata
 
 
@@ -18,6 +19,7 @@ class TransactionChanges:
 
     def __init__(self) -> None:
         self._changes: dict[Ticket, tuple[Transaction, ...]] = {}
+        self._proofs: dict[Ticket, Reply] = {}
         self._allocations: dict[Ticket, Allocation] = {}
         self._last_ticket = 0
 
@@ -40,8 +42,17 @@ class TransactionChanges:
         ticket = self._begin(Change((), ()), tuple(transactions))
         return (Append(ticket, records),)
 
+    def prove(self, reply: Reply) -> ShardEffects:
+        """Append what means nothing, and answer only then."""
+        ticket = self._new_ticket()
+        self._proofs[ticket] = reply
+        return (Append(ticket, (PROOF,)),)
+
     def settle(self, ticket: Ticket) -> tuple[Change, tuple[Transaction, ...]]:
         """An append is durable, or certainly not in the log. Raises KeyError for unknown ones."""
+        proof = self._proofs.pop(ticket, None)
+        if proof is not None:
+            return Change((), (proof,)), ()
         transactions = self._changes.pop(ticket)
         change = transactions[0].change
         assert isinstance(change, Change)
@@ -65,10 +76,13 @@ class TransactionChanges:
         allocation.transaction.change = None
         return allocation
 
-    def forget(self) -> None:
-        """Nothing that is under way will end here."""
+    def forget(self) -> list[Token]:
+        """Nothing that is under way will end here; return who waits for a proof."""
+        waiting = [reply.token for reply in self._proofs.values()]
+        self._proofs.clear()
         self._changes.clear()
         self._allocations.clear()
+        return waiting
 
     def _begin(self, change: Change, transactions: tuple[Transaction, ...]) -> Ticket:
         ticket = self._new_ticket()

@@ -20,6 +20,8 @@ can read what we write. Two topics that had the same name one after the other ha
 Tag 100 lets the retry of an InitProducerId find its answer at another coordinator (Kafka forgets
 it: KAFKA-20357); tag 101 keeps markers away from a topic that was created again.
 
+A tombstone of the empty id, which no client may have, changes nothing (`PROOF`).
+
 Source: Kafka's TransactionLogKey and TransactionLogValue schemas.
 """
 
@@ -93,6 +95,10 @@ def transaction_record(transactional_id: str, metadata: TransactionMetadata | No
     assert len(name) <= ID_BYTES_MAX, "refused before"
     key = _INT16.pack(KEY_VERSION) + _INT16.pack(len(name)) + name
     return LogRecord(key, None if metadata is None else _value(metadata))
+
+
+PROOF: Final = transaction_record("", None)
+"""Removes an id that nobody can have: a coordinator appends it to learn whether it still is one."""
 
 
 def decode(key: bytes, value: bytes | None) -> Entry:

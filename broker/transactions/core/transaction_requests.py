@@ -7,8 +7,13 @@ while a decision is not durable nobody knows which epoch will be right.
 A request to add partitions that finds its id between two transactions is *parked* instead, until
 Complete* is durable or about to be written; then the next transaction begins in the same batch.
 
-    AHEAD  An epoch after the stored one was given by another coordinator, which this one has not
-           heard of: it coordinates the id no longer, and is not to call the newest producer fenced.
+    AHEAD   An epoch after the stored one was given by another coordinator, which this one has
+            not heard of: it coordinates the id no longer, and must not call the newest producer
+            fenced. (PROVEN would keep it from that, too, with a write that must fail.)
+    PROVEN  What ends a producer for good is not said on the word of a coordinator that may have
+            been taken over: that an id is unknown or has another producer, or that there is
+            nothing to end. The answer waits until the log has confirmed a record that was appended
+            after the question; if it does not, the client looks for the coordinator again.
 
 Source: KAFKA-18575 (AK#18467, AK#18730) on the order of the checks.
 """
@@ -24,9 +29,11 @@ from broker.errors import (
     CoordinatorNotAvailable,
     InvalidProducerIdMapping,
     InvalidRequest,
+    InvalidTransactionState,
     InvalidTransactionTimeout,
     NoOpenTransaction,
     NotCoordinator,
+    ProducerFenced,
     TransactionalIdNotFound,
 )
 from broker.transactions.core.transaction import (
@@ -67,6 +74,9 @@ from broker.transactions.core.transaction_types import (
 )
 from client.ids import ConnectionId, ProducerId
 
+FINAL: Final = (InvalidProducerIdMapping, InvalidTransactionState, ProducerFenced)
+"""Refusals that clients end with, which have to be proven."""
+
 
 class TransactionRequests:
     """What clients and other brokers may ask of a transaction table."""
@@ -80,6 +90,12 @@ class TransactionRequests:
 
         Raises RequestError, TransactionError, OldConnection, CoordinatorNotAvailable.
         """
+        try:
+            return self._init_producer_id(request, token, now)
+        except FINAL as refusal:
+            return self.prove(token, refusal)
+
+    def _init_producer_id(self, request: InitProducerId, token: Token, now: Now) -> ShardEffects:
         _check_id(request.transactional_id)
         if (request.producer_id == NO_PRODUCER_ID) != (request.epoch == NO_EPOCH):
             raise InvalidRequest("producer id and epoch must be given both, or none")
@@ -111,6 +127,12 @@ class TransactionRequests:
 
         Raises RequestError, TransactionError, OldConnection.
         """
+        try:
+            return self._add_partitions(request, token, now)
+        except FINAL as refusal:
+            return self.prove(token, refusal)
+
+    def _add_partitions(self, request: AddPartitions, token: Token, now: Now) -> ShardEffects:
         transaction, stored = self._find(request)
         if self._is_between(transaction, stored, request):
             if self._table.parked_count >= self._config.parked_requests_max:
@@ -137,8 +159,8 @@ class TransactionRequests:
     ) -> tuple[BrokerError | None, ...]:
         """Say for each partition whether a broker may accept data: None, or the error.
 
-        What is not durable does not count, and does not matter. Raises RequestError,
-        TransactionError.
+        What is not durable does not count, and does not matter. A refusal is to be proven before
+        it is passed on. Raises RequestError, TransactionError.
         """
         _check_id(transactional_id)
         transaction = self._table.get(transactional_id)
@@ -150,17 +172,27 @@ class TransactionRequests:
     def end_transaction(self, request: EndTransaction, token: Token, now: Now) -> ShardEffects:
         """Commit or abort a transaction; the reply is the ProducerIdAndEpoch to go on with.
 
-        Raises RequestError, TransactionError, InvalidTransactionState, OldConnection.
+        Raises RequestError, TransactionError, OldConnection.
         """
-        transaction, stored = self._find(request)
-        _check_idle(transaction)
-        _check_not_ahead(transaction, request.producer)
-        return self.decide(
-            transaction,
-            lambda now_ms, new_id: end_transaction(stored, request, now_ms, new_id),
-            token,
-            now,
-        )
+        try:
+            transaction, stored = self._find(request)
+            _check_idle(transaction)
+            _check_not_ahead(transaction, request.producer)
+            return self.decide(
+                transaction,
+                lambda now_ms, new_id: end_transaction(stored, request, now_ms, new_id),
+                token,
+                now,
+            )
+        except FINAL as refusal:
+            return self.prove(token, refusal)
+
+    def prove(self, token: Token, result: object) -> ShardEffects:
+        """Answer with `result` once the log has shown that this broker coordinates still (PROVEN).
+
+        If it does not, the answer is what the log says: NotCoordinator.
+        """
+        return self._table.changes.prove(Reply(token, result))
 
     def abort(self, transactional_id: str, token: Token, now: Now) -> ShardEffects:
         """Abort an open transaction by an operator's word and fence its producer, as if its time
@@ -319,9 +351,11 @@ def _check_id(transactional_id: str) -> None:
 def _check_not_ahead(transaction: Transaction, producer: ProducerIdAndEpoch | None) -> None:
     """Raise NotCoordinator for an epoch after the stored one (AHEAD)."""
     stored = transaction.stored
-    if stored is None or producer is None or producer.producer_id != stored.producer_id:
+    if stored is None or producer is None:
         return
-    if stored.epoch < producer.epoch < EPOCH_FENCED:
+    ids = (stored.producer_id, successor(stored).producer_id)
+    newest = stored.epoch if producer.producer_id == stored.producer_id else 0
+    if producer.producer_id in ids and newest < producer.epoch < EPOCH_FENCED:
         raise NotCoordinator(f"{transaction.transactional_id!r} has a newer epoch than known here")
 
 

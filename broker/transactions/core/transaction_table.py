@@ -92,7 +92,7 @@ class TransactionTable:
             self.unpark(transaction)
             transaction.change = None
             self.note(transaction)
-        self.changes.forget()
+        effects += (Reply(token, error) for token in self.changes.forget())
         return effects
 
     # --- parked requests ----------------------------------------------------------------------

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _BOOKIE_PROTOCOL: Final = "bookie-rpc"
 _HTTP: Final = "http"
+_HTTPS: Final = "https"
 _READONLY: Final = "readonly"
 _RACK: Final = "rack"
 _RELIST_DELAY_S: Final = 0.5
@@ -51,6 +52,16 @@ class ServiceInfo(NamedTuple):
     """What fails together with it; None: it does not say."""
     http: Address | None = None
     """Where its admin server listens; None: it has none."""
+    http_scheme: str = "http"
+    """How: http or https."""
+
+    @property
+    def admin_url(self) -> str | None:
+        """Return how URLs of its admin server begin; None: it has none."""
+        if self.http is None:
+            return None
+        host = f"[{self.http.host}]" if ":" in self.http.host else self.http.host
+        return f"{self.http_scheme}://{host}:{self.http.port}"
 
 
 class BookieDirectory:
@@ -184,10 +195,11 @@ def parse_service_info(bookie: BookieId, data: bytes) -> ServiceInfo:
     racks = [item.value for item in info.properties if item.key == _RACK]
     rack = racks[0] if racks else None
     by_protocol = {item.protocol: Address(item.host, item.port) for item in info.endpoints}
-    http = by_protocol.get(_HTTP)
+    scheme = _HTTPS if _HTTPS in by_protocol else _HTTP
+    http = by_protocol.get(scheme)
     if _BOOKIE_PROTOCOL in by_protocol:
-        return ServiceInfo(by_protocol[_BOOKIE_PROTOCOL], rack, http)
+        return ServiceInfo(by_protocol[_BOOKIE_PROTOCOL], rack, http, scheme)
     host, _, port = bookie.rpartition(":")
     if not host or not port.isdigit():
         raise BookieUnavailable(f"nobody knows where bookie {bookie} listens")
-    return ServiceInfo(Address(host, int(port)), rack, http)
+    return ServiceInfo(Address(host, int(port)), rack, http, scheme)

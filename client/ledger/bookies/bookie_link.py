@@ -45,7 +45,14 @@ from client.ledger.bookies.core.waiting_adds import WaitingAdds
 from client.ledger.config import LedgerClientConfig
 from client.ledger.stats import BookieStats
 from client.wire.bookkeeper.connection import ClientConnection, Key
-from client.wire.bookkeeper.messages import AddRequest, Buffer, Request, Response, Status
+from client.wire.bookkeeper.messages import (
+    AddRequest,
+    AddResponse,
+    Buffer,
+    Request,
+    Response,
+    Status,
+)
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +62,7 @@ goes no further: an owner that waits catches it itself (`client/callbacks.py`)."
 
 
 class InFlight:
-    """A request on its way. It is what the matcher calls with the response."""
+    """A request on its way: who waits at the matcher."""
 
     __slots__ = ("key", "link", "number", "on_answer", "request", "sent_s", "size", "tick")
 
@@ -86,6 +93,10 @@ class Frames(Protocol):
 
     def room(self) -> memoryview:
         """Return where the next bytes belong."""
+        ...
+
+    def fresh(self, count: int) -> memoryview | None:
+        """Return so many bytes in the room if a frame begins with them; None: ask `received`."""
         ...
 
     def received(self, count: int) -> list[memoryview]:
@@ -173,14 +184,13 @@ class Link(asyncio.BufferedProtocol):
         record.number = clock.sent_count = clock.sent_count + 1
         record.tick = clock.tick
         record.sent_s = self._stats.now_s()
-        sent = self.matcher.request(record.request, record)
-        record.key = sent.key
+        record.key, buffers = self.matcher.request(record.request, record)
         self._records[record] = None
         self.in_flight_bytes += record.size
         clock.sent_bytes += record.size
         if not self._unsent:
             self._loop.call_soon(self._flush)
-        self._unsent += sent.buffers
+        self._unsent += buffers
         if self._timer is None:
             self._arm()
 
@@ -208,14 +218,19 @@ class Link(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._clock.heard_tick = self._clock.tick
+        matcher, frames = self.matcher, self._frames
         try:
-            answers = self.matcher.receive_frames(self._frames.received(nbytes))
+            data = frames.fresh(nbytes)
+            answers = None if data is None else matcher.receive_added(data)
+            if answers is None:
+                answers = matcher.receive_frames(frames.received(nbytes))
         except RemoteProtocolError as error:
             log.warning("bookie.protocol_error error=%s", error)
             self.abort(f"protocol error: {error}")
             return
-        for on_response, response in answers:
-            on_response(response)
+        for record, response in answers:
+            assert type(record) is InFlight, "nobody else asks here"
+            self.on_response(record, response)
         if self._waiting.count:
             self._send_waiting()
 
@@ -225,14 +240,21 @@ class Link(asyncio.BufferedProtocol):
             return
         del self._records[record]
         self.in_flight_bytes -= record.size
-        clock = self._clock
+        clock, stats, request = self._clock, self._stats, record.request
         if record.number < clock.answered:
             clock.answered = record.number
-        self._stats.on_answer(record.request, self._stats.now_s() - record.sent_s)
-        status = _status_of(response)
-        answer = response if status is Status.OK else error_of(status, record.request)
+        seconds = stats.now_s() - record.sent_s
+        answer: Response | LedgerError = response
+        if type(response) is AddResponse:  # nearly all of them: without a call
+            stats.adds.observe(seconds)
+            status = response.status
+        else:
+            stats.on_answer(request, seconds)
+            status = _status_of(response)
+        if status is not Status.OK:
+            answer = error_of(status, request)
         try:  # as in `InFlight.complete`, without the call: a record's path
-            record.on_answer(record.request, answer)
+            record.on_answer(request, answer)
         except callbacks.RAISED as error:
             callbacks.failed(callbacks.Kind.REQUEST, error)
 
@@ -301,6 +323,11 @@ _ERRORS: Final[dict[Status, type[LedgerError]]] = {
     Status.UNKNOWN_LEDGER_STATE: DataUnknown,
 }
 
+_HINT: Final = (
+    ": the password of the ledger is another one, or the bookie wants TLS and a certificate that it"
+    " knows (cluster_security)"
+)
+
 
 def _status_of(response: Response) -> Status:
     """Return a response's status; authentication answers have none and are always fine."""
@@ -310,4 +337,5 @@ def _status_of(response: Response) -> Status:
 def error_of(status: Status, request: Request) -> LedgerError:
     """Return what a status other than OK means to the client that asked; see `errors.py`."""
     fallback = WriteFailed if isinstance(request, AddRequest) else ReadFailed
-    return _ERRORS.get(status, fallback)(f"the bookie answered {status.name}")
+    hint = _HINT if status is Status.UNAUTHORIZED else ""
+    return _ERRORS.get(status, fallback)(f"the bookie answered {status.name}{hint}")

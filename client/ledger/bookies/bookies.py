@@ -30,17 +30,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, Protocol
 
 from client.errors import BookieUnavailable, LedgerError, MetadataError, TooManyRequests
 from client.ids import BookieId
+from client.ledger.bookies import start_tls
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookie_link import InFlight, Link, MakeFrames, OnAnswer
 from client.ledger.bookies.core.racks import DEFAULT_RACK
 from client.ledger.config import LedgerClientConfig, parse_rack
 from client.ledger.stats import BookieStats, LedgerStats
+from client.node import background
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
+from client.security.tls_contexts import FreshContext
 from client.wire.bookkeeper.messages import (
     LAST_ENTRY,
     AddRequest,
@@ -123,10 +128,15 @@ class Bookies:
         directory: BookieDirectory,
         config: LedgerClientConfig,
         stats: LedgerStats | None = None,
+        security: ClusterSecurity = OPEN_CLUSTER,
     ) -> None:
+        """Raises ConfigError if files of `security` cannot be read."""
+        self._contexts = security.contexts() if security.bookie_tls else None
         self._stats = stats or LedgerStats()
         self._make_frames = partial(FrameIntake, window=make_window())
-        self._make_bulk = partial(FrameReceiver, buffers=ReusedBuffers(config.batch_buffers_max))
+        buffers = ReusedBuffers(config.batch_buffers_max)
+        self._stats.batch_buffer_bytes = lambda: buffers.kept_bytes
+        self._make_bulk = partial(FrameReceiver, buffers=buffers)
         self._directory = directory
         self._config = config
         self._racks = dict(map(parse_rack, config.racks))
@@ -154,8 +164,12 @@ class Bookies:
         if found is None:
             stats = self._stats.bookie(bookie)
             found = self._bookies[bookie] = _TcpBookie(
-                bookie, self._directory, self._config, stats, self._make_frames, self._make_bulk
-            )
+                partial(
+                    _Connection, bookie, directory=self._directory, config=self._config,
+                    stats=stats, contexts=self._contexts,
+                ),
+                self._config.wire_version, self._make_frames, self._make_bulk,
+            )  # fmt: skip
         return found
 
     async def start(self) -> None:
@@ -172,16 +186,13 @@ class _TcpBookie:
 
     def __init__(
         self,
-        bookie: BookieId,
-        directory: BookieDirectory,
-        config: LedgerClientConfig,
-        stats: BookieStats,
+        connect: Callable[..., _Connection],
+        only: Literal["both", "v2", "v3"],
         make_frames: MakeFrames,
         make_bulk: MakeFrames,
     ) -> None:
-        only = config.wire_version
+        """`connect` makes a connection of a wire version; `only`: the setting `wire_version`."""
         self._is_v2_only = only == "v2"
-        connect = partial(_Connection, bookie, directory=directory, config=config, stats=stats)
         self._exact = connect(2 if only == "v2" else 3, make_frames=make_frames)
         self._plain = self._exact if only == "v3" else connect(2, make_frames=make_frames)
         self._bulk = self._exact if only == "v3" else connect(2, make_frames=make_bulk)
@@ -192,8 +203,15 @@ class _TcpBookie:
         return any(connection.is_unreachable for connection in connections)
 
     def request(self, request: Request, on_answer: OnAnswer, size: int = 0) -> None:
-        if isinstance(request, AddRequest):
-            connection = self._exact if request.recovery else self._plain
+        if type(request) is AddRequest:
+            if request.recovery:
+                connection = self._exact
+            else:
+                connection = self._plain
+                link = connection.link
+                if link is not None:  # nearly always
+                    link.add(InFlight(request, on_answer, size))
+                    return
         elif isinstance(request, ReadRequest):
             is_plain = not request.fence and request.previous_lac is None
             connection = self._plain if is_plain else self._exact
@@ -233,14 +251,18 @@ class _Connection:
         config: LedgerClientConfig,
         stats: BookieStats,
         make_frames: MakeFrames,
+        contexts: FreshContext[ssl.SSLContext] | None,
     ) -> None:
+        """`contexts`: of TLS; None: plain text."""
+        self._contexts = contexts
         self._stats = stats
         self._make_frames = make_frames
         self._bookie = bookie
         self._version: Literal[2, 3] = version
         self._directory = directory
         self._config = config
-        self._link: Link | None = None
+        self.link: Link | None = None
+        """None while there is no connection."""
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: list[InFlight] = []
         """Requests made while there is no connection yet."""
@@ -250,11 +272,11 @@ class _Connection:
 
     @property
     def is_unreachable(self) -> bool:
-        return self._link is None and asyncio.get_running_loop().time() < self._retry_at_s
+        return self.link is None and asyncio.get_running_loop().time() < self._retry_at_s
 
     def request(self, request: Request, on_answer: OnAnswer, size: int) -> None:
         record = InFlight(request, on_answer, size)
-        link = self._link
+        link = self.link
         is_add = type(request) is AddRequest
         if link is not None and is_add:
             link.add(record)
@@ -280,26 +302,25 @@ class _Connection:
         else:
             self._waiting.append(record)
             if self._connecting is None:
-                self._connecting = loop.create_task(self._connect())
+                self._connecting = background.begin(self._connect(), f"connect {self._bookie}")
 
     async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
         config = self._config
         frames = self._make_frames(config.frame_bytes_max)
         link = Link(self._version, config, self._stats, self._on_link_lost, frames)
         try:
             async with asyncio.timeout(config.connect_timeout_ms / 1000):
                 host, port = await self._directory.address(self._bookie)
-                await loop.create_connection(lambda: link, host, port)
-        except (OSError, LedgerError, MetadataError) as error:
-            self._on_connect_failed(error)
+                await start_tls.connect(link, host, port, self._contexts)
+        except (OSError, LedgerError, MetadataError, ValueError, OverflowError) as error:
+            self._on_connect_failed(error)  # the last two: an address that cannot be one
             return
         if link.is_lost:
             self._on_connect_failed(ConnectionResetError("lost at once"))
             return
         self._connecting = None
         self._delay_s = 0.0
-        self._link = link
+        self.link = link
         for record in self._take_waiting():
             if type(record.request) is AddRequest:
                 link.add(record)
@@ -322,8 +343,8 @@ class _Connection:
         return waiting
 
     def _on_link_lost(self, link: Link) -> None:
-        if self._link is link:
-            self._link = None
+        if self.link is link:
+            self.link = None
             log.info("bookie.connection_lost bookie=%s version=%d", self._bookie, self._version)
 
     def close(self) -> None:
@@ -333,5 +354,5 @@ class _Connection:
             self._connecting = None
         for record in self._take_waiting():
             self._refuse(record, BookieUnavailable("the ledger client is closed"))
-        if self._link is not None:
-            self._link.abort("the ledger client is closed")
+        if self.link is not None:
+            self.link.abort("the ledger client is closed")

@@ -245,7 +245,7 @@ class Adds:
             return self._tell_holes_at_last()
         if members.unsent and members.resume(index):
             return self._resume_sending()
-        if entry_id == self.lac + 1 and self.state is AddsState.OPEN:
+        if entry_id == self.lac + 1 and self.state is AddsState.OPEN and self._has_quorum(add):
             return self._drain()
         return _NOTHING
 
@@ -400,7 +400,7 @@ class Adds:
 
     def _check_free(self, entry_id: EntryId) -> None:
         if entry_id < 0:
-            raise IncorrectParameter(f"{entry_id} is no entry id")
+            raise IncorrectParameter(f"{entry_id} is not an entry id")
         if entry_id <= self.lac or entry_id in self._pending:
             raise DuplicateEntryId(f"entry {entry_id} was added before")
 

@@ -68,7 +68,7 @@ def _split_header(data: bytes) -> tuple[int, bytes]:
     if not data.startswith(_HEADER) or not newline:
         raise MetadataCorrupt("metadata does not begin with its format version")
     if len(digits) > _VERSION_DIGITS_MAX or not digits.isdigit():
-        raise MetadataCorrupt(f"metadata format version {digits[:20]!r} is no number")
+        raise MetadataCorrupt(f"metadata format version {digits[:20]!r} is not a number")
     return int(digits), body
 
 
@@ -217,4 +217,4 @@ def _decode_varint(data: bytes) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return value, index + 1
-    raise MetadataCorrupt("metadata length is no varint")
+    raise MetadataCorrupt("metadata length is not a varint")

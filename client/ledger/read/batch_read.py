@@ -79,6 +79,23 @@ class BatchReads:
             entries += some
         return entries
 
+    async def read_some(
+        self,
+        first: EntryId,
+        last: EntryId,
+        metadata: LedgerMetadata,
+        codec: EntryCodec,
+        size_max: int,
+    ) -> list[Entry]:
+        """Return entries from `first` on, up to `last`, as many as one answer of `size_max` bytes
+        brings; none: nobody gave any.
+
+        A ledger that is read so to its end is read from one replica, another ledger from another.
+        """
+        until = min(last, _last_of_fragment(metadata, first, last))
+        turn = EntryId(codec.ledger_id)
+        return await self._batch(first, until, turn, metadata, codec, size_max)
+
     def is_whole(self, metadata: LedgerMetadata) -> bool:
         """Whether bookies can be asked for batches of a ledger at all (BATCH-WHOLE)."""
         is_spoken = self._context.config.wire_version != "v3"

@@ -26,6 +26,9 @@ _BATCH_ENTRIES_MIN: Final = 4
 
 _ENTRY_BYTES_GUESS: Final = 64 << 10
 
+SOME_ENTRIES_MAX: Final = 8
+"""How many entries `read_some` returns that come one by one."""
+
 
 class LedgerView(Protocol):
     """What is known of a ledger, and how to learn more."""
@@ -119,9 +122,27 @@ class LedgerReader:
         Raises IncorrectParameter for a bad range, ReadFailed beyond `last_entry`, otherwise the
         verdict on the first entry that no replica could serve.
         """
-        if last > self._view.last_entry:
-            raise ReadFailed(f"entry {last} is beyond the last one, {self._view.last_entry}")
+        self._check_confirmed(last)
         return await self.read_unconfirmed(first, last)
+
+    async def read_some(self, first: int, last: int) -> list[Entry]:
+        """Return entries from `first` on, at least one, and none behind `last`.
+
+        How many is decided by what they weigh: as many as one answer of `read_batch_bytes` brings,
+        or `SOME_ENTRIES_MAX` where bookies give no such answers. So who reads a ledger of small
+        entries asks for many at once, and of large ones never holds more than a few. Raises as
+        `read`.
+        """
+        self._check_confirmed(last)
+        context = self._context
+        size_max = context.config.read_batch_bytes
+        if size_max and 0 <= first < last:
+            some = await BatchReads(context).read_some(
+                EntryId(first), EntryId(last), self._view.metadata, self._codec, size_max
+            )
+            if some:
+                return some
+        return await self.read_unconfirmed(first, min(last, first + SOME_ENTRIES_MAX - 1))
 
     async def read_unconfirmed(self, first: int, last: int) -> list[Entry]:
         """Like `read`, without the bound: what is above `last_entry` may never be confirmed."""
@@ -159,6 +180,10 @@ class LedgerReader:
                 first = last + 1
             elif await self.wait(first - 1) < first:
                 return
+
+    def _check_confirmed(self, last: int) -> None:
+        if last > self._view.last_entry:
+            raise ReadFailed(f"entry {last} is beyond the last one, {self._view.last_entry}")
 
     async def _read_range(self, first: int, last: int) -> list[Entry]:
         metadata = self._view.metadata

@@ -19,7 +19,6 @@ from client.errors import (
     TooManyRequests,
     WriteFailed,
 )
-from client.fast_tuple import new_tuple
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.bookies.bookies import Bookie
 from client.ledger.config import LedgerClientConfig
@@ -47,11 +46,13 @@ from client.ledger.write.writer_room import WriterRoom
 from client.wire.bookkeeper.entry import EntryCodec
 from client.wire.bookkeeper.messages import (
     AddRequest,
+    AddResponse,
     Buffer,
     Request,
     Response,
     WriteLacRequest,
 )
+from client.wire.bookkeeper.v2 import make_plain_add
 
 log = logging.getLogger(__name__)
 
@@ -79,13 +80,13 @@ class AddPipeline:
         self._look_s = _look_s(rules)
         """How often to look whether something takes too long; 0: never."""
         self.adds = Adds(metadata.last_fragment.ensemble, metadata.schedule, rules=rules)
-        self.room = WriterRoom(self.adds, config, context.company, self.fail)
+        self.room = WriterRoom(self.adds, config, context.active_writers, self.fail)
         self.changes = EnsembleChanges(
             self.ledger_id, current, self.adds, context, self._on_changed, self.fail
         )
         self._memory = WriterMemory(context.memory)
         self._members: list[_Member] = []
-        self._seat(metadata.last_fragment.ensemble)
+        self._set_members(metadata.last_fragment.ensemble)
         self._reports = AddReports(context.stats, self.fail)
         self._timer: asyncio.TimerHandle | None = None
         self._explicit_lac: ExplicitLac | None = None
@@ -105,9 +106,11 @@ class AddPipeline:
             entry_id = EntryId(self.adds.last_add_pushed + 1)
         now_s = self._loop.time()
         effects = self.adds.add(payload, size, now_s, entry_id=entry_id)
-        company = self._context.company
-        if company.current is not self:
-            company.change(self, now_s)
+        window = self.room.window
+        if self._context.active_writers.current is not window:
+            window.on_others(now_s, is_new=self.adds.length == size)
+        if window.wants_time:
+            window.begin(self.adds.length, now_s)
         self._reports.expect(entry_id, on_done)
         try:
             self._perform(effects)
@@ -131,15 +134,12 @@ class AddPipeline:
     def _sealed(self, entry: AddEntry) -> AddRequest:
         """Make the request of an entry that is sent for the first time."""
         entry_id = entry.entry_id
-        head, *rest = self._codec.seal(entry_id, entry.lac, entry.length, entry.payload)
-        request: AddRequest = new_tuple(
-            AddRequest,
-            (self.ledger_id, entry_id, self._master_key, head, False, False, False, tuple(rest)),
-        )
+        envelope = self._codec.seal(entry_id, entry.lac, entry.length, entry.payload)
+        request = make_plain_add(self.ledger_id, entry_id, self._master_key, envelope)
         entry.on_sealed(request)
         return request
 
-    def _seat(self, ensemble: Sequence[BookieId]) -> None:
+    def _set_members(self, ensemble: Sequence[BookieId]) -> None:
         """Give every place of the ensemble its member; unchanged places keep theirs."""
         seated = self._members
         self._members = [
@@ -170,19 +170,15 @@ class AddPipeline:
                 request = entry.request or self._sealed(entry)
                 size = entry.size
                 self._memory.on_sent(entry, len(indices))
+                members = self._members
                 for index in indices:
-                    member = self._members[index]
+                    member = members[index]
                     member.bookie.request(request, member.on_answer, size)
                 continue
+            if type(effect) is Confirmed:
+                self._on_confirmed(effect)
+                continue
             match effect:
-                case Confirmed():
-                    self._memory.on_confirmed(effect.first, effect.last)
-                    self.room.window.on_confirmed(self.adds.confirmed_length, self._loop.time())
-                    if self._explicit_lac is not None:
-                        self._explicit_lac.on_confirmed()
-                    if self.room.waiters:
-                        self.room.wake()
-                    self._reports.tell(effect)
                 case PauseBusy():
                     self._context.stats.busy_pauses += 1
                     self._loop.call_later(BUSY_PAUSE_S, self._send_again)
@@ -196,6 +192,16 @@ class AddPipeline:
                 case UnderReplicated(bookies):
                     self._context.stats.marks += 1
                     self._context.marks.want(self.ledger_id, bookies)
+
+    def _on_confirmed(self, effect: Confirmed) -> None:
+        room = self.room
+        self._memory.on_confirmed(effect.first, effect.last)
+        room.window.on_confirmed(self.adds.confirmed_length, self._loop.time())
+        if self._explicit_lac is not None:
+            self._explicit_lac.on_confirmed()
+        if room.waiters:
+            room.wake()
+        self._reports.tell(effect)
 
     def _on_failed(self, error: LedgerError) -> None:
         self._stop_listening()
@@ -216,7 +222,7 @@ class AddPipeline:
         self._memory.look()
 
     def _on_changed(self, ensemble: Sequence[BookieId]) -> None:
-        self._seat(ensemble)
+        self._set_members(ensemble)
         self._perform(self.adds.on_ensemble(ensemble, self._loop.time()))
         self._memory.look()
 
@@ -282,19 +288,20 @@ class _Member:
         self.bookie = bookie
 
     def on_answer(self, request: Request, answer: Response | LedgerError) -> None:
-        assert isinstance(request, AddRequest)
-        pipeline = self._pipeline
+        assert type(request) is AddRequest
+        pipeline, entry_id = self._pipeline, request.entry_id
         adds = pipeline.adds
         try:
-            if isinstance(answer, TooManyRequests):
+            if type(answer) is AddResponse:
+                effects = adds.on_stored(entry_id, self._index, self.name)
+            elif isinstance(answer, TooManyRequests):
                 now_s = pipeline._loop.time()
-                effects = adds.on_busy(request.entry_id, self._index, self.name, answer, now_s)
-            elif isinstance(answer, LedgerError):
-                pipeline.note_error(self.name, answer)
-                effects = adds.on_failed(request.entry_id, self._index, self.name, answer)
+                effects = adds.on_busy(entry_id, self._index, self.name, answer, now_s)
             else:
-                effects = adds.on_stored(request.entry_id, self._index, self.name)
-            pipeline._memory.on_answer(request.entry_id)
+                assert isinstance(answer, LedgerError), "an add is answered, or it failed"
+                pipeline.note_error(self.name, answer)
+                effects = adds.on_failed(entry_id, self._index, self.name, answer)
+            pipeline._memory.on_answer(entry_id)
             if effects:
                 pipeline._perform(effects)
         except callbacks.RAISED as error:

@@ -15,7 +15,7 @@ from client import callbacks
 from client.errors import LedgerError, WriteFailed
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.adds import Adds
-from client.ledger.write.core.writer_window import Company, WriterWindow
+from client.ledger.write.core.writer_window import ActiveWriters, WriterWindow
 
 
 class WriterRoom:
@@ -25,14 +25,14 @@ class WriterRoom:
         self,
         adds: Adds,
         config: LedgerClientConfig,
-        company: Company,
+        active_writers: ActiveWriters,
         on_raised: Callable[[LedgerError], None],
     ) -> None:
-        """`company`: of the writers that send to the same bookies. `on_raised`: ends the writer,
+        """`active_writers`: of those that send to the same bookies. `on_raised`: ends the writer,
         with this error."""
         self._adds = adds
         self.window = WriterWindow(
-            company,
+            active_writers,
             config.writer_in_flight_bytes_max,
             shared_bytes_min=config.writer_shared_bytes_min,
             target_s=config.writer_shared_delay_ms / 1000,
@@ -49,6 +49,11 @@ class WriterRoom:
             adds.length - adds.confirmed_length < self.window.size
             and adds.pending_bytes < self._unanswered_bytes_max
         )
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other writer has added anything of late."""
+        return not self.window.is_shared
 
     def on_free(self, call: Callable[[], None]) -> None:
         """Call once, later on the loop, when there is room again or the writer has ended."""

@@ -34,6 +34,8 @@ NO_LEADER: Final = -1
 _METADATA_AT_MOST: Final = 12
 _LIST_OFFSETS_AT_MOST: Final = 7
 _DESCRIBE_LOG_DIRS_AT_MOST: Final = 4
+_DESCRIBE_CONFIGS_AT_MOST: Final = 4
+_BROKER_RESOURCE: Final = 4
 _FIND_COORDINATOR_AT_MOST: Final = 3
 _OFFSET_COMMIT_AT_MOST: Final = 8
 _KINDS: Final = ("group", "transactional id")
@@ -138,6 +140,13 @@ class KafkaCluster:
             self._commit(group, offsets)
 
         self.retry(f"committing offsets of group {group}", attempt)
+
+    def setting(self, name: str) -> str:
+        """Return a setting of one of the brokers; empty: it has none of that name.
+
+        Raises RequestRefused, BrokersUnreachable.
+        """
+        return self.retry(f"asking a broker for {name}", lambda: self._setting(name))
 
     def leader(self, at: TopicPartition) -> PartitionLeader:
         """Return a partition's leader as far as known; ask `topics` to know."""
@@ -298,6 +307,26 @@ class KafkaCluster:
             for topic in directory.topics
             for row in topic.partitions
         }
+
+    def _setting(self, name: str) -> str:
+        self._topics([])
+        broker_id = min(self._addresses, default=NO_LEADER)
+        link = self.link(broker_id)
+        resource = {
+            "resource_type": _BROKER_RESOURCE,
+            "resource_name": str(broker_id),
+            "configuration_keys": [name],
+        }
+        fields = {
+            "resources": [resource],
+            "include_synonyms": False,
+            "include_documentation": False,
+        }
+        version = link.version(ApiKey.DESCRIBE_CONFIGS, _DESCRIBE_CONFIGS_AT_MOST)
+        answer = link.ask(ApiKey.DESCRIBE_CONFIGS, fields, self.ask_timeout_s, version=version)
+        (found,) = answer.results
+        check_code(found.error_code, f"asking broker {broker_id} for {name}")
+        return next((row.value or "" for row in found.configs if row.name == name), "")
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         link = self.coordinator(group, 0)

@@ -121,7 +121,7 @@ class KafkaLink:
         except (OSError, RemoteProtocolError) as error:
             raise self._broken(str(error) or type(error).__name__) from error
         if correlation_id != self._correlation_id:
-            raise self._broken("an answer to another request came")
+            raise self._broken("an answer to another request arrived")
         return padded[len(answer) - len(answer_body) :]
 
     def _log_in(self, timeout_s: float) -> None:

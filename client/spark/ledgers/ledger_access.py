@@ -18,6 +18,7 @@ import random
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import uvloop
@@ -36,6 +37,7 @@ from client.ledger.standalone import WallClock
 from client.log.segment_pages import Item
 from client.log.segments import Segment, SegmentList, decode_segments
 from client.metadata import paths
+from client.security.cluster_security import OPEN_CLUSTER, read_cluster_security
 from client.segments.pages import PageCache, SegmentPages
 from client.spark.ledgers.metadata_view import MetadataView
 from client.wire.bookkeeper.entry import Entry, EntryCodec
@@ -79,16 +81,17 @@ class LedgerAccess:
     Implements `plan.ledger_splits.LedgerSource`.
     """
 
-    def __init__(self, uri: str, speculative_ms: int) -> None:
+    def __init__(self, uri: str, speculative_ms: int, security_file: str = "") -> None:
         """Connects to nothing. Raises ConfigError."""
-        self._view = MetadataView(uri)
+        security = read_cluster_security(Path(security_file)) if security_file else OPEN_CLUSTER
+        self._view = MetadataView(uri, security)
         config = LedgerClientConfig(
             speculative_read_ms=speculative_ms,
             speculative_read_max_ms=max(4 * speculative_ms, 1000),
             read_window_entries=RUN_ENTRIES_MAX,
             batch_buffers_max=_BUFFERS_MAX,
         )
-        bookies = Bookies(BookieAddresses(self._view), config)
+        bookies = Bookies(BookieAddresses(self._view), config, security=security)
         self._client = LedgerClient(
             self._view, rng=random.SystemRandom(), clock=WallClock(), config=config, bookies=bookies
         )
@@ -224,22 +227,22 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-_shared: dict[tuple[str, int, int], LedgerAccess] = {}
+_shared: dict[tuple[str, int, str, int], LedgerAccess] = {}
 
 
-def shared(uri: str, speculative_ms: int) -> LedgerAccess:
+def shared(uri: str, speculative_ms: int, security_file: str = "") -> LedgerAccess:
     """Return this process's access to a cluster; connections stay open between tasks."""
-    key = (uri, speculative_ms, os.getpid())
+    key = (uri, speculative_ms, security_file, os.getpid())
     if key not in _shared:
         if not _shared:
             # A loop that still runs while the interpreter is taken down under it crashes.
             atexit.register(_stop_all, os.getpid())
-        _shared[key] = LedgerAccess(uri, speculative_ms)
+        _shared[key] = LedgerAccess(uri, speculative_ms, security_file)
     return _shared[key]
 
 
 def _stop_all(pid: int) -> None:
     """Stop the threads of a process that ends; its connections end with it."""
-    for (_uri, _speculative_ms, owner), access in _shared.items():
+    for (*_, owner), access in _shared.items():
         if owner == pid == os.getpid():
             access.stop()

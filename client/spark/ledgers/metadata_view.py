@@ -15,6 +15,7 @@ from client.errors import ConfigError, LocalProtocolError, MetadataError
 from client.metadata import paths
 from client.metadata.store import SessionListener, SessionState, Versioned, Watcher
 from client.metadata.zookeeper import ZooKeeperStore
+from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 
 _URI: Final = re.compile(r"(?:zk(?:\+[a-z]+)?://)?(?P<hosts>[^/]+)(?P<root>/.*)?")
 
@@ -37,8 +38,9 @@ def parse_uri(uri: str) -> str:
 class MetadataView:
     """One session with ZooKeeper, made when something is looked up. A `MetadataStore`."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, security: ClusterSecurity = OPEN_CLUSTER) -> None:
         """Connects to nothing. Raises ConfigError."""
+        self._security = security
         self._hosts = parse_uri(uri)
         self._store: ZooKeeperStore | None = None
         self._connecting = asyncio.Lock()
@@ -94,7 +96,7 @@ class MetadataView:
     async def _connected(self) -> ZooKeeperStore:
         async with self._connecting:
             if self._store is None:
-                store = ZooKeeperStore(self._hosts)
+                store = ZooKeeperStore(self._hosts, security=self._security)
                 try:
                     await store.start()
                 except MetadataError as error:

@@ -11,9 +11,11 @@ import logging
 from collections.abc import Sequence
 
 from client.errors import ConfigError, LogCorrupt, MetadataError, WireError
-from client.spark.ledgers.ledger_access import LedgerAccess, shared
+from client.spark.ledgers.ledger_access import LedgerAccess
 from client.spark.options import Options
 from client.spark.plan.ledger_splits import LedgerSplitter, SplitLimits
+from client.spark.plan.metadata_address import access as _access
+from client.spark.plan.metadata_address import metadata_service_uri
 from client.spark.splits import BrokerSplit, OffsetRange, Position, Split, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ def plan(ranges: Sequence[OffsetRange], options: Options) -> list[Split]:
         if options.read_mode == "ledger":
             raise MetadataError(
                 f"planning with readMode=ledger failed: {str(error) or 'no answer in time'};"
-                f" metadataServiceUri is {options.metadata_service_uri}"
+                f" metadataServiceUri is {metadata_service_uri(options)}"
             ) from error
         log.warning("spark.plan_without_ledgers error=%r", error)
     return [
@@ -76,10 +78,6 @@ def check_allowed(ranges: Sequence[OffsetRange], options: Options) -> None:
             f"readMode={options.read_mode}: the brokers of topic {nameless[0]} report no topic id,"
             " so they are not Quire's; use readMode=broker"
         )
-
-
-def _access(options: Options) -> LedgerAccess:
-    return shared(options.metadata_service_uri, options.ledger_speculative_ms)
 
 
 def _splitter(access: LedgerAccess, options: Options) -> LedgerSplitter:

@@ -27,8 +27,9 @@ from client.ids import LedgerId
 from client.ledger.core import metadata_codec
 from client.log.entry_format import has_transactions, is_internal, next_offset
 from client.spark.decode.decode import Wanted, decode
-from client.spark.ledgers.ledger_access import RUN_ENTRIES_MAX, LedgerAccess, shared
+from client.spark.ledgers.ledger_access import RUN_ENTRIES_MAX, LedgerAccess
 from client.spark.options import Options
+from client.spark.plan.metadata_address import access as access_to
 from client.spark.splits import AbortedTransaction, BrokerSplit, LedgerSplit
 from client.wire.bookkeeper.entry import DigestType, Entry
 from client.wire.bookkeeper.messages import FRAME_BYTES_MAX
@@ -49,7 +50,7 @@ BrokerChunks = Callable[[BrokerSplit, list[AbortedTransaction]], Iterator[memory
 
 def read_split(split: LedgerSplit, options: Options) -> Iterator[pa.RecordBatch]:
     """Yield the records of a split as Arrow batches. Raises as reading from a broker does."""
-    access = shared(options.metadata_service_uri, options.ledger_speculative_ms)
+    access = access_to(options)
     aborted = list(split.aborted or ())
     return decode(
         chunks(split, options, access, aborted, _broker_chunks(options)),

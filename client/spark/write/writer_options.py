@@ -54,6 +54,10 @@ WRITER_OPTIONS: Final[Mapping[str, str]] = {
     "kafka.security.protocol": "`PLAINTEXT` (default), `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`",
     "deliveryGuarantee": "streams: `at-least-once` (default) or `exactly-once`",
     "sinkId": "exactly once: names this sink for the brokers; one query at a time may use it",
+    "progressTopic": (
+        "exactly once without option topic: an existing topic, as whose offset the sink's progress"
+        " is kept; nothing is written to it for that"
+    ),
     "transactionTimeoutMs": (
         "exactly once: brokers abort what is not ended by then; default 900000, which is Kafka's"
         " maximum unless configured"
@@ -110,6 +114,8 @@ class WriterOptions:
     delivery_timeout_ms: int = 120_000
     sink_id: str = ""
     """Empty: at least once."""
+    progress_topic: str = ""
+    """Exactly once: the topic as whose offset the sink's progress is kept."""
     transaction_timeout_ms: int = 900_000
     fail_on_data_loss: bool = True
 
@@ -119,8 +125,9 @@ def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
     values = _known(given)
     brokers = brokers_of(values)
     topic = values.get("topic", "")
-    if topic:
-        check_topic_name(topic)
+    sink_id, progress_topic = _sink(values)
+    for name in filter(None, (topic, progress_topic)):
+        check_topic_name(name)
     if values.get("kafka.acks") == "0":
         raise ConfigError(
             "option kafka.acks: 0 would lose rows without anybody noticing; use all or 1"
@@ -134,37 +141,48 @@ def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
         batch_bytes=size_bytes(values, "kafka.batch.size") or 512 << 10,
         linger_ms=positive(values, "kafka.linger.ms", at_least=0),
         delivery_timeout_ms=positive(values, "kafka.delivery.timeout.ms") or 120_000,
-        sink_id=_sink_id(values),
+        sink_id=sink_id,
+        progress_topic=progress_topic,
         transaction_timeout_ms=positive(values, "transactionTimeoutMs") or 900_000,
         fail_on_data_loss=truth(values, "failOnDataLoss", default=True),
     )
 
 
-def _sink_id(values: Mapping[str, str]) -> str:
-    """Return the id of an exactly-once sink, empty for others. Raises ConfigError."""
+def _sink(values: Mapping[str, str]) -> tuple[str, str]:
+    """Return (id, topic of its progress) of an exactly-once sink, empty for others.
+
+    Raises ConfigError.
+    """
     guarantee = choice(values, "deliveryGuarantee", GUARANTEES)
     if guarantee != EXACTLY_ONCE:
-        for name in ("sinkId", "transactionTimeoutMs", "failOnDataLoss"):
+        for name in ("sinkId", "progressTopic", "transactionTimeoutMs", "failOnDataLoss"):
             if name in values:
                 raise ConfigError(
                     f"option {name} is for deliveryGuarantee=exactly-once: set that, or leave this"
                     " out"
                 )
-        return ""
+        return "", ""
     found = values.get("sinkId", "")
     if not _SINK_ID.fullmatch(found):
         raise ConfigError(
             f"option sinkId: {found!r}; deliveryGuarantee=exactly-once needs a name of 1 to 200"
             " letters, digits, dots, underscores and hyphens, the same from start to start"
         )
-    if not values.get("topic"):
+    topic, progress_topic = values.get("topic", ""), values.get("progressTopic", "")
+    if not topic and not progress_topic:
         raise ConfigError(
-            "option topic is required with deliveryGuarantee=exactly-once: the sink's progress is"
-            " kept as an offset of that topic, and all rows go there"
+            "option progressTopic is required with deliveryGuarantee=exactly-once when column topic"
+            " says where rows go: the sink's progress is kept as an offset of a topic that has to"
+            " be the same from start to start; one of those that are written will do"
+        )
+    if topic and progress_topic:
+        raise ConfigError(
+            "option progressTopic: with option topic the sink's progress is kept as an offset of"
+            " that topic; leave this out"
         )
     if ACKS[choice(values, "kafka.acks", tuple(ACKS))] != ACKS["all"]:
         raise ConfigError("option kafka.acks: deliveryGuarantee=exactly-once needs all")
-    return found
+    return found, topic or progress_topic
 
 
 def check_columns(schema: StructType, options: WriterOptions) -> None:

@@ -15,7 +15,7 @@ closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from client.errors import RemoteProtocolError
@@ -45,9 +45,9 @@ _AUTH_KEY: Key = (v2.AUTH, 0, 0)
 
 
 def _request_key(request: Request) -> Key:
-    if type(request) is AddRequest:  # nearly all of them
-        return (v2.ADD, request.ledger_id, request.entry_id)
     match request:
+        case AddRequest():
+            return (v2.ADD, request.ledger_id, request.entry_id)
         case ReadRequest():
             return (v2.READ, request.ledger_id, request.entry_id)
         case BatchReadRequest():
@@ -72,7 +72,7 @@ class Sent(NamedTuple):
     """A request on its way: its key for `forget`, and the frame to write."""
 
     key: Key
-    buffers: list[Buffer]
+    buffers: Sequence[Buffer]
 
 
 class ClientConnection:
@@ -93,9 +93,15 @@ class ClientConnection:
 
         Raises LocalProtocolError, with nothing registered, if this version cannot carry it.
         """
+        key: Key
+        buffers: Sequence[Buffer]
         if self.version == 2:
-            key = _request_key(request)
-            buffers = v2.encode_request(request)
+            if type(request) is AddRequest and request.frame:  # nearly all of them
+                key = (v2.ADD, request.ledger_id, request.entry_id)
+                buffers = request.frame
+            else:
+                key = _request_key(request)
+                buffers = v2.encode_request(request)
         else:
             key = (-1, self._next_txn_id, 0)
             buffers = v3.encode_request(request, self._next_txn_id)
@@ -106,7 +112,28 @@ class ClientConnection:
         else:
             waiters.append(on_response)
         self.outstanding_count += 1
-        return Sent(key, buffers)
+        return new_tuple(Sent, (key, buffers))
+
+    def receive_added(self, data: memoryview) -> list[tuple[OnResponse, Response]] | None:
+        """The same, where nothing but ordinary adds that are stored is told of, in whole frames;
+        None, with nothing done, for anything else."""
+        if self.version != 2:
+            return None
+        added = v2.decode_run_of_added(data)
+        if added is None:
+            return None
+        waiting = self._waiting
+        matched: list[tuple[OnResponse, Response]] = []
+        for response in added:
+            key = (v2.ADD, response.ledger_id, response.entry_id)
+            waiters = waiting.get(key)
+            if waiters is None:
+                continue
+            matched.append((waiters.pop(0), response))
+            if not waiters:
+                del waiting[key]
+            self.outstanding_count -= 1
+        return matched
 
     def receive_data(self, data: bytes) -> list[tuple[OnResponse, Response]]:
         """Take received bytes; return who waited for each answer they completed, in order.

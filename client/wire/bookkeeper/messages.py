@@ -53,6 +53,9 @@ class AddRequest(NamedTuple):
     entry_rest: tuple[Buffer, ...] = ()
     """Further buffers of the same envelope, so that a sender need not join them; a decoded
     request never has any."""
+    frame: tuple[Buffer, ...] = ()
+    """The whole frame of a plain add in version 2, if a sender has made it: it is the same for
+    every bookie. A decoded request has none."""
 
 
 class ReadRequest(NamedTuple):
@@ -228,6 +231,12 @@ class AuthResponse(NamedTuple):
     payload: bytes
 
 
+class StartTlsResponse(NamedTuple):
+    """Answer to START_TLS: with status OK the next bytes of both sides are TLS."""
+
+    status: Status
+
+
 class ErrorResponse(NamedTuple):
     """Answer to `UnknownRequest` and START_TLS without TLS. The ids exist in v2 answers only."""
 
@@ -247,5 +256,6 @@ Response = (
     | BookieInfoResponse
     | ListEntriesResponse
     | AuthResponse
+    | StartTlsResponse
     | ErrorResponse
 )

@@ -19,7 +19,7 @@ Sources: Apache BookKeeper `BookieProtocol`, `BookieProtoEncoding` (V2 encoders 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -117,7 +117,31 @@ def _split_word(frame: memoryview) -> tuple[int, int, int]:
     return version, word >> 16 & 0xFF, word & 0xFFFF
 
 
-def encode_request(request: Request, txn_id: int = 0) -> list[Buffer]:
+def make_plain_add(
+    ledger_id: LedgerId, entry_id: EntryId, master_key: bytes, envelope: Sequence[Buffer]
+) -> AddRequest:
+    """Return an ordinary add with its frame, which so is made once for all bookies.
+
+    A small one is copied together, and leaves as one buffer; those of a large one are passed
+    through. Raises LocalProtocolError for a master key of another size.
+    """
+    size = _ENTRY_AT + sum(map(len, envelope))
+    head = _FRAME_WORD.pack(size, _PLAIN_ADD_WORD) + _checked_key(master_key)
+    if size < _COPY_BELOW_BYTES:
+        whole = b"".join((head, *envelope))
+        entry: Buffer = memoryview(whole)[_LENGTH.size + _ENTRY_AT :]
+        rest: tuple[Buffer, ...] = ()
+        frame: tuple[Buffer, ...] = (whole,)
+    else:
+        entry, *others = envelope
+        rest = tuple(others)
+        frame = (b"".join((head, entry)), *rest)
+    fields = (ledger_id, entry_id, master_key, entry, False, False, False, rest, frame)
+    request: AddRequest = new_tuple(AddRequest, fields)
+    return request
+
+
+def encode_request(request: Request, txn_id: int = 0) -> Sequence[Buffer]:
     """Return one frame as buffers; entry and payload buffers are passed through uncopied.
 
     `txn_id` is accepted for symmetry with v3 and not sent.
@@ -136,7 +160,9 @@ def encode_request(request: Request, txn_id: int = 0) -> list[Buffer]:
             raise LocalProtocolError(f"v2 cannot carry {type(request).__name__}")
 
 
-def _encode_add(request: AddRequest) -> list[Buffer]:
+def _encode_add(request: AddRequest) -> Sequence[Buffer]:
+    if request.frame:
+        return request.frame
     if request.deferred_sync:
         raise LocalProtocolError("v2 cannot carry a deferred sync add")
     flags = FLAG_RECOVERY_ADD if request.recovery else 0
@@ -194,7 +220,7 @@ def decode_request(frame: memoryview) -> tuple[int, Request]:
     if len(frame) >= _PLAIN_ADD_BYTES_MIN:
         word, key, ledger_id, entry_id = _PLAIN_ADD.unpack_from(frame)
         if word == _PLAIN_ADD_WORD:
-            fields = (ledger_id, entry_id, key, frame[_ENTRY_AT:], False, False, False, ())
+            fields = (ledger_id, entry_id, key, frame[_ENTRY_AT:], False, False, False, (), ())
             return CURRENT_VERSION, new_tuple(AddRequest, fields)
     version, opcode, flags = _split_word(frame)
     decode = _REQUEST_DECODERS.get(opcode)
@@ -328,6 +354,21 @@ def _encode_batch_answer(response: BatchReadResponse, version: int) -> list[Buff
     if size < _COPY_BELOW_BYTES * len(buffers):
         return [head, b"".join(buffers)]  # a copy costs less than handling every piece
     return [head, *buffers]
+
+
+def decode_run_of_added(data: memoryview) -> list[AddResponse] | None:
+    """Decode whole frames, lengths included, that all say of an ordinary add that it is stored.
+
+    None if any of them says something else, or if they are none: `decode_response` takes those.
+    """
+    if len(data) % _FRAME_ANSWER.size:
+        return None
+    found: list[AddResponse] = []
+    for length, word, code, ledger_id, entry_id in _FRAME_ANSWER.iter_unpack(data):
+        if code or word != _PLAIN_ADD_WORD or length != _ADD_ANSWER.size:
+            return None
+        found.append(new_tuple(AddResponse, (Status.OK, ledger_id, entry_id)))
+    return found
 
 
 def decode_response(frame: memoryview) -> Response:

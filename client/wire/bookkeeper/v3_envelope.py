@@ -39,7 +39,7 @@ def parse(message_class: Any, frame: memoryview) -> Any:
     try:
         message.ParseFromString(frame)
     except DecodeError as error:
-        raise RemoteProtocolError("v3 frame is no protobuf message") from error
+        raise RemoteProtocolError("v3 frame is not a protobuf message") from error
     if not message.IsInitialized():
         raise RemoteProtocolError("v3 frame lacks a required field")
     return message

@@ -53,7 +53,7 @@ def decode_plain_add(frame: memoryview) -> tuple[int, AddRequest, bytes] | None:
         return None
     request = new_tuple(
         AddRequest,
-        (_repeated(ledger_id), _number(entry_id), key, entry, False, False, False, ()),
+        (_repeated(ledger_id), _number(entry_id), key, entry, False, False, False, (), ()),
     )
     ids = b"\x08\x00\x10%b\x18%b" % (ledger_id, entry_id)
     answer = b"%b\x10\x00\xaa\x06%c%b" % (header, len(ids), ids)

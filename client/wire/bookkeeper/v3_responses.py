@@ -22,6 +22,7 @@ from client.wire.bookkeeper.messages import (
     ReadLacResponse,
     ReadResponse,
     Response,
+    StartTlsResponse,
     Status,
     WriteLacResponse,
 )
@@ -33,6 +34,7 @@ from client.wire.bookkeeper.v3_envelope import (
     GET_LIST_OF_ENTRIES,
     READ_ENTRY,
     READ_LAC,
+    START_TLS,
     VERSION,
     WRITE_LAC,
     frame_of,
@@ -119,6 +121,12 @@ def _answer_auth(message: Any, response: AuthResponse) -> None:
     message.authResponse.payload = response.payload
 
 
+def _answer_start_tls(message: Any, response: StartTlsResponse) -> None:
+    message.header.operation = START_TLS
+    message.status = response.status
+    message.startTLSResponse.SetInParent()
+
+
 def _answer_error(message: Any, response: ErrorResponse) -> None:
     message.header.operation = response.operation
     message.status = response.status
@@ -133,6 +141,7 @@ _RESPONSE_ENCODERS: Final[dict[type, Callable[[Any, Any], None]]] = {
     BookieInfoResponse: _answer_bookie_info,
     ListEntriesResponse: _answer_list_entries,
     AuthResponse: _answer_auth,
+    StartTlsResponse: _answer_start_tls,
     ErrorResponse: _answer_error,
 }
 
@@ -230,10 +239,15 @@ def _read_auth(message: Any, _status: Status) -> Response | None:
     return AuthResponse(message.authResponse.authPluginName, message.authResponse.payload)
 
 
+def _read_start_tls(message: Any, status: Status) -> Response | None:
+    return StartTlsResponse(status) if message.HasField("startTLSResponse") else None
+
+
 _RESPONSE_DECODERS: Final[dict[int, Callable[[Any, Status], Response | None]]] = {
     READ_ENTRY: _read_read,
     ADD_ENTRY: _read_add,
     AUTH: _read_auth,
+    START_TLS: _read_start_tls,
     WRITE_LAC: _read_write_lac,
     READ_LAC: _read_read_lac,
     GET_BOOKIE_INFO: _read_bookie_info,

@@ -32,6 +32,9 @@ from client.wire.steps import ITEMS_UNLIMITED, Steps
 Buffer = bytes | bytearray | memoryview
 
 _PEEK: Final = struct.Struct(">hhi")
+_ID_BYTES: Final = struct.Struct(">h")
+_ID_AT: Final = _PEEK.size + _ID_BYTES.size
+"""Where the characters of a client id begin."""
 _LENGTH_AND_ID: Final = struct.Struct(">ii")
 _NO_TAGS: Final = b"\x00"
 
@@ -62,9 +65,18 @@ def read_header(frame: memoryview) -> RequestHeader:
 
 def split_header(frame: memoryview, key: int, version: int) -> tuple[str | None, memoryview]:
     """Return (client id, body) of a request whose header begins as `peek_header` says."""
+    is_compact = is_flexible(key, version)
+    try:
+        # A client id, and no tags: as nearly every request begins. The rest is for the reader.
+        (size,) = _ID_BYTES.unpack_from(frame, _PEEK.size)
+        at = _ID_AT + size
+        if size >= 0 and at <= len(frame) and not (is_compact and frame[at]):
+            return str(frame[_ID_AT:at], "utf-8"), frame[at + is_compact :]
+    except (struct.error, IndexError, UnicodeDecodeError):
+        pass  # the reader says what is wrong
     reader = Reader(frame, _PEEK.size)
     client_id = reader.nullable_string(compact=False)
-    if is_flexible(key, version):
+    if is_compact:
         reader.skip_tags()
     return client_id, frame[reader.position :]
 

@@ -21,7 +21,7 @@ class Slot:
 
     __slots__ = (
         "_held_bytes", "_memory", "answer", "answered_s", "api_key", "arrived_s", "done",
-        "on_gone", "opened_s", "request_size", "split_s",
+        "on_gone", "opened_s", "request_size", "split_s", "throttle_ms",
     )  # fmt: skip
 
     def __init__(
@@ -33,6 +33,8 @@ class Slot:
         memory: HeldMemory,
     ) -> None:
         self.request_size = request_size
+        self.throttle_ms = 0
+        """How long the connection begins nothing once it is answered."""
         self._held_bytes = request_size
         """Bytes of the request that nobody else has taken over."""
         self._memory = memory
@@ -74,7 +76,7 @@ class Slot:
 class ServerConnection:
     """Frames of requests in, answers out in request order."""
 
-    __slots__ = ("_memory", "_slots", "in_flight_bytes", "intake", "newest")
+    __slots__ = ("_memory", "in_flight_bytes", "intake", "newest", "slots")
 
     def __init__(
         self,
@@ -87,7 +89,8 @@ class ServerConnection:
         self._memory = HeldMemory() if memory is None else memory
         self.intake = FrameIntake(frame_bytes_max, make_window() if window is None else window)
         """Where bytes go, and frames come from."""
-        self._slots: deque[Slot] = deque()
+        self.slots: deque[Slot] = deque()
+        """Of requests whose answer has not been taken yet, in their order."""
         self.in_flight_bytes = 0
         """Request bytes whose answer has not been taken yet."""
         self.newest: Slot | None = None
@@ -96,12 +99,12 @@ class ServerConnection:
     @property
     def open_slots(self) -> int:
         """Number of requests whose answer has not been taken yet."""
-        return len(self._slots)
+        return len(self.slots)
 
     def open(self, request_size: int, api_key: int, arrived_s: float, opened_s: float) -> Slot:
         """Reserve the next place in the order of answers."""
         slot = Slot(request_size, api_key, arrived_s, opened_s, self._memory)
-        self._slots.append(slot)
+        self.slots.append(slot)
         self.newest = slot
         self.in_flight_bytes += request_size
         return slot
@@ -112,18 +115,18 @@ class ServerConnection:
         slot.answer = buffers
         slot.answered_s = now_s
         slot.done = True
-        return self._slots[0].done
+        return self.slots[0].done
 
     def close(self) -> list[Slot]:
         """Forget all slots, and return those that were answered and not taken."""
-        answered = [slot for slot in self._slots if slot.done]
-        self._slots.clear()
+        answered = [slot for slot in self.slots if slot.done]
+        self.slots.clear()
         self.in_flight_bytes = 0
         return answered
 
     def take(self) -> list[Slot]:
         """Return the slots whose answers may be sent now: those before the first open one."""
-        slots = self._slots
+        slots = self.slots
         out: list[Slot] = []
         while slots and slots[0].done:
             slot = slots.popleft()

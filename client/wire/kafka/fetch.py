@@ -46,7 +46,7 @@ ENDPOINTS_FROM: Final = 16
 _LOG_START_FROM: Final = 5
 _SESSION_FROM: Final = 7
 _LEADER_EPOCH_FROM: Final = 9
-_RACK_FROM: Final = 11
+RACK_FROM: Final = 11
 _NO_REPLICA_ID_FROM: Final = 15
 _ID_BYTES: Final = 16
 
@@ -71,6 +71,7 @@ _RESULT_5: Final = struct.Struct(">ihqqq")
 _TOPIC_BYTES_MIN: Final = 2
 
 READ_COMMITTED: Final = 1
+NO_REPLICA: Final = -1
 
 
 class PartitionFetch(NamedTuple):
@@ -125,6 +126,8 @@ class PartitionData(NamedTuple):
     """(producer id, first offset) of aborted transactions, by offset; None = not asked for."""
     leader: tuple[int, int] | None = None
     """(leader id, leader epoch) the client should turn to; from version 12."""
+    replica: int = NO_REPLICA
+    """Broker that the client should read this partition from instead; from version 11."""
 
 
 def parse_request(version: int, body: memoryview, items_max: int = ITEMS_UNLIMITED) -> FetchRequest:
@@ -169,7 +172,7 @@ def request_steps(version: int, body: memoryview, items_max: int) -> Steps[Fetch
     forgotten: list[tuple[Topic, int]] = []
     if version >= _SESSION_FROM:
         forgotten = yield from _forgotten(version, reader, items)
-    rack = reader.string(compact=compact) if version >= _RACK_FROM else ""
+    rack = reader.string(compact=compact) if version >= RACK_FROM else ""
     if compact:
         items.add(reader.skip_tags())
     return FetchRequest(
@@ -329,8 +332,8 @@ def _add_partition(out: _Joined, version: int, data: PartitionData) -> None:
     else:
         out.small(_RESULT_4.pack(data.partition, data.error_code, high, stable))
     out.small(_aborted(data.aborted, flexible))
-    if version >= _RACK_FROM:
-        out.small(b"\xff\xff\xff\xff")  # no preferred read replica
+    if version >= RACK_FROM:
+        out.small(_INT32.pack(data.replica))
     out.small(uvarint_bytes(data.size + 1) if flexible else _INT32.pack(data.size))
     if data.size:
         out.large(data.records, data.size)

@@ -11,7 +11,7 @@ from ops.bench.load.channel import LoadFailed, tell
 
 JOBS: Final = (
     "produce", "paced", "latency", "read", "failover", "requests", "pauses", "ledgers", "spark",
-    "trickle",
+    "trickle", "transactions",
 )  # fmt: skip
 
 

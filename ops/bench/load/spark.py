@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from ops.bench.load.channel import LoadFailed, hear, tell
 from ops.bench.process_cpu import command_line, cpu_s, resident_bytes_max, tree, tree_cpu_s
-from ops.bench.targets import SPARK_SLOTS as SLOTS
+from ops.bench.report.targets import SPARK_SLOTS as SLOTS
 
 JARS: Final = Path(__file__).parents[3] / "tests" / "integration" / "spark" / "jars" / "lib"
 """Spark's own Kafka source, as `make clients` fetches it."""

@@ -25,7 +25,7 @@ from ops import zookeeper
 from ops.bench.peers.system import PeerError, SystemName
 from ops.child import Child
 from ops.java import find_java
-from ops.node_files import bookie_settings, write_toml
+from ops.local.node_files import bookie_settings, write_toml
 from ops.ports import pick_free
 
 _HOST: Final = "127.0.0.1"

@@ -20,7 +20,7 @@ from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient
 
 from ops import probes
-from ops.bench.peers.system import BROKERS, PeerError, SystemName
+from ops.bench.peers.system import BROKERS, REPLICAS, PeerError, SystemName
 from ops.child import Child
 from ops.java import find_java
 from ops.ports import pick_free_runs
@@ -59,8 +59,18 @@ def elect_preferred(admin: AdminClient) -> Future[Any]:
     return admin.elect_leaders(ElectionType.PREFERRED)
 
 
+def java_command(options: Sequence[str], main: str, *arguments: str) -> list[str]:
+    """Return the command that runs one of Kafka's programs. Raises PeerError without its jars."""
+    if not is_installed():
+        raise PeerError(f"Apache Kafka is not in {LIB}: run ops/bench/peers/install.sh")
+    return [str(find_java().path), *options, "-cp", f"{LIB}/*", main, *arguments]
+
+
 class KafkaSystem:
     """Three Kafka nodes."""
+
+    compacted_copies = REPLICAS
+    """Each replica compacts its own."""
 
     def __init__(self, folder: Path, *, synced: bool) -> None:
         if not is_installed():
@@ -94,6 +104,11 @@ class KafkaSystem:
     async def stop(self) -> None:
         """Stop all nodes at once."""
         await asyncio.gather(*(node.stop(_STOP_TIMEOUT_S) for node in self._nodes))
+
+    async def is_compacted(self, topic: str) -> bool:
+        """Tell whether every node has noted that it has compacted a topic's only partition."""
+        notes = [self._folder / f"node-{i}" / "cleaner-offset-checkpoint" for i in range(BROKERS)]
+        return all(note.exists() and f"\n{topic} 0 " in note.read_text() for note in notes)
 
     async def hand_over(self, broker: int) -> None:
         """Stop a node under control: it moves its leaderships away and ends.
@@ -168,9 +183,6 @@ class KafkaSystem:
     def _settings_file(self, i: int) -> Path:
         return self._folder / f"node-{i}.properties"
 
-    def _java(self, main: str, *arguments: str) -> list[str]:
-        return [str(find_java().path), *_JVM, "-cp", f"{LIB}/*", main, *arguments]
-
     def _node(self, i: int) -> Child:
         voters = ",".join(f"{n}@{_HOST}:{self._controller_port(n)}" for n in range(BROKERS))
         settings = {
@@ -186,14 +198,15 @@ class KafkaSystem:
         }
         lines = [f"{key}={value}" for key, value in settings.items()]
         self._settings_file(i).write_text("\n".join(lines) + "\n")
-        command = self._java("kafka.Kafka", str(self._settings_file(i).resolve()))
+        command = java_command(_JVM, "kafka.Kafka", str(self._settings_file(i).resolve()))
         return Child(f"kafka-{i}", command, log_path=self._folder / f"node-{i}.log")
 
     async def _format(self, i: int) -> None:
         identity = self._folder / "cluster.id"
         if not identity.exists():
             identity.write_text(base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("="))
-        command = self._java(
+        command = java_command(
+            _JVM,
             "kafka.tools.StorageTool",
             *("format", f"--cluster-id={identity.read_text()}"),
             *("--config", str(self._settings_file(i).resolve())),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ops.admin_api import Access, AdminApi
 from ops.bench.peers.system import BROKERS, PeerError, SystemName
-from ops.local import LocalCluster, LocalConfig, Programs
+from ops.local.cluster import LocalCluster, LocalConfig, Programs
 from ops.ports import pick_free_runs
 from ops.rolling import wait_unloaded
 
@@ -40,6 +40,8 @@ class QuireSystem:
     """ZooKeeper, three bookies and three brokers under the supervisor of `quire up`."""
 
     about = SystemName("quire", "synced by two of three bookies")
+    compacted_copies = 1
+    """The leader compacts; bookies store what it writes."""
 
     def __init__(self, folder: Path, *, restarts: bool = False) -> None:
         """`restarts`: start processes that died again, as `quire up` does."""
@@ -108,6 +110,12 @@ class QuireSystem:
 
     def _admin_urls(self) -> list[str]:
         return [f"http://127.0.0.1:{broker['admin']}" for broker in self._state["brokers"]]
+
+    async def is_compacted(self, topic: str) -> bool:
+        """Tell whether all of a compacted topic's only partition is compacted that may be."""
+        async with AdminApi(Access(tuple(self._admin_urls()))) as api:
+            found = await api.get(f"/topics/{topic}/partitions/0/compaction")
+        return found["state"] == "clean" and found["cleaned_ms"] is not None
 
     async def hand_over(self, broker: int) -> None:
         """Unload a broker, as `quire broker unload` does; it goes on running."""

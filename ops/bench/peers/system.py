@@ -52,6 +52,11 @@ class System(Measurable, Protocol):
     """A cluster of brokers that can be measured and hurt."""
 
     bootstrap_servers: str
+    compacted_copies: int
+    """How many copies of a compacted topic are compacted, each by a broker of its own."""
+
+    async def is_compacted(self, topic: str) -> bool:
+        """Tell whether all of a compacted topic's only partition is compacted that may be."""
 
     def broker_pids(self) -> Mapping[int, int]:
         """Return the process id of each broker, by its id."""

@@ -13,7 +13,7 @@ from ops.bench.figures import Figure, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.latency import latencies_ms
 from ops.bench.peers.system import System
-from ops.bench.summary import Measured
+from ops.bench.report.summary import Measured
 from ops.bench.workloads.filling import warm_up
 from ops.bench.workloads.produce import RATE_ROWS
 from ops.bench.workloads.produce_sizes import RATE_VALUE_BYTES

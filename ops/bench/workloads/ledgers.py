@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from ops.bench.figures import Figure, Run, named, peak_bytes
 from ops.bench.load.channel import LoadProcess
+from ops.bench.load.metered import metered
 from ops.bench.peers import bookkeeper
 from ops.bench.peers.system import REPLICAS, BookieSystem
-from ops.bench.workloads.metered import metered
 
 NAME: Final = "ledgers"
 BOOKIES: Final = 3

@@ -15,7 +15,7 @@ from ops.bench import topics
 from ops.bench.figures import Figure, Run, named
 from ops.bench.peers.system import PeerError, System
 from ops.bench.process_cpu import cpu_s, resident_bytes
-from ops.bench.summary import QUIRE
+from ops.bench.report.summary import QUIRE
 
 PER_TOPIC: Final = 1_000
 _RESTART_PAUSE_S: Final = 1.0

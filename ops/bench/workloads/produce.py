@@ -9,9 +9,9 @@ from typing import Any, Final
 from ops.bench import topics
 from ops.bench.figures import Figure, Run, Spent, named, peak_bytes
 from ops.bench.load.channel import LoadProcess
+from ops.bench.load.metered import metered
 from ops.bench.peers.system import REPLICAS, System
 from ops.bench.workloads.filling import warm_up
-from ops.bench.workloads.metered import metered
 from ops.bench.workloads.produce_sizes import BATCHES, RATE_VALUE_BYTES
 
 NAME: Final = "produce"

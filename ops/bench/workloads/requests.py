@@ -12,10 +12,10 @@ from typing import Any, Final
 from ops.bench import topics
 from ops.bench.figures import Figure, Run, Spent, named
 from ops.bench.load.channel import LoadProcess
+from ops.bench.load.metered import metered
 from ops.bench.peers.system import System
 from ops.bench.workloads import produce
 from ops.bench.workloads.filling import warm_up
-from ops.bench.workloads.metered import metered
 from ops.bench.workloads.produce_sizes import BATCHES
 
 VALUE_BYTES: Final = 100

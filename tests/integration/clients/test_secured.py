@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from broker.app import Broker
 from broker.security.config import SecurityConfig
-from broker.security.core.mechanisms import Mechanism
+from broker.security.core.mechanisms import PASSWORD_MECHANISMS, Mechanism
 from client.kafka_security import read_properties, security_of
 from client.pubsub.brokers import Brokers
 from client.pubsub.errors import BrokerUnreachable
@@ -33,7 +33,7 @@ from tests.fakes.broker import FakeCloud
 from tests.fakes.clock import WallClock
 from tests.integration.clients import installed, test_java_tools
 
-MECHANISMS = [str(mechanism) for mechanism in Mechanism]
+MECHANISMS = [str(mechanism) for mechanism in PASSWORD_MECHANISMS]
 LISTENERS = tuple(
     f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 )
@@ -59,7 +59,7 @@ async def broker(files: Path) -> AsyncIterator[Broker]:
     cloud = FakeCloud(clock=WallClock())
     security = SecurityConfig(
         listeners=LISTENERS,
-        sasl_mechanisms=tuple(Mechanism),
+        sasl_mechanisms=PASSWORD_MECHANISMS,
         tls_cert=files / "broker.pem",
         tls_key=files / "broker.key",
         tls_client_auth="required",
@@ -292,6 +292,52 @@ async def test_kafka_configs_makes_users(broker: Broker, files: Path) -> None:
     assert broker.services.users.names() == ["anna"]
 
 
+async def test_kafka_configs_sets_and_shows_quotas(broker: Broker, files: Path) -> None:
+    where = ("--bootstrap-server", f"localhost:{broker.port}")
+    for entity, config in (
+        (("--entity-type", "users", "--entity-name", "anna"), "producer_byte_rate=1048576"),
+        (("--entity-type", "clients", "--entity-default"), "request_percentage=12.5"),
+        (("--entity-type", "ips", "--entity-name", "10.0.0.1"), "connection_creation_rate=9"),
+    ):
+        code, output = await java(CONFIGS, *where, *entity, "--alter", "--add-config", config)
+        assert code == 0, output
+        code, output = await java(CONFIGS, *where, *entity, "--describe")
+        assert code == 0 and config.partition("=")[0] in output, output
+    found = {entity: dict(quotas) for entity, quotas in broker.services.quotas.store().all()}
+    assert found == {
+        (("user", "anna"),): {"producer_byte_rate": 1048576.0},
+        (("client-id", None),): {"request_percentage": 12.5},
+        (("ip", "10.0.0.1"),): {"connection_creation_rate": 9.0},
+    }
+
+
+async def test_librdkafka_is_told_to_wait_by_its_quota(broker: Broker, files: Path) -> None:
+    with_quota = (("user", "anna"),)
+    await broker.services.quotas.store().change(with_quota, {"producer_byte_rate": 50_000.0})
+    settings = {
+        **librdkafka(broker, files, "SASL_SSL SCRAM-SHA-256"),
+        "linger.ms": 0,
+        "batch.num.messages": 2,  # many requests, and none waits for the answer to another
+    }
+    throttled: list[float] = []
+
+    def traffic() -> int:
+        producer = confluent_kafka.Producer(
+            {**settings, "throttle_cb": lambda event: throttled.append(event.throttle_time)}
+        )
+        stored: list[Any] = []
+        for _ in range(70):
+            producer.produce("orders", bytes(10_000), on_delivery=lambda e, _: stored.append(e))
+            producer.poll(0.01)
+        producer.flush(60)
+        return stored.count(None)
+
+    began_s = asyncio.get_running_loop().time()
+    assert await in_thread(traffic) == 70
+    took_s = asyncio.get_running_loop().time() - began_s
+    assert throttled and took_s > 2, "700,000 bytes: a window's 500,000, and 4 s for the rest"
+
+
 # --- access control lists
 
 
@@ -420,3 +466,62 @@ async def test_the_command_line(broker: Broker, files: Path) -> None:
     output, _ = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, output.decode()
     assert "orders" in broker.cluster.topics
+
+
+async def test_transactions_and_groups_where_every_listener_wants_a_login(files: Path) -> None:
+    """Three brokers, which have only that listener for each other too."""
+    cloud = FakeCloud(clock=WallClock())
+    security = SecurityConfig(
+        listeners=("SASL_SSL://127.0.0.1:0",),
+        tls_cert=files / "broker.pem",
+        tls_key=files / "broker.key",
+        tls_peer_ca=files / "authority.pem",
+        inter_broker_user="brokers",
+        inter_broker_password="of brokers",
+        authorization=True,
+        super_users=("User:brokers", "User:anna"),
+        sasl_reauth_max_ms=2_000,
+    )
+    brokers = [await cloud.start_broker(n, port=9092, security=security) for n in (1, 2, 3)]
+    settings = {
+        "bootstrap.servers": f"127.0.0.1:{brokers[0].port}",
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(files / "authority.pem"),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "brokers",
+        "sasl.password": "of brokers",
+    }
+
+    def traffic() -> list[bytes]:
+        admin = AdminClient(settings)
+        new = confluent_kafka.admin.NewTopic("orders", 9)
+        for done in admin.create_topics([new]).values():
+            done.result(20)
+        producer = confluent_kafka.Producer({**settings, "transactional.id": "t"})
+        producer.init_transactions(20)
+        for number in range(12):
+            producer.begin_transaction()
+            for partition in range(9):
+                producer.produce("orders", f"{number}".encode(), partition=partition)
+            if number % 3:
+                producer.commit_transaction(20)
+            else:
+                producer.flush(20)
+                producer.abort_transaction(20)
+        consumer = confluent_kafka.Consumer(
+            {
+                **settings, "group.id": "g", "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            }
+        )  # fmt: skip
+        consumer.subscribe(["orders"])
+        found: list[bytes] = []
+        while len(found) < 72:
+            found += [message.value() for message in consumer.consume(72, 5.0)]
+        consumer.close()
+        return found
+
+    found = await in_thread(traffic)
+    await cloud.close()
+    committed = [f"{number}".encode() for number in range(12) if number % 3]
+    assert sorted(found) == sorted(committed * 9)

@@ -24,8 +24,10 @@ FENCED = {
     "kafka-python": {"ProducerFencedError", "InvalidProducerEpochError"},
     "aiokafka": {"ProducerFenced"},
     "java": {"ProducerFencedException", "InvalidProducerEpochException"},
+    "java-3.9": {"ProducerFencedException", "InvalidProducerEpochException"},
     "kafkajs": {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"},
     "franz-go": {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"},
+    "sarama": {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"},
 }
 """What each client calls it when another one has its transactional id."""
 

@@ -17,11 +17,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ops.java import find_java
 from tests.integration.clients import installed
 from tests.integration.cluster import LocalCluster, wait_until
+from tests.integration.shell import Shell
 
 PATIENCE_S = 30.0
 PARTITIONS = 3
 TOOLS = "org.apache.kafka.tools"
 TRANSACTIONS = f"{TOOLS}.TransactionsCommand"
+FEATURES = f"{TOOLS}.FeatureCommand"
 COPIER = f"{TOOLS}.TransactionalMessageCopier"
 PERFORMANCE = f"{TOOLS}.ProducerPerformance"
 
@@ -315,3 +317,41 @@ class TestKafkaTransactions:
             lambda: read(bootstrap_servers, topic, partitions=1) == ["goes on"],
             "what follows it", PATIENCE_S,
         )  # fmt: skip
+
+
+def test_quire_says_whose_transaction_holds_a_groups_offsets(
+    bootstrap_servers: str, topic: str, shell: Shell
+) -> None:
+    create(bootstrap_servers, topic, 1)
+    reader = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": topic})
+    made = producer(bootstrap_servers, f"{topic}-writer")
+    made.begin_transaction()
+    offsets = [TopicPartition(topic, 0, 5)]
+    made.send_offsets_to_transaction(offsets, reader.consumer_group_metadata(), PATIENCE_S)
+    (row,) = (
+        line.split()
+        for line in shell.ok(f"quire group describe {topic}").splitlines()
+        if f"{topic}-writer" in line
+    )
+    assert (row[0], *row[1:3]) == (topic, "0", "5")
+    made.abort_transaction(PATIENCE_S)
+    reader.close()
+
+
+def test_kafka_features_describes_and_changes(start_cluster: Callable[..., LocalCluster]) -> None:
+    """`kafka-features`, as it is; what a feature's level is, new clients go by."""
+    servers = ("--bootstrap-server", start_cluster(brokers=1).bootstrap_servers)
+
+    def level() -> int | None:
+        described = run(FEATURES, *servers, "describe")
+        found = re.search(r"transaction\.version\s.*FinalizedVersionLevel: (\d+)", described)
+        return None if found is None else int(found[1])
+
+    feature = ("--feature", "transaction.version=1")
+    assert level() == 2
+    run(FEATURES, *servers, "downgrade", *feature, "--dry-run")
+    assert level() == 2
+    run(FEATURES, *servers, "downgrade", *feature)
+    assert level() == 1
+    run(FEATURES, *servers, "upgrade", "--feature", "transaction.version=2")
+    assert level() == 2

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -28,8 +27,8 @@ from kafka import TopicPartition as PythonTopicPartition
 from kafka.errors import KafkaError as PythonKafkaError
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
-from ops.java import find_java
-from tests.integration.clients import installed, traffic
+from tests.integration.clients import installed, programs, traffic
+from tests.integration.clients.java_programs import java_program
 
 NO_OFFSET = -1
 _TIMEOUT_S = 30
@@ -311,15 +310,6 @@ class Program:
         return json.loads(done.stdout.splitlines()[-1])
 
 
-def java_program(folder: str, name: str) -> list[str]:
-    """Return the command that compiles a program of one file and runs it with a folder's jars."""
-    jars = installed.folder(f"{folder}/lib")
-    # A small heap and the fast-starting compiler: these programs live for seconds.
-    options = ["-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    source = str(jars.parent / f"{name}.java")
-    return [str(find_java().path), *options, "-cp", f"{jars}{os.sep}*", source]
-
-
 def _kafkajs() -> list[str]:
     script = installed.folder("kafkajs/node_modules").parent / "transactions.js"
     return [installed.command("node"), str(script)]
@@ -334,6 +324,8 @@ TRANSACTORS: dict[str, Transactor] = {
     "kafka-python": KafkaPython(),
     "aiokafka": Aiokafka(),
     "java": Program(lambda: java_program("java", "Transactions")),
+    "java-3.9": Program(lambda: java_program("java-3.9", "Transactions")),
     "kafkajs": Program(_kafkajs),
     "franz-go": Program(_franz_go),
+    "sarama": Program(lambda: programs.command("sarama")),
 }

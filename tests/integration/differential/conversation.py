@@ -175,7 +175,7 @@ def differences(
 
 _NAMES = ("name", "topic_name", "topic", "topic_id", "partition_index", "partition", "index",
           "group_id", "group", "resource_name", "api_key", "member_id", "key", "transactional_id",
-          "broker_id", "node_id")  # fmt: skip
+          "broker_id", "node_id", "entity_type")  # fmt: skip
 
 
 def _by_name(rows: list[object]) -> dict[object, object]:
@@ -184,6 +184,8 @@ def _by_name(rows: list[object]) -> dict[object, object]:
         name: object = at
         if isinstance(row, dict):
             name = next((row[one] for one in _NAMES if row.get(one) is not None), at)
+            if isinstance(row.get("entity"), list):  # of quotas: all its parts name it
+                name = str(sorted(map(str, row["entity"])))
         while name in found:
             name = f"{name}'"
         found[name] = row

@@ -12,7 +12,8 @@ EXPLAINED: Sequence[Explained] = (
         "Quire says what is wrong wherever the version has a place for it.",
     ),
     Explained(
-        r"^(describe_configs|find_coordinator) .*error_message: kafka True, quire False",
+        r"^(describe_configs|find_coordinator|describe_client_quotas|update_features) .*"
+        r"error_message: kafka True, quire False",
         "Kafka sends an empty text, or the text NONE, beside the code for no error.",
     ),
     Explained(
@@ -67,24 +68,15 @@ EXPLAINED: Sequence[Explained] = (
         r"^produce .*by the older incarnation.*log_start_offset",
         "A batch that was held for its coordinator has a leader, which says where its log begins.",
     ),
-    Explained(
-        r"^describe_topic_partitions .*topic_authorized_operations",
-        "Authorized operations are not computed yet.",
-    ),
 )
 
 _KRAFT = "between the controllers of KRaft, which Quire does not have"
 _SHARE = "share groups"
 NOT_SERVED: Mapping[range, str] = {
-    range(17, 18): "SASL",
-    range(29, 32): "ACLs",
-    range(36, 37): "SASL",
     range(38, 42): "delegation tokens",
-    range(48, 52): "quotas and credentials",
-    range(55, 56): f"DescribeQuorum: {_KRAFT}; the metadata store is ZooKeeper, see `quire doctor`",
-    range(57, 58): "features cannot be changed by hand",
+    range(55, 56): f"DescribeQuorum: {_KRAFT}: voters and offsets of a quorum would be made up. The"
+    " metadata store is ZooKeeper, and `quire doctor` asks its servers how they are",
     range(68, 70): "the new protocol of consumer groups",
-    range(71, 73): "metrics of clients",
     range(76, 80): _SHARE,
     range(80, 82): _KRAFT,
     range(83, 88): f"between the coordinators of {_SHARE}",
@@ -93,11 +85,12 @@ NOT_SERVED: Mapping[range, str] = {
 }
 """APIs of Kafka's brokers that are not served, by their keys."""
 
-OLDER: Mapping[int, str] = {
-    0: "13 names topics by their ids only",
-    66: "2 filters by a regular expression, which could keep a broker busy",
-}
+OLDER: Mapping[int, str] = {}
 """APIs of which Kafka serves newer versions."""
 
-NEWER: Mapping[int, str] = {35: "5 is Kafka 4.3's; the jars here are older"}
-"""APIs of which Quire serves newer versions than the Kafka beside it."""
+_PLUGIN = "Kafka serves it only with a plugin that takes what clients push"
+NEWER: Mapping[int, str] = {
+    71: _PLUGIN,
+    72: _PLUGIN,
+}
+"""APIs of which Quire serves newer versions than the Kafka beside it, or that it does not serve."""

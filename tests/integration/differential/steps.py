@@ -96,6 +96,10 @@ METADATA: Sequence[Step] = (
     Step("by id", M, lambda seen, _: {
         "topics": [{"name": None, "topic_id": seen.topics["t"]},
                    {"name": None, "topic_id": UNKNOWN_ID}]}, range(12, 20)),
+    Step("with what may be done", M, always(
+        topics=[{"name": name, "topic_id": None} for name in ("t", "unknown", "a b")],
+        allow_auto_topic_creation=False, include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True), range(8, 20)),
     Step("by id and name", M, lambda seen, _: {
         "topics": [{"name": "t", "topic_id": seen.topics["t"]}]}, range(12, 20)),
 )  # fmt: skip
@@ -143,10 +147,16 @@ def batch(*values: bytes, key: bytes | None = b"k", at_ms: int = NOW_MS, **field
 def _produce(
     records: bytes | None, topic: str = "one", partition: int = 0, acks: int = -1
 ) -> Callable[[Seen, int], Fields]:
-    return always(
-        transactional_id=None, acks=acks, timeout=10_000,
-        topic_data=[{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
-    )  # fmt: skip
+    def fields(seen: Seen, version: int) -> Fields:
+        known = seen.topics.get(topic, UNKNOWN_ID)
+        named = {"topic_id": known} if version >= 13 else {"name": topic}
+        rows = [{"index": partition, "records": records}]
+        return {
+            "transactional_id": None, "acks": acks, "timeout": 10_000,
+            "topic_data": [{**named, "partition_data": rows}],
+        }  # fmt: skip
+
+    return fields
 
 
 def _broken(data: bytes, at: int, value: int) -> bytes:
@@ -160,7 +170,7 @@ PRODUCING: Sequence[Step] = (
     Step("two records", R, _produce(_GOOD), range(3, 14)),
     Step("acks 1", R, _produce(_GOOD, acks=1)),
     Step("acks 2", R, _produce(_GOOD, acks=2), range(3, 14)),
-    Step("an unknown topic", R, _produce(_GOOD, "unknown"), range(3, 13)),
+    Step("an unknown topic", R, _produce(_GOOD, "unknown"), range(3, 14)),
     Step("an unknown partition", R, _produce(_GOOD, "one", 9), range(3, 14)),
     Step("a negative partition", R, _produce(_GOOD, "one", -1), range(3, 14)),
     Step("a broken record", R, _produce(_broken(_GOOD, len(_GOOD) - 3, 0x55)), range(3, 14)),
@@ -422,6 +432,8 @@ DG, LG, RG = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS
 ADMINISTRATION: Sequence[Step] = (
     Step("a group", DG, always(groups=["g"], include_authorized_operations=False)),
     Step("an unknown one", DG, always(groups=["nothing"], include_authorized_operations=False)),
+    Step("what may be done to them", DG, always(
+        groups=["g", "nothing"], include_authorized_operations=True), range(3, 20)),
     Step("no name", DG, always(groups=[""], include_authorized_operations=False)),
     Step("list", LG, always(states_filter=[], types_filter=[])),
     Step("list by state", LG, always(states_filter=["Stable"], types_filter=[]), range(4, 9)),
@@ -437,7 +449,7 @@ ADMINISTRATION: Sequence[Step] = (
 # --- settings ----------------------------------------------------------------------------------
 
 DC, AC, IC = ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS
-TOPIC, BROKER, GROUP_RESOURCE = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP_RESOURCE = 2, 4, 16, 32
 
 
 def _describe(
@@ -493,6 +505,9 @@ CLUSTER: Sequence[Step] = (
     Step("brokers", ApiKey.DESCRIBE_CLUSTER,
          always(include_cluster_authorized_operations=False, endpoint_type=1,
                 include_fenced_brokers=False)),
+    Step("what may be done to them", ApiKey.DESCRIBE_CLUSTER,
+         always(include_cluster_authorized_operations=True, endpoint_type=1,
+                include_fenced_brokers=False)),
     Step("an endpoint that does not exist", ApiKey.DESCRIBE_CLUSTER,
          always(include_cluster_authorized_operations=False, endpoint_type=9), (1, 2)),
     Step("preferred leaders", ApiKey.ELECT_LEADERS, always(
@@ -523,6 +538,14 @@ CLUSTER: Sequence[Step] = (
         cursor={"topic_name": "t", "partition_index": 1})),
     Step("kinds of settings", ApiKey.LIST_CONFIG_RESOURCES, always(resource_types=[99]), (1,)),
     Step("topics with settings", ApiKey.LIST_CONFIG_RESOURCES, always(resource_types=[2]), (1,)),
+    Step("a subscription to metrics", AC, _alter(CLIENT_METRICS, "m", ("metrics", "a.", 0),
+                                                 ("interval.ms", "200", 0))),
+    Step("bad subscriptions", AC, _alter(CLIENT_METRICS, "m", ("interval.ms", "1", 0))),
+    Step("a subscription to nobody", AC, _alter(CLIENT_METRICS, "m", ("match", "colour=x", 0))),
+    Step("subscriptions", ApiKey.LIST_CONFIG_RESOURCES, always(resource_types=[16])),
+    Step("it is described", DC, _describe(CLIENT_METRICS, "m")),
+    Step("a broker's setting", AC, _alter(BROKER, "0", ("log.retention.ms", "1000000", 0))),
+    Step("a bad value", AC, _alter(BROKER, "0", ("log.retention.ms", "soon", 0))),
     Step("no broker", ApiKey.UNREGISTER_BROKER, always(broker_id=77)),
     Step("a producer", ApiKey.INIT_PRODUCER_ID, always(
         transactional_id=None, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1),
@@ -531,7 +554,65 @@ CLUSTER: Sequence[Step] = (
         transactional_id="", transaction_timeout=60_000, producer_id=-1, producer_epoch=-1)),
 )  # fmt: skip
 
+
+def _limit(entity: Sequence[tuple[str, str | None]], *ops: tuple[str, float, bool]) -> Fields:
+    return {
+        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+        "ops": [{"key": key, "value": value, "remove": gone} for key, value, gone in ops],
+    }
+
+
+def _limits(*entries: Fields, validate_only: bool = False) -> Callable[[Seen, int], Fields]:
+    return always(entries=list(entries), validate_only=validate_only)
+
+
+def _asked(*parts: tuple[str, int, str | None], strict: bool = False) -> Any:
+    rows = [{"entity_type": kind, "match_type": how, "match": name} for kind, how, name in parts]
+    return always(components=rows, strict=strict)
+
+
+_RATE = ("producer_byte_rate", 1e9, False)
+A, D = ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.DESCRIBE_CLIENT_QUOTAS
+LIMITING: Sequence[Step] = (
+    Step("limits that make sense", A, _limits(
+        _limit([("user", "anna")], _RATE, ("request_percentage", 50.5, False)),
+        _limit([("user", "anna"), ("client-id", None)], ("consumer_byte_rate", 1e9, False)),
+        _limit([("client-id", "app")], ("controller_mutation_rate", 1e6, False)),
+        _limit([("ip", "10.0.0.1")], ("connection_creation_rate", 1e6, False)))),
+    Step("limits only tried", A, _limits(_limit([("user", "bert")], _RATE), validate_only=True)),
+    Step("limits that do not exist", A, _limits(
+        _limit([("user", "x")], ("no_such", 1.0, False)),
+        _limit([("user", "y")], ("connection_creation_rate", 1.0, False)),
+        _limit([("ip", "10.0.0.2")], _RATE))),
+    Step("limits of nothing or less", A, _limits(
+        _limit([("user", "x")], ("producer_byte_rate", 0.0, False)),
+        _limit([("user", "y")], ("producer_byte_rate", -1.0, False)),
+        _limit([("user", "z")], ("producer_byte_rate", 1.5, False)))),
+    Step("entities that make no sense", A, _limits(
+        _limit([], _RATE), _limit([("group", "g")], _RATE),
+        _limit([("ip", "10.0.0.1"), ("user", "x")], _RATE))),
+    Step("a limit that is not there goes", A, _limits(
+        _limit([("user", "nobody")], ("producer_byte_rate", 0.0, True)))),
+    Step("all limits", D, _asked(), settle=lambda answer: len(answer.entries or ()) == 4),
+    Step("limits of a user", D, _asked(("user", 0, "anna"))),
+    Step("limits of a user alone", D, _asked(("user", 0, "anna"), strict=True)),
+    Step("limits of any user", D, _asked(("user", 2, None))),
+    Step("limits of the default client id", D, _asked(("client-id", 1, None))),
+    Step("limits of both", D, _asked(("client-id", 2, None), ("user", 2, None), strict=True)),
+    Step("limits of addresses", D, _asked(("ip", 2, None))),
+    Step("filters that make no sense", D, _asked(("user", 2, None), ("ip", 2, None))),
+    Step("a type twice", D, _asked(("user", 2, None), ("user", 2, None))),
+    Step("an unknown type", D, _asked(("group", 2, None))),
+    Step("an unknown match", D, _asked(("user", 9, None))),
+    Step("limits go", A, _limits(
+        _limit([("user", "anna")], ("producer_byte_rate", 0.0, True),
+               ("request_percentage", 0.0, True)),
+        _limit([("user", "anna"), ("client-id", None)], ("consumer_byte_rate", 0.0, True)),
+        _limit([("client-id", "app")], ("controller_mutation_rate", 0.0, True)),
+        _limit([("ip", "10.0.0.1")], ("connection_creation_rate", 0.0, True))), (1,)),
+)  # fmt: skip
+
 STEPS: Sequence[Step] = (
     *CREATING, *METADATA, *GROWING, *PRODUCING, *FETCHING, *LISTING, *EPOCHS, *RECORDS, *FINDING,
-    *GROUPS, *OFFSETS, *ADMINISTRATION, *SETTINGS, *CLUSTER,
+    *GROUPS, *OFFSETS, *ADMINISTRATION, *SETTINGS, *CLUSTER, *LIMITING,
 )  # fmt: skip

@@ -32,8 +32,11 @@ SETTINGS = {
 }
 KEYS = 12
 RECORDS = 600
-TAIL = 120
-"""Records of keys of their own behind those compared: more than two segments."""
+TAIL = 200
+TAIL_VALUE_BYTES = 100
+"""Records of keys of their own behind those compared: ten segments, which no codec makes smaller.
+Quire never cleans the last two, and a segment may become larger while the next is opened."""
+TRANSACTIONAL_STEPS = 300
 DEADLINE_S = 100.0
 
 
@@ -82,6 +85,12 @@ def create(servers: str, topic: str, settings: dict[str, str], *, kafka: bool) -
     made[topic].result(30)
 
 
+def tail(seed: int) -> list[tuple[bytes, bytes]]:
+    """The records behind those compared."""
+    rng = random.Random(f"tail of {seed}")
+    return [(b"tail-%d" % number, rng.randbytes(TAIL_VALUE_BYTES)) for number in range(TAIL)]
+
+
 def produce(servers: str, topic: str, seed: int, codec: str) -> list[Left]:
     """Write overwrites and tombstones, one batch each, then the tail; return all of it."""
     rng = random.Random(seed)
@@ -94,7 +103,7 @@ def produce(servers: str, topic: str, seed: int, codec: str) -> list[Left]:
         key = b"key-%d" % rng.randrange(KEYS)
         value = None if rng.random() < 0.1 else b"value-%d" % number
         sent.append((key, value))
-    sent += [(b"tail-%d" % number, b"x" * 50) for number in range(TAIL)]
+    sent += tail(seed)
     for at, (key, value) in enumerate(sent):
         producer.produce(topic, key=key, value=value, partition=0)
         if at % 7 == 0:
@@ -103,9 +112,17 @@ def produce(servers: str, topic: str, seed: int, codec: str) -> list[Left]:
     return [Left(offset, *pair) for offset, pair in enumerate(sent)]
 
 
-def read(servers: str, topic: str, start: int = 0, end: int = RECORDS + TAIL) -> list[Left]:
+def read(
+    servers: str,
+    topic: str,
+    start: int = 0,
+    end: int = RECORDS + TAIL,
+    isolation: str = "read_committed",
+) -> list[Left]:
     """Read from an offset until the last one, which must come."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "none"})
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "none", "isolation.level": isolation}
+    )
     consumer.assign([TopicPartition(topic, 0, start)])
     found: list[Left] = []
     until_s = time.monotonic() + 30
@@ -146,7 +163,41 @@ def test_the_same_records_are_left(
         wanted = [one for one in last_of_each(written) if one.offset < RECORDS]
         left.append(until_clean(servers, topic, wanted))
         _check_every_offset(servers, topic)
+        _check_the_end(servers, topic)
     assert left[0] == left[1]
+
+
+def _check_the_end(servers: str, topic: str) -> None:
+    """What librdkafka's test of compaction asks, and more: the end is told where it is, from
+    wherever one reads, and who waits there is given the next record."""
+    end = RECORDS + TAIL
+    settings = {"bootstrap.servers": servers, "group.id": "none", "enable.partition.eof": True}
+    for start in (0, RECORDS // 2, end):
+        consumer = Consumer(settings)
+        consumer.assign([TopicPartition(topic, 0, start)])
+        assert _next_end(consumer) == end
+        if start == end:
+            producer = Producer({"bootstrap.servers": servers})
+            producer.produce(topic, key=b"next", value=b"next", partition=0)
+            assert producer.flush(30) == 0
+            message = consumer.poll(30)
+            assert message is not None
+            assert (message.error(), message.offset()) == (None, end)
+        consumer.close()
+
+
+def _next_end(consumer: Consumer) -> int:
+    """Read on until the consumer is told that this is the end; return where."""
+    until_s = time.monotonic() + 30
+    while time.monotonic() < until_s:
+        message = consumer.poll(1)
+        error = None if message is None else message.error()
+        if message is not None and error is not None:
+            assert error.name() == "_PARTITION_EOF", error
+            offset = message.offset()
+            assert offset is not None
+            return offset
+    raise AssertionError("the end does not come")
 
 
 def _check_every_offset(servers: str, topic: str) -> None:
@@ -186,6 +237,99 @@ def until_clean_of_tombstones(servers: str, topic: str, wanted: list[Left]) -> N
             return
         assert time.monotonic() < until_s, f"{topic}: {found} is left, not {alive}"
         time.sleep(0.5)
+
+
+class TransactionalInput:
+    """Interleaved transactions of two producers, some of them aborted, and plain records between
+    them. Each marker is awaited, or the offsets behind it would be a matter of luck."""
+
+    def __init__(self, servers: str, topic: str, seed: int) -> None:
+        self._seed = seed
+        self._rng = random.Random(seed)
+        self._topic = topic
+        common = {"bootstrap.servers": servers}
+        self._watch = Consumer({**common, "group.id": "w", "isolation.level": "read_uncommitted"})
+        self._plain = Producer({**common, "linger.ms": 0})
+        self._made = [
+            Producer({**common, "linger.ms": 0, "transactional.id": f"{topic}-{one}"})
+            for one in range(2)
+        ]
+        self._open: dict[int, list[Left]] = {}
+        self._end = 0
+        self.counts: list[Left] = []
+        """Records that no abort has voided."""
+
+    def write(self) -> list[Left]:
+        """Write all of it, then the tail; return the records that count."""
+        rng = self._rng
+        for one in self._made:
+            one.init_transactions(30)
+        for number in range(TRANSACTIONAL_STEPS):
+            which = rng.randrange(3)
+            if which == 2:
+                self.counts.append(self._record(self._plain, number))
+            elif len(self._open.get(which, ())) == 3:
+                self._finish(which, commit=rng.random() < 0.6)
+            else:
+                if which not in self._open:
+                    self._made[which].begin_transaction()
+                    self._open[which] = []
+                self._open[which].append(self._record(self._made[which], number))
+        for which in [*self._open]:
+            self._finish(which, commit=True)
+        for key, value in tail(self._seed):
+            self.counts.append(self._put(self._plain, key, value))
+        self._watch.close()
+        return sorted(self.counts)
+
+    def _record(self, producer: Producer, number: int) -> Left:
+        key = b"key-%d" % self._rng.randrange(KEYS)
+        return self._put(producer, key, None if self._rng.random() < 0.1 else b"value-%d" % number)
+
+    def _put(self, producer: Producer, key: bytes, value: bytes | None) -> Left:
+        producer.produce(self._topic, key=key, value=value, partition=0)
+        assert producer.flush(30) == 0
+        self._end += 1
+        return Left(self._end - 1, key, value)
+
+    def _finish(self, which: int, *, commit: bool) -> None:
+        own = self._open.pop(which)
+        if commit:
+            self._made[which].commit_transaction(30)
+            self.counts += own
+        else:
+            self._made[which].abort_transaction(30)
+        until_s = time.monotonic() + 30
+        place = TopicPartition(self._topic, 0)
+        while self._watch.get_watermark_offsets(place, 5)[1] <= self._end:
+            assert time.monotonic() < until_s, "no marker comes"
+        self._end += 1
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_the_same_records_are_left_of_transactions(
+    kafka: KafkaNode, quick_cluster: LocalCluster, isolation: str
+) -> None:
+    topic = f"transactions-{isolation}"
+    left = []
+    for servers in (f"127.0.0.1:{kafka.port}", quick_cluster.bootstrap_servers):
+        create(servers, topic, SETTINGS, kafka=not left)
+        counts = TransactionalInput(servers, topic, 3).write()
+        end = counts[-1].offset + 1
+        compared = end - TAIL
+        wanted = [one for one in last_of_each(counts) if one.offset < compared]
+        until_s = time.monotonic() + DEADLINE_S
+        while True:
+            found = read(servers, topic, 0, end, isolation)
+            if [one for one in found if one.offset < compared] == wanted:
+                break
+            assert time.monotonic() < until_s, f"{found[:-TAIL]} is left, not {wanted}"
+            time.sleep(0.5)
+        for start in (1, compared // 2, compared - 1, end - 1):
+            again = read(servers, topic, start, end, isolation)
+            assert again == [one for one in found if one.offset >= start]
+        left.append(found)
+    assert left[0] == left[1]
 
 
 def test_a_reader_of_tiny_segments_goes_on_over_what_is_gone(

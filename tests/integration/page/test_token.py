@@ -96,4 +96,15 @@ def test_with_the_token_for_looking_nothing_changes(visit: Callable[[], Visit]) 
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Value").fill("v")
     dialog.get_by_role("button", name="Publish").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("this token is read-only")
+    expect(dialog.get_by_role("alert")).to_contain_text("this needs role operate")
+
+
+def test_who_did_what_is_for_administrators(visit: Callable[[], Visit]) -> None:
+    page = visit().open("audit")
+    give(page, READ_TOKEN)
+    expect(page.get_by_role("alert")).to_contain_text("this needs role administer")
+    page.get_by_role("button", name="Forget token").click()
+    give(page, TOKEN)
+    row = page.get_by_role("row").filter(has_text="read-only-token GET /admin/v1/audit")
+    expect(row.first).to_contain_text("admin_read_token")
+    expect(page.get_by_text(TOKEN)).to_have_count(0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.integration.cluster import LocalCluster
+from tests.integration.cluster import LocalCluster, wait_until
 from tests.integration.page.browser import Visit
 from tests.integration.page.conftest import READ_TO, RECORDS, Api
 
@@ -185,6 +185,25 @@ def test_records_of_a_partition(visit: Open, api: Api) -> None:
     expect(first).to_contain_text("k7")
     records.get_by_role("button", name="Newest").click()
     expect(first).to_contain_text(f"k{RECORDS - 1}")
+
+
+def test_how_clean_a_partition_of_a_compacted_topic_is(visit: Open, api: Api) -> None:
+    api.create("compacted.view", 1, settings={"cleanup.policy": "compact"})
+    for number in range(5):
+        api.publish("compacted.view", 0, str(number))
+        api.send("POST", "/topics/compacted.view/partitions/0/roll")
+    path = "/topics/compacted.view/partitions/0"
+    api.send("POST", f"{path}/compact")
+    wait_until(lambda: api.get(f"{path}/compaction")["cleaned_ms"] is not None, "a round")
+    one = api.get(f"{path}/compaction")
+    page = visit().open("topics/compacted.view/0")
+    shown = region(page, "Compaction").locator("tbody tr")
+    expect(shown).to_contain_text(one["state"])
+    expect(shown).to_contain_text(f"{one['dirty_percent']} %")
+    expect(shown).to_contain_text("ago")
+    page = visit().open("topics/orders/0")
+    expect(region(page, "Records")).to_be_visible()
+    expect(region(page, "Compaction")).to_have_count(0)
 
 
 def test_groups_with_lag_and_members(

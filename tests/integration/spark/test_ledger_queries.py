@@ -116,8 +116,8 @@ def test_a_stream_goes_on_by_its_positions(
     assert hints[topic]["0"]
 
 
-def test_ledger_mode_needs_to_know_zookeeper(cluster: LocalCluster, spark: SparkSession) -> None:
-    given = options(cluster, "ledger-batch", readMode="ledger")
+def test_one_address_is_enough_for_ledgers(cluster: LocalCluster, spark: SparkSession) -> None:
+    topic = make(cluster, "ledger-one-address", 2_000)
+    given = options(cluster, topic, readMode="ledger", startingOffsets="earliest")
     del given["metadataServiceUri"]
-    with pytest.raises(Exception, match="needs metadataServiceUri"):
-        spark.read.format("quire").options(**given).load().count()
+    assert numbers(spark.read.format("quire").options(**given).load()) == list(range(2_000))

@@ -111,6 +111,10 @@ class BookieTree:
         self.folder = folder
         self.zookeeper = zookeeper.hosts
         self.root = root
+        self.quire_flags: tuple[str, ...] = ()
+        """Further flags of Quire's bookies."""
+        self.java_settings: dict[str, object] = {}
+        """Further settings of Apache's."""
         self.nodes: dict[str, BookieNode] = {}
 
     @property
@@ -144,6 +148,7 @@ class BookieTree:
             "--free-bytes-min=0",
             "--disk-usage-threshold=1",
             "--checkpoint-bytes=2000000",
+            *self.quire_flags,
         ]
         log = self.folder / f"{name}.log"
 
@@ -158,6 +163,7 @@ class BookieTree:
             **_JAVA_SETTINGS,
             **(_DB_STORAGE if name == DB_STORAGE_NODE else {}),
             "metadataServiceUri": f"zk+hierarchical://{self.zookeeper}{self.root}",
+            **self.java_settings,
             "bookiePort": port,
             "journalDirectories": self.folder / name / "journal",
             "ledgerDirectories": self.folder / name / "ledgers",

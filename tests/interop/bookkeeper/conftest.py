@@ -54,7 +54,7 @@ def plant(
 
     def plant(root: str, **counts: int) -> BookieTree:
         folder = tmp_path_factory.mktemp(root.strip("/"))
-        asyncio.run(_init(bookkeeper_zookeeper.hosts, root))
+        asyncio.run(init_tree(bookkeeper_zookeeper.hosts, root))
         tree = BookieTree(folder, bookkeeper_zookeeper, root)
         planted.append(tree)
         tree.add(**counts)
@@ -65,7 +65,8 @@ def plant(
         tree.kill_all()
 
 
-async def _init(hosts: str, root: str) -> None:
+async def init_tree(hosts: str, root: str) -> None:
+    """Make the tree of a cluster."""
     store = ZooKeeperStore(hosts)
     await store.start()
     await init_bookkeeper(store, rng=random.Random(root), root=root)

@@ -15,6 +15,7 @@ from client.ledger.read.reader import LedgerReader
 from client.ledger.standalone import WallClock
 from client.ledger.write.writer import LedgerWriter
 from client.metadata.zookeeper import ZooKeeperStore
+from client.security.cluster_security import ClusterSecurity
 from tests.interop.bookkeeper.cluster import SESSION_TIMEOUT_MS, BookieNode
 
 JAVA_DIGESTS = {"CRC32": "CRC32", "HMAC": "MAC", "CRC32C": "CRC32C", "DUMMY": "DUMMY"}
@@ -63,7 +64,12 @@ class Ours:
         self._open: list[tuple[LedgerClient, ZooKeeperStore]] = []
 
     async def client(
-        self, root: str, *, only: Collection[str] | None = None, **settings: Any
+        self,
+        root: str,
+        *,
+        only: Collection[str] | None = None,
+        security: ClusterSecurity | None = None,
+        **settings: Any,
     ) -> LedgerClient:
         """Return a started client of a tree; `only`: bookies that it may place entries on."""
         store = ZooKeeperStore(self._hosts, session_timeout_ms=SESSION_TIMEOUT_MS)
@@ -73,6 +79,7 @@ class Ours:
             rng=random.Random(),
             clock=WallClock(),
             config=LedgerClientConfig(ledgers_root=root, **settings),
+            bookies=security,
             placement=None if only is None else Only(only),
         )
         await client.start()

@@ -43,7 +43,7 @@ class Ledgers(FakeLedgerClient):
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put fakes in the place of ZooKeeper and the bookies."""
 
-    def store(hosts: object, session_timeout_ms: int) -> Store:
+    def store(hosts: object, session_timeout_ms: int, **_: Any) -> Store:
         tree = MemoryCluster()
         made = tree.session()
         made.__class__ = Store

@@ -11,6 +11,7 @@ from broker.metrics import OTHER_TOPICS, Metrics
 from client.errors import NotEnoughBookies
 from client.held_memory import HeldMemory
 from client.node.exposition import Kind
+from client.node.process_metrics import ADMIN_REFUSED
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.connection import Slot
 from tests.fakes.admin import AdminCloud
@@ -23,6 +24,7 @@ LABELS_BOUNDED = {
     "kind",  # small sets
     "bookie", "op",  # as many as there are
     "topic", "group", "partition",  # limited by the configuration
+    "metric", "client_id", "software", "instance_id", "attributes",  # client_metrics_* settings
 }  # fmt: skip
 
 
@@ -34,7 +36,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
 def test_names_and_labels_keep_the_conventions(row: object) -> None:
     name, kind, text, labels, parent = row  # type: ignore[misc]
     assert re.fullmatch(
-        r"quire_((broker|topic|group|transaction|ledger|metadata|loop|task|callback)_[a-z_]+"
+        r"quire_((broker|topic|group|transaction|ledger|metadata|loop|task|callback|client)_[a-z_]+"
         r"|info|groups|transactions)",
         name,
     )
@@ -103,7 +105,7 @@ async def test_a_real_broker_shows_every_row_and_real_requests_add_up() -> None:
         assert found["quire_broker_takeover_seconds_count"] == 1
         text = broker.metrics.exposition().decode()
         shown = set(re.findall(r"^# TYPE (quire_\w+?)(?:_total)? ", text, re.M))
-        assert shown == set(TABLE)
+        assert shown == {*TABLE, ADMIN_REFUSED}, "the last is its HTTP port's, without TLS"
 
 
 def test_topics_beyond_the_limit_are_counted_together_and_deleted_ones_make_room() -> None:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from broker.front.configs.broker_settings import broker_settings
 from broker.front.deadlines import Deadlines
 from broker.front.endpoints import endpoints_of, registered_host
 from broker.front.read_budget import ReadBudget
 from broker.partition.core.log_limits import LogLimits
+from broker.security.config import SecurityConfig
+from broker.settings.live_settings import LiveSettings
+from broker.telemetry_settings import TelemetrySettings
 from broker.transaction_settings import TransactionSettings
 from client.errors import ConfigError
 from client.ledger.config import LedgerClientConfig
+from client.metadata.memory import MemoryCluster
 from client.node import background
 
 
@@ -191,6 +198,68 @@ def test_a_limit_that_would_never_fill_the_one_below_it_is_named() -> None:
         BrokerConfig(log_in_flight_bytes_max=1 << 20)
 
 
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({"partition_hold_bytes_max": 2 << 30}, "partition_hold_bytes_max (2147483648)"),
+        ({"connection_in_flight_bytes_max": 2 << 30}, "connection_in_flight_bytes_max"),
+        (
+            {"transactions": TransactionSettings(held_bytes_max=2 << 30)},
+            "transactions.held_bytes_max (2147483648) is larger than in_flight_bytes_max",
+        ),
+        ({"unfinished_bytes_max": 1 << 20}, "request_bytes_max"),
+        ({"unread_bytes_max": 1 << 20}, "fetch_bytes_max"),
+        (
+            {
+                "unread_bytes_max": 1 << 20,
+                "fetch_bytes_max": 1024,
+                "send_buffer_bytes_max": 2 << 20,
+            },
+            "send_buffer_bytes_max (2097152) is larger than unread_bytes_max (1048576)",
+        ),
+        ({"read_ahead_bytes_max": 1 << 20}, "read_ahead_reader_bytes_max"),
+        (
+            {"telemetry": TelemetrySettings(series_max=10)},
+            "telemetry.client_series_max (1000) is larger than telemetry.series_max (10)",
+        ),
+        (
+            {"control_request_bytes_max": 1024},
+            "telemetry.push_bytes_max (1048576) is larger than control_request_bytes_max",
+        ),
+        (
+            {"security": SecurityConfig(sasl_login_bytes_max=200 << 20)},
+            "security.sasl_login_bytes_max",
+        ),
+        (
+            {"ledger": LedgerClientConfig(frame_bytes_max=1 << 20)},
+            "ledger.frame_bytes_max (1048576) is too small",
+        ),
+    ],
+)
+def test_what_one_may_have_is_at_most_what_all_may_have(
+    settings: dict[str, Any], wanted: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(wanted)):
+        BrokerConfig(**settings)
+
+
+def test_nothing_at_all_is_no_contradiction() -> None:
+    assert BrokerConfig(read_ahead_bytes_max=0, telemetry=TelemetrySettings(series_max=0))
+
+
+def test_speculation_that_would_begin_after_its_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match="speculative_read_ms"):
+        LedgerClientConfig(speculative_read_ms=5_000)
+
+
+@pytest.mark.parametrize("name", ["frame_bytes_max", "unsent_bytes_max"])
+def test_what_a_bookies_client_may_leave_unread_holds_one_answer(name: str) -> None:
+    limits = {"unread_bytes_max": 1 << 20, "frame_bytes_max": 1 << 20, "unsent_bytes_max": 1 << 20}
+    assert BookieConfig(data_dir=Path("data"), **limits)
+    with pytest.raises(ConfigError, match=f"unread_bytes_max is smaller than {name}"):
+        BookieConfig(data_dir=Path("data"), **{**limits, name: 2 << 20})
+
+
 def test_the_registered_host() -> None:
     assert registered_host(BrokerConfig()) == "127.0.0.1"
     anywhere = BrokerConfig(listen_host="0.0.0.0", hostname="box")
@@ -203,7 +272,8 @@ def test_broker_settings_have_each_name_once() -> None:
     names = [
         row.name
         for row in broker_settings(
-            BrokerConfig(), endpoints_of(BrokerConfig(), {"PLAINTEXT": 9092})
+            LiveSettings(MemoryCluster().session(), BrokerConfig()),
+            endpoints_of(BrokerConfig(), {"PLAINTEXT": 9092}),
         )
     ]
     assert names == sorted(dict.fromkeys(names))

@@ -273,6 +273,20 @@ def test_secrets_do_not_leak_into_errors() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_secrets_are_no_flags() -> None:
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Safe:
+        """Secrets."""
+
+        pin: str = setting("", "Number.", secret=True)
+
+    with pytest.raises(ConfigError, match="everybody on this machine") as caught:
+        load_program(Safe, prog="safe", env_prefix="S_", argv=["--pin=hunter2"], environ={})
+    assert "hunter2" not in str(caught.value) and "S_PIN" in str(caught.value)
+    found = load_program(Safe, prog="safe", env_prefix="S_", argv=[], environ={"S_PIN": "1"})
+    assert found.config.pin == "1"
+
+
 def test_an_undeclared_field_is_a_mistake_of_ours() -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Bare:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from prometheus_client import Histogram as Reference
 
-from client.histogram import LATENCY_BUCKETS_S, Histogram, observe_each
+from client.histogram import LATENCY_BUCKETS_S, Histogram, observe_alike, observe_each
 
 
 @given(st.lists(st.floats(0, 100) | st.sampled_from(LATENCY_BUCKETS_S), max_size=30))
@@ -53,3 +53,12 @@ def test_one_value_each_is_as_good_as_one_call_each() -> None:
         observe_each(both, (value, 2 * value))
     assert [each.cumulative() for each in both] == [one.cumulative(), other.cumulative()]
     assert [each.total for each in both] == [one.total, other.total]
+
+
+def test_two_alike_count_the_same() -> None:
+    one, pair = Histogram(), (Histogram(), Histogram())
+    for value, times in ((0.003, 1), (1.0, 4), (99.0, 2)):
+        one.observe(value, times)
+        observe_alike(*pair, value, times)
+    assert [each.cumulative() for each in pair] == [one.cumulative()] * 2
+    assert [each.total for each in pair] == [one.total] * 2

@@ -145,7 +145,7 @@ async def test_bytes_and_nothing_come_as_they_are() -> None:
 
 @pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://[::1"])
 def test_an_address_that_is_none_is_named(url: str) -> None:
-    with pytest.raises(ConfigError, match="is no address of an admin API"):
+    with pytest.raises(ConfigError, match="is not the address of an admin API"):
         AdminApi(Access((url,)))
 
 

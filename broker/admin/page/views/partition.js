@@ -7,7 +7,7 @@ import { h } from "../dom.js";
 import { brokerLink, topicLink, trail } from "../links.js";
 import { refresh, showAgain } from "../screen.js";
 import { section, table } from "../tables.js";
-import { ago, bytes, count, cut, perSecond, plural, rate, time } from "../words.js";
+import { ago, bytes, count, cut, NOTHING, perSecond, plural, rate, time } from "../words.js";
 import { publish } from "./publish.js";
 import { partitionState } from "./topic.js";
 
@@ -22,7 +22,8 @@ let from = null;
 async function load([topic, index]) {
   const path = `/topics/${part(topic)}/partitions/${index}`;
   const place = from === null ? `last=${RECORDS}` : `offset=${from}`;
-  const [partition, segments, bookies, brokers, records] = await Promise.all([
+  const [about, partition, segments, bookies, brokers, records] = await Promise.all([
+    tried(get(`/topics/${part(topic)}`)),
     get(path),
     tried(get(`${path}/segments?order=newest&limit=${SEGMENTS}`)),
     tried(list("/bookies")),
@@ -30,7 +31,9 @@ async function load([topic, index]) {
     tried(get(`${path}/records?${place}&limit=${RECORDS}&value_bytes_max=${VALUE_BYTES}`)),
   ]);
   const states = new Map(Array.isArray(bookies) ? bookies.map((one) => [one.bookie_id, one.state]) : []);
-  return { path, partition, segments, states, brokers, records };
+  const isLed = partition.state === "led" && about.is_compacted;
+  const compaction = isLed ? await tried(get(`${path}/compaction`)) : null;
+  return { path, partition, segments, states, brokers, records, compaction };
 }
 
 // --- what can be done ---
@@ -203,6 +206,49 @@ function pickedLedger(data, segment) {
   );
 }
 
+/** When time alone makes it due; how dirty it gets is not foreseen. */
+function nextDue(one) {
+  if (one.why !== null) return `now (${one.why})`;
+  const times = [one.overdue_ms, one.tombstones_ms].filter((at) => at !== null);
+  return times.length === 0 ? NOTHING : time(Math.min(...times));
+}
+
+function compactionTable([one]) {
+  return [
+    one.reason !== "" && h("p", { class: "unknown", key: "reason" }, one.reason),
+    table({
+      name: "compaction",
+      rows: [one],
+      key: () => "compaction",
+      columns: [
+        { head: "State", cell: () => one.state },
+        {
+          head: "Dirty",
+          kind: "number",
+          cell: () => (one.dirty_percent === null ? NOTHING : `${one.dirty_percent} %`),
+        },
+        { head: "Clean below", kind: "number", cell: () => count(one.cleaned_until) },
+        {
+          head: "Last clean",
+          cell: () => h("span", { title: time(one.cleaned_ms) }, one.cleaned_ms === null ? "never" : ago(one.cleaned_ms)),
+        },
+        { head: "Next due", cell: () => nextDue(one) },
+        { head: "Saved", kind: "number", cell: () => bytes(one.saved_bytes) },
+      ],
+    }),
+  ];
+}
+
+function compaction({ compaction: found }) {
+  return section({
+    name: "Compaction",
+    title: "Compaction",
+    found: found instanceof Problem ? found : [found],
+    empty: "",
+    show: compactionTable,
+  });
+}
+
 function lookAt(offset) {
   from = offset;
   refresh();
@@ -296,6 +342,7 @@ function show(data, parts) {
       empty: "It was never opened, so it has no ledger yet.",
       show: () => ledgers(data),
     }),
+    data.compaction !== null && compaction(data),
     records(data),
   ];
 }

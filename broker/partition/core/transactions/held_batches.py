@@ -7,9 +7,13 @@ those of its producer behind it, while the coordinator is asked. All is decided 
     VERIFY             a producer's batches are held in the order of their arrival, under one guard,
                        until the coordinator says that the partition is part of the transaction.
                        Then they are accepted in that order, in the same step as the answer.
-    GUARD              any marker of the producer, also one with nothing to do, and the end of the
-                       leadership void the guard. An answer to a void guard is thrown away; guards
-                       are compared by identity, since the next question may look the same.
+    GUARD              any marker of the producer that may end what is held, also one with nothing
+                       to do, and the end of the leadership void the guard. An answer to a void
+                       guard is thrown away; guards are compared by identity, since the next
+                       question may look the same.
+    NEXT-EPOCH         in TV2 a marker ends transactions of older epochs than its own. So a batch
+                       of its own epoch came before the marker of the transaction before: it goes on
+                       waiting for its coordinator, which answers when that one is complete.
     COORDINATOR-EPOCH  the answer of an older coordinator than the log knows is no answer.
     REFUSED-ORDER      after a batch was refused so that its producer sends it again, none behind
                        it is taken before it: it would begin the producer's sequence.
@@ -150,13 +154,21 @@ class HeldBatches(Generic[T]):
         """A released batch could not be accepted now; its producer sends it again."""
         self._remember(header.producer_id, header.producer_epoch, header.base_sequence)
 
-    def on_marker(self, producer_id: ProducerId) -> Released[T]:
-        """A marker of the producer arrived, whatever became of it: the question is void."""
+    def on_marker(
+        self, producer_id: ProducerId, producer_epoch: int, *, is_tv2: bool
+    ) -> Released[T]:
+        """A marker of the producer arrived, whatever became of it: the question is void if it may
+        be about what the marker ends.
+
+        `is_tv2`: the marker's epoch is the one after its transaction's.
+        """
         held = self._held.get(producer_id)
         error = NotEnoughReplicas(
             f"{self._name}: a transaction of producer {producer_id} has ended"
         )
-        return Released((), error) if held is None else self.on_refused(held.guard, error)
+        if held is None or producer_epoch < held.guard.producer_epoch + is_tv2:
+            return Released((), error)
+        return self.on_refused(held.guard, error)
 
     def drain(self) -> tuple[T, ...]:
         """The leadership is over: remove and return everything, in order; all guards are void."""

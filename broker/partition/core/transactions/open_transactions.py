@@ -100,7 +100,7 @@ class OpenTransactions:
         if not header.is_transactional:
             if known is not None:
                 raise InvalidTransactionState(
-                    header.producer_id, f"its transaction is open since {known.first_offset}"
+                    header.producer_id, f"its transaction has been open since {known.first_offset}"
                 )
             return False
         if known is not None:
@@ -114,7 +114,6 @@ class OpenTransactions:
         if header.producer_id in self._open:
             return
         self._open[header.producer_id] = OpenTransaction(base_offset, header.producer_epoch, now_ms)
-        self._undecided.append(base_offset)
 
     # --- markers ------------------------------------------------------------------------
 
@@ -146,7 +145,11 @@ class OpenTransactions:
         closed = self._open.pop(marker.producer_id, None)
         if closed is None:
             return None
-        self._closing.append((offset, closed.first_offset))
+        first = closed.first_offset
+        self._closing.append((offset, first))
+        while self._closing_min and self._closing_min[-1] > first:
+            self._closing_min.pop()
+        self._closing_min.append(first)
         if marker.is_commit:
             return None
         return AbortedTransaction(marker.producer_id, closed.first_offset, offset)
@@ -165,15 +168,18 @@ class OpenTransactions:
     def on_confirmed(self, high_watermark: Offset) -> None:
         """Everything below `high_watermark` is confirmed, markers among it."""
         while self._closing and self._closing[0][0] < high_watermark:
-            self._decided.add(self._closing.popleft()[1])
-        while self._undecided and self._undecided[0] in self._decided:
-            self._decided.remove(self._undecided.popleft())
+            first = self._closing.popleft()[1]
+            if first == self._closing_min[0]:
+                self._closing_min.popleft()
 
     def last_stable(self, log_start: Offset, high_watermark: Offset) -> Offset:
         """Return the offset before which everything is decided, between the two."""
-        if not self._undecided:
+        if not self._open and not self._closing:
             return high_watermark
-        return max(log_start, min(high_watermark, self._undecided[0]))
+        stable = self.first_open(high_watermark)
+        if self._closing_min:
+            stable = min(stable, self._closing_min[0])
+        return max(log_start, min(high_watermark, stable))
 
     def first_open(self, log_end: Offset) -> Offset:
         """Return what is stable as soon as all of the log is confirmed: as in `log_end`, if nothing
@@ -205,19 +211,19 @@ class OpenTransactions:
         self._reset()
         try:
             (count,) = _COUNT.unpack_from(data)
-            at = _COUNT.size
+            at, newest = _COUNT.size, _CLOSED
             for _ in range(count):
                 producer_id, coordinator, first, epoch, started_ms = _PRODUCER.unpack_from(data, at)
                 at += _PRODUCER.size
                 if coordinator != UNKNOWN_EPOCH:
                     self._coordinators[producer_id] = coordinator
                 if first != _CLOSED:
-                    if self._undecided and first <= self._undecided[-1]:
+                    if first <= newest:
                         raise LogCorrupt(
                             f"open transactions at {first} and before are not in order"
                         )
                     self._open[producer_id] = OpenTransaction(first, epoch, started_ms)
-                    self._undecided.append(first)
+                    newest = first
         except struct.error as error:
             raise LogCorrupt(f"snapshot of transactions, {len(data)} bytes, is cut") from error
         return data[at:]
@@ -226,9 +232,9 @@ class OpenTransactions:
         self._open: dict[ProducerId, OpenTransaction] = {}
         self._coordinators: dict[ProducerId, int] = {}
         """Epoch of the coordinator that wrote the producer's last marker."""
-        self._undecided: deque[Offset] = deque()
-        """First offsets in order: of all open transactions, and of some that are decided."""
         self._closing: deque[tuple[Offset, Offset]] = deque()
         """Marker's offset and first offset of transactions whose marker is not confirmed."""
-        self._decided: set[Offset] = set()
-        """First offsets in `_undecided` that wait there for an older one."""
+        self._closing_min: deque[Offset] = deque()
+        """Of their first offsets those that no later one in `_closing` is smaller than: the first
+        is the smallest of all. A transaction is here until its marker is confirmed and no longer,
+        however long an older one stays open."""

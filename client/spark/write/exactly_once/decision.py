@@ -1,7 +1,7 @@
 """What a micro-batch's decision says: which transactions belong to it, whatever happens after.
 
-It is stored as the metadata of an offset that the sink's group commits for partition 0 of its
-topic; the offset is the batch's number. Brokers keep at most 4,096 bytes there
+It is stored as the metadata of an offset that the sink's group commits for partition 0 of one
+topic, always the same; the offset is the batch's number. Brokers keep at most 4,096 bytes there
 (`offset.metadata.max.bytes`), so it is packed by columns, in differences, and compressed: a
 thousand tasks take about half of that.
 
@@ -83,8 +83,8 @@ def decode(batch_id: int, metadata: str) -> Decision:
         return Decision(query_id, batch_id, tuple(TaskTransaction(*row) for row in rows))
     except (ValueError, TypeError, RecursionError, binascii.Error, zlib.error) as error:
         raise SparkSourceError(
-            f"the offset {batch_id} of the sink's group is no decision of this sink ({error}): does"
-            " another program commit offsets of a group with the name of option sinkId?"
+            f"the offset {batch_id} of the sink's group is not a decision of this sink ({error}):"
+            " does another program commit offsets of a group with the name of option sinkId?"
         ) from error
 
 

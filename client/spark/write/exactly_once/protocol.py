@@ -99,6 +99,7 @@ class Sink(NamedTuple):
 
     id: str
     topic: str
+    """As whose offset decisions are kept; rows may go to others, too."""
     timeout_ms: int
     """Of its transactions."""
 

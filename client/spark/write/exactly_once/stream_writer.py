@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from client.spark.brokers.kafka_cluster import KafkaCluster, shared
-from client.spark.errors import BatchTorn, SparkSourceError
+from client.spark.errors import BatchTorn, SparkSourceError, TopicMissing
 from client.spark.write.exactly_once.decision import Decision, TaskTransaction
 from client.spark.write.exactly_once.protocol import Begun, Sink, abort, begin, commit
 from client.spark.write.exactly_once.transport import TaskWriting, run
@@ -49,14 +49,25 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: WriterOptions) -> None:
         self._options = options
-        self._sink = Sink(options.sink_id, options.topic, options.transaction_timeout_ms)
+        self._sink = Sink(options.sink_id, options.progress_topic, options.transaction_timeout_ms)
         self._begun: Begun | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Begin the batch: to be pickled is to be sent to tasks. Raises SparkSourceErrors."""
         if self._begun is None:
-            self._begun = run(begin(self._sink, time.monotonic()), self._cluster())
+            cluster = self._cluster()
+            self._check_progress_topic(cluster)
+            self._begun = run(begin(self._sink, time.monotonic()), cluster)
         return self.__dict__
+
+    def _check_progress_topic(self, cluster: KafkaCluster) -> None:
+        """See that there is something to keep the progress at, before anything is written.
+
+        Raises TopicMissing. A topic that rows go to is found, or missed, by the tasks.
+        """
+        topic = self._sink.topic
+        if not self._options.topic and topic not in cluster.topics([topic]):
+            raise TopicMissing(f"there is no topic {topic}, which option progressTopic names")
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenInTransaction:
         assert self._begun is not None

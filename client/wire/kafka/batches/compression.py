@@ -106,6 +106,6 @@ def _decompress_snappy_block(data: Buffer, size_max: int) -> Buffer:
     size = cramjam.snappy.decompress_raw_len(data)
     if size > min(size_max, _SNAPPY_RATIO_MAX * len(data)):
         raise RemoteProtocolError(
-            f"snappy block of {size} bytes in {len(data)}, {size_max} are allowed"
+            f"snappy block of {size} bytes in {len(data)}; at most {size_max} are allowed"
         )
     return bytes(cramjam.snappy.decompress_raw(data))

@@ -163,16 +163,21 @@ def put_varint(out: bytearray, value: int) -> None:
     out.append(number)
 
 
-def get_varint(data: memoryview, at: int) -> tuple[int, int]:
+def get_varint(data: Buffer, at: int) -> tuple[int, int]:
     """Return (value, position after it). Raises IndexError at the end of the data."""
-    number = 0
-    shift = 0
+    number: int = data[at]
+    at += 1
+    if number < 0x80:
+        return (number >> 1) ^ -(number & 1), at
+    number &= 0x7F
+    shift = 7
     while True:
         byte: int = data[at]
         at += 1
-        number |= (byte & 0x7F) << shift
         if byte < 0x80:
+            number |= byte << shift
             return (number >> 1) ^ -(number & 1), at
+        number |= (byte & 0x7F) << shift
         shift += 7
         if shift > _VARINT_BITS_MAX:
             raise RemoteProtocolError("varint of more than ten bytes")

@@ -137,7 +137,7 @@ def records_from(
         elif header.base_offset + head.offset_delta >= start:
             if head.header_count > headers_max:
                 raise RemoteProtocolError(
-                    f"record with {head.header_count} headers, {headers_max} are shown"
+                    f"record with {head.header_count} headers; at most {headers_max} are shown"
                 )
             found.append(decode_record(body[head.begin : head.end], header))
     return found

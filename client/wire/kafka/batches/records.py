@@ -33,6 +33,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from client.errors import RemoteProtocolError
+from client.fast_tuple import new_tuple
 from client.ids import LeaderEpoch, Offset, ProducerId
 
 Buffer = bytes | bytearray | memoryview
@@ -123,9 +124,12 @@ class BatchHeader(NamedTuple):
 def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """Read the header at `at`. Only its presence is checked. Raises RemoteProtocolError."""
     try:
-        return BatchHeader._make(_HEADER.unpack_from(buffer, at))
+        header: BatchHeader = new_tuple(BatchHeader, _HEADER.unpack_from(buffer, at))
     except struct.error:
-        raise RemoteProtocolError(f"{len(buffer) - at} bytes at {at} are no record batch") from None
+        raise RemoteProtocolError(
+            f"{len(buffer) - at} bytes at {at} are not a record batch"
+        ) from None
+    return header
 
 
 def headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

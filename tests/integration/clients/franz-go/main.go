@@ -4,6 +4,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 type round struct {
@@ -32,6 +35,9 @@ type settings struct {
 	Source     string  `json:"source"`
 	Partitions int     `json:"partitions"`
 	Rounds     []round `json:"rounds"`
+	CA         string  `json:"ca"`
+	User       string  `json:"user"`
+	Password   string  `json:"password"`
 }
 
 func check(err error) {
@@ -41,9 +47,25 @@ func check(err error) {
 	}
 }
 
+// secured returns how brokers want to be spoken to that want TLS and a login.
+func (s settings) secured() []kgo.Opt {
+	if s.User == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(s.CA)
+	check(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	login := scram.Auth{User: s.User, Pass: s.Password}
+	return []kgo.Opt{
+		kgo.DialTLSConfig(&tls.Config{RootCAs: roots}),
+		kgo.SASL(login.AsSha512Mechanism()),
+	}
+}
+
 func (s settings) client(options ...kgo.Opt) *kgo.Client {
 	seeds := kgo.SeedBrokers(strings.Split(s.Brokers, ",")...)
-	client, err := kgo.NewClient(append(options, seeds)...)
+	client, err := kgo.NewClient(append(append(options, seeds), s.secured()...)...)
 	check(err)
 	return client
 }

@@ -4,9 +4,13 @@
 //   publish  {brokers, topic, messages: [{key, value}], gzip}      -> [{partition, baseOffset}]
 //   group    {brokers, topic, group, share, messages, count}       -> [[record, ...] per member]
 //
+// Each takes ca, user and password, too, for brokers that want TLS and a login.
+//
 // `group` starts a member per number in `share`, waits until each has been assigned that many
 // partitions, publishes `messages`, waits until `count` records have arrived, and leaves. Each
 // record is committed when it is processed.
+
+const { readFileSync } = require('fs')
 
 const { CompressionTypes, Kafka, logLevel } = require('kafkajs')
 
@@ -73,6 +77,12 @@ async function group(kafka, { topic, group, share, messages, count }) {
   return received
 }
 
+function secured({ ca, user, password }) {
+  if (!user) return {}
+  const sasl = { mechanism: 'scram-sha-512', username: user, password }
+  return { ssl: { ca: [readFileSync(ca, 'utf-8')] }, sasl }
+}
+
 async function main() {
   const [step, text] = process.argv.slice(2)
   const settings = JSON.parse(text)
@@ -80,6 +90,7 @@ async function main() {
     clientId: 'quire-test',
     brokers: settings.brokers.split(','),
     logLevel: logLevel.ERROR,
+    ...secured(settings),
   })
   console.log(JSON.stringify(await { create, publish, group }[step](kafka, settings)))
 }

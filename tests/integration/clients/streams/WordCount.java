@@ -1,4 +1,4 @@
-// Kafka Streams' word count with exactly_once_v2: `java WordCount.java BROKERS ID INPUT OUTPUT`.
+// Kafka Streams' word count: `java WordCount BROKERS ID INPUT OUTPUT GUARANTEE`.
 // Every change of a count is written: nothing is cached. State is in memory, restored from the
 // changelog. Says "running" once it works; runs until its input ends.
 
@@ -20,7 +20,7 @@ public class WordCount {
         var properties = new Properties();
         properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         properties.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
-        properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[4]);
         properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         properties.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         properties.put(

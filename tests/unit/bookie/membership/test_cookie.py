@@ -110,6 +110,7 @@ async def test_the_same_bookie_comes_back_even_from_another_path() -> None:
     place.write_log()
     await place.admit()
     await place.admit(data_dir="/mnt/moved")
+    assert decode_cookie((await place.store.get(PATH)).data, "x").bookie_id == BOOKIE
 
 
 async def test_without_a_cluster_there_is_no_bookie() -> None:
@@ -201,7 +202,7 @@ async def test_a_cookie_that_somebody_else_made_meanwhile_is_respected() -> None
             place.cluster.tree.create(PATH, other.encode(), now_ms=0, make_parents=True)
 
     place.cluster.on_request = faster
-    with pytest.raises(ConfigError, match="somebody else's"):
+    with pytest.raises(ConfigError, match="belongs to another bookie"):
         await place.admit()
     assert (await place.store.get(PATH)).data == other.encode()
 

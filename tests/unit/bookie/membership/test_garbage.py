@@ -16,7 +16,7 @@ from client.metadata.memory import Fault, MemoryCluster, Operation
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import DELETION_MEMORY_MS, NOW_MS, add, fence, read, settle
 from tests.fakes.clock import FakeClock
-from tests.fakes.ledger_directories import ShelfRack
+from tests.fakes.ledger_directories import DirectoryRack
 
 ME, OTHER = BookieId("me:1"), BookieId("other:1")
 FILE_BYTES = 1000
@@ -35,7 +35,7 @@ class Bench:
     """A bookie's storage, a metadata store, and the garbage collection between them."""
 
     def __init__(self, directories: int = 1) -> None:
-        self.rack = ShelfRack(directories, FILE_BYTES)
+        self.rack = DirectoryRack(directories, FILE_BYTES)
         self.memory = MemoryCluster()
         self.store = self.memory.session()
         self.clock = FakeClock(NOW_MS)
@@ -219,7 +219,7 @@ async def test_metadata_that_cannot_be_read_keeps_its_ledger() -> None:
     assert bench.ledgers == [1]
 
 
-async def test_graves_are_forgotten_after_their_time() -> None:
+async def test_tombstones_are_forgotten_after_their_time() -> None:
     bench = await Bench().start()
     await bench.write(1)
     await bench.rack.status(fence(1))

@@ -10,7 +10,7 @@ from bookie.membership.read_only_state import ReadOnlyLimits, ReadOnlyState
 from bookie.storage.core.disk_space import SpaceLimits
 from client.wire.bookkeeper.messages import Status
 from tests.fakes.bookie_box import add, fence, read, settle
-from tests.fakes.ledger_directories import ShelfRack
+from tests.fakes.ledger_directories import DirectoryRack
 from tests.unit.bookie.storage.test_storage import write_lac
 
 CAPACITY = 1_000_000
@@ -26,7 +26,7 @@ class Watched:
     """Ledger directories on small disks, and what their watcher told."""
 
     def __init__(self, count: int = 1) -> None:
-        self.rack = ShelfRack(count)
+        self.rack = DirectoryRack(count)
         self.told: list[bool] = []
         self.scarce = 0
         self.read_only_state: ReadOnlyState

@@ -202,6 +202,7 @@ async def test_close_survives_a_metadata_store_that_is_away(monkeypatch) -> None
     cluster.on_request = lambda operation: Fault.LOSE_REQUEST
     await registration.close()
     cluster.on_request = lambda operation: None
+    assert await owner(store, WRITABLE) == store.session_id  # it goes with the session
     other = make(store)
     await other.close()
 

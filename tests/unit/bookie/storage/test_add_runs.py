@@ -15,7 +15,7 @@ from client.ids import EntryId, LedgerId
 from client.wire.bookkeeper import v3
 from client.wire.bookkeeper.messages import AddRequest, AddResponse, Status
 from tests.fakes.bookie_box import BookieBox, add, fence, payload_of, read, settle
-from tests.fakes.ledger_directories import ShelfRack
+from tests.fakes.ledger_directories import DirectoryRack
 from tests.unit.bookie.server.test_server import SERVER_LIMITS, connect, deliver, frames, serve
 
 OTHER_KEY = bytes(range(20))
@@ -83,8 +83,8 @@ async def test_a_run_ends_before_what_is_not_ordinary(other: AddRequest) -> None
     assert box.ledger_directories.add_run([other], answered.append) == 0
 
 
-async def test_a_run_ends_where_another_shelf_begins() -> None:
-    rack = ShelfRack(2)
+async def test_a_run_ends_where_another_directory_begins() -> None:
+    rack = DirectoryRack(2)
     await rack.start()
     for ledger in (6, 7):
         assert await rack.status(add(ledger, 0)) is Status.OK

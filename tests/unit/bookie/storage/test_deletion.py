@@ -99,7 +99,7 @@ async def test_4462_a_fence_brings_it_back_fenced() -> None:
     assert await box.status(add(7, 5)) is Status.FENCED
 
 
-async def test_a_grave_is_forgotten_in_the_end() -> None:
+async def test_a_tombstone_is_forgotten_in_the_end() -> None:
     box = await filled()
     await box.call(fence(7))
     await box.delete(7, time_ms=5000)

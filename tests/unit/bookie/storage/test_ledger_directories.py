@@ -9,16 +9,16 @@ from bookie.storage.core.accepted_adds import AcceptedAdds
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import BookieInfoRequest, ListEntriesRequest, Status
 from tests.fakes.bookie_box import add, fence, payload_of, read, settle
-from tests.fakes.ledger_directories import ShelfRack
+from tests.fakes.ledger_directories import DirectoryRack
 
 
-async def rack(count: int = 3) -> ShelfRack:
-    rack = ShelfRack(count)
+async def rack(count: int = 3) -> DirectoryRack:
+    rack = DirectoryRack(count)
     await rack.start()
     return rack
 
 
-def ledgers_of(rack: ShelfRack) -> list[list[int]]:
+def ledgers_of(rack: DirectoryRack) -> list[list[int]]:
     return [
         list(ledger_directory.storage.ledgers.ids())
         for ledger_directory in rack.ledger_directories.directories
@@ -41,7 +41,7 @@ async def test_ledgers_are_spread_and_stay_where_they_are() -> None:
     assert ledgers_of(machine) == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
 
 
-async def test_a_fence_and_an_add_of_an_unknown_ledger_meet_on_one_shelf() -> None:
+async def test_a_fence_and_an_add_of_an_unknown_ledger_meet_in_one_directory() -> None:
     """Whatever changes in between: else the add would not see the fence (4701)."""
     machine = await rack()
     first, *others = machine.ledger_directories.directories

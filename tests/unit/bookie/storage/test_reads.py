@@ -57,6 +57,33 @@ async def test_cold_reads_of_one_turn_share_jobs() -> None:
     assert box.metrics.cold_reads == 70
 
 
+async def test_a_turn_of_the_loop_brings_no_more_than_what_each_thread_reads_at_once() -> None:
+    box = BookieBox()
+    for n in range(1_500):
+        box.send(add(7, n))
+    await settle()
+    waiting: list[asyncio.Future[object]] = []
+    jobs = []
+
+    def held(job):
+        jobs.append(job)
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    box.disk.reader_job = held  # type: ignore[method-assign]
+    answers = [box.send(read(7, n)) for n in range(1_500)]
+    answered = 0
+    while answered < 1_500:
+        await settle()
+        assert len(waiting) == min(box.disk.reader_threads, -(-(1_500 - answered) // 32))
+        for future in waiting:
+            future.set_result(jobs.pop(0)())
+        waiting.clear()
+        await settle()
+        before, answered = answered, sum(each.done() for each in answers)
+        assert 0 < answered - before <= 32 * box.disk.reader_threads
+
+
 async def test_the_last_entry_is_the_last_one_when_it_is_answered() -> None:
     """A late answer may complete a later question: see "equal requests" in version 2."""
     box = BookieBox()

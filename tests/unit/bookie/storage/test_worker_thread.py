@@ -19,11 +19,11 @@ async def test_jobs_are_done_in_order_and_their_outcomes_arrive() -> None:
 
     first = worker_thread.run(lambda: did.append(threading.current_thread().name))
     failed = worker_thread.run(fail)
-    last = worker_thread.run(lambda: did.append("last"))
+    last = worker_thread.run(lambda: did.append("last") or "result")
     await first
     with pytest.raises(OSError, match="no"):
         await failed
-    await last
+    assert await last == "result"
     assert did == ["test", "last"]
     worker_thread.close()
 
@@ -37,18 +37,20 @@ async def test_closing_waits_for_what_was_given() -> None:
 
 
 async def test_nobody_has_to_wait() -> None:
-    worker_thread = WorkerThread("test")
-    worker_thread.run(lambda: None).cancel()
-    await worker_thread.run(lambda: None)
+    worker_thread, did = WorkerThread("test"), []
+    worker_thread.run(lambda: did.append("unwanted")).cancel()
+    await worker_thread.run(lambda: did.append("wanted"))
     worker_thread.close()
+    assert did[-1] == "wanted"
 
 
 def test_a_closed_loop_is_no_trouble() -> None:
-    worker_thread, may_end = WorkerThread("test"), threading.Event()
+    worker_thread, may_end, did = WorkerThread("test"), threading.Event(), []
 
     async def give() -> None:
-        worker_thread.run(lambda: (may_end.wait(), None)[1])
+        worker_thread.run(lambda: (may_end.wait(), did.append("all"))[1])
 
     asyncio.run(give())
     may_end.set()
     worker_thread.close()
+    assert did == ["all"]

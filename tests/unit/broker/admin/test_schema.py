@@ -70,7 +70,7 @@ def test_defaults_are_filled_in_and_whole_floats_are_ints() -> None:
         ({}, {"name": "is missing"}),
         ({"name": 3}, {"name": "must be text"}),
         ({"name": ""}, {"name": "must not be empty"}),
-        ({"name": "abcdef"}, {"name": "has 6 characters, 5 are allowed"}),
+        ({"name": "abcdef"}, {"name": "has 6 characters; at most 5 are allowed"}),
         ({"name": "A"}, {"name": "does not match ^[a-z]*$"}),
         ({"name": "ann", "age": True}, {"age": "must be a whole number"}),
         ({"name": "ann", "age": 1.5}, {"age": "must be a whole number"}),
@@ -82,7 +82,7 @@ def test_defaults_are_filled_in_and_whole_floats_are_ints() -> None:
         ({"name": "ann", "is_tall": 1}, {"is_tall": "must be true or false"}),
         ({"name": "ann", "sizes": {"a": "1"}}, {"sizes.a": "must be a number"}),
         ({"name": "ann", "friends": [{}, {}, {}]},
-         {"friends": "has 3 of them, 2 are allowed", "friends[0].name": "is missing",
+         {"friends": "has 3 of them; at most 2 are allowed", "friends[0].name": "is missing",
           "friends[1].name": "is missing", "friends[2].name": "is missing"}),
     ],
 )  # fmt: skip

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from aiohttp.test_utils import make_mocked_request
 
-from broker.admin.guard import Guard
-from broker.admin.problems import Problem
 from broker.admin.server import AdminServer
 from client.errors import ConfigError
 from tests.fakes.admin import AdminCloud, until
@@ -111,13 +108,6 @@ async def test_the_other_token_is_for_looking_only() -> None:
         assert not (await cloud.get("/topics", headers=headers))["items"]
 
 
-def test_no_token_for_looking_is_not_an_empty_one() -> None:
-    guard = Guard(dataclasses.replace(CONFIG, admin_token="s3cret"))
-    request = make_mocked_request("GET", "/", headers={"Authorization": "Bearer "})
-    with pytest.raises(Problem, match="the token is wrong"):
-        guard.check_token(request)
-
-
 def test_a_token_for_looking_needs_one_for_the_rest() -> None:
     with pytest.raises(ConfigError, match="admin_read_token"):
         dataclasses.replace(CONFIG, admin_read_token="peep")
@@ -128,7 +118,7 @@ async def test_an_open_port_without_a_token_is_warned_of(
     token: str, warns: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Tests listen on loopback only; what counts is what the address is taken for.
-    monkeypatch.setattr("broker.admin.server.is_loopback", lambda host: False)
+    monkeypatch.setattr("client.node.http_guard.is_loopback", lambda host: False)
     async with AdminCloud(admin_token=token):
         assert ("admin.open" in caplog.text) == warns
 

@@ -6,11 +6,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from broker import app
 from broker.app import Broker
 from broker.cluster.core import features
-from broker.cluster.core.features import TRANSACTION_VERSION, Finalized
+from broker.cluster.core.features import (
+    TRANSACTION_VERSION,
+    FeatureUpdate,
+    Finalized,
+    UpdateType,
+)
 from broker.front.handlers import api_versions
 from broker.transaction_settings import TransactionSettings
 from client.errors import ConfigError
@@ -100,3 +106,59 @@ async def test_the_epoch_of_an_older_reading_changes_nothing(cloud: FakeCloud) -
 async def test_no_feature_is_published_that_does_not_work_yet() -> None:
     """Who raises the level shows first that every part of it does what it says."""
     assert features.KNOWN[TRANSACTION_VERSION] in (0, 2)
+
+
+async def asked(broker: Broker, version: int, level: int, kind: int, **more: Any) -> Any:
+    """Send UpdateFeatures."""
+    client = await WireClient.connect(broker.port)
+    row = {"feature": TRANSACTION_VERSION, "max_version_level": level}
+    row |= {"upgrade_type": kind} if version else {"allow_downgrade": kind != 1}
+    answer = await client.call(
+        ApiKey.UPDATE_FEATURES, version, timeout=1_000, feature_updates=[row], **more
+    )
+    await client.close()
+    return answer
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_an_operator_lowers_and_raises_a_feature(cloud: FakeCloud, version: int) -> None:
+    one = await cloud.start_broker(1, transactions=ENABLED)
+    two = await cloud.start_broker(2, transactions=ENABLED)
+    await until(lambda: one.services.features.finalized.epoch == 0)
+    if version:
+        tried = await asked(one, version, 0, 2, validate_only=True)
+        assert tried.error_code is ErrorCode.none
+        assert one.services.features.finalized == Finalized(0, LEVEL)
+    lowered = await asked(one, version, 0, 2)
+    assert lowered.error_code is ErrorCode.none
+    assert version == 2 or [row.feature for row in lowered.results] == [TRANSACTION_VERSION]
+    for broker in (one, two):
+        await until(lambda broker=broker: broker.services.features.finalized.epoch == 1)
+        answer = await told(broker)
+        assert (answer.finalized_features_epoch, answer.finalized_features) == (1, ())
+    assert (await asked(two, version, 2, 1)).error_code is ErrorCode.none
+    assert (await told(two)).finalized_features[0].max_version_level == 2
+    refused = await asked(two, version, 1, 1)
+    assert refused.error_code is ErrorCode.invalid_update_version
+    assert "takes a downgrade" in refused.error_message
+
+
+async def test_two_operators_at_a_time(cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was slower decides again by what the faster one has stored."""
+    one = await cloud.start_broker(1, transactions=ENABLED)
+    features_ = one.services.features
+    await until(lambda: features_.finalized.epoch == 0)
+    write = features_._write
+
+    async def overtaken(wanted: Finalized, version: int | None) -> None:
+        monkeypatch.setattr(features_, "_write", write)
+        chosen = frozenset((TRANSACTION_VERSION,))
+        await write(Finalized(7, {TRANSACTION_VERSION: 1}, chosen), version)
+        await write(wanted, version)
+
+    monkeypatch.setattr(features_, "_write", overtaken)
+    await features_.update(
+        [FeatureUpdate(TRANSACTION_VERSION, 0, UpdateType.SAFE_DOWNGRADE)], validate_only=False
+    )
+    assert features_.finalized.epoch == 8
+    assert features_.finalized.levels == {TRANSACTION_VERSION: 0}

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable, Coroutine
 from typing import Any
+
+import pytest
 
 from broker.compaction.compactor import Compactor
 from broker.compaction.config import CompactionConfig
+from broker.compaction.core.round_messages import Request, WorkDone
+from broker.compaction.worker import LocalWorker
+from broker.errors import CompactionFailed
 from broker.partition.partition import Partition
 from broker.topics.topic_cleaner import TopicCleaner
-from client.errors import WriteFailed
+from client.errors import NoNode, WriteFailed
 from client.ids import Offset
 from client.log.compaction_state import NEVER_COMPACTED
+from client.log.segment_pages import Page, PageRef
 from client.metadata import paths
 from tests.fakes.brokers import Broker, World, done, forget_cache, settle, with_config
 from tests.fakes.keyed import Kept, keyed, newest, read_keyed
@@ -83,7 +90,7 @@ def test_a_reader_of_an_old_ledger_goes_on_until_its_grace_is_over() -> None:
         cleaning = compactor(broker, partition)
         await cleaning.visit_all()
         forget_cache(partition)
-        by_old_list = await partition.reader._log.read(
+        by_old_list = await partition.reader.log.read(
             old, Offset(0), partition.high_watermark, 1 << 20, at_least_one=True
         )
         assert by_old_list.next_offset == 1
@@ -100,6 +107,50 @@ def test_a_reader_of_an_old_ledger_goes_on_until_its_grace_is_over() -> None:
         assert newest(await read_keyed(partition)) == newest(written)
 
     one_partition(scenario, config=COMPACT)
+
+
+ASKED: dict[str, Callable[[Partition], Coroutine[Any, Any, object]]] = {
+    "records": lambda one: one.reader.read(
+        Offset(3), 1 << 20, at_least_one=True, read_committed=False
+    ),
+    "committed records": lambda one: one.reader.read(
+        Offset(3), 1 << 20, at_least_one=True, read_committed=True
+    ),
+    "a timestamp": lambda one: one.reader.offset_for_timestamp(0),
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_who_misses_a_page_that_was_replaced_goes_by_the_new_list(what: str) -> None:
+    """LIST-ANEW: pages have no grace, and need none."""
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        await filled(partition)
+        old = world.segments(partition.topic)
+        pages, gate = partition.reader._node.pages, asyncio.Event()
+        page = pages.page
+        waiting: list[PageRef] = []
+
+        async def slow(ref: PageRef) -> Page:
+            if not waiting:
+                waiting.append(ref)
+                await gate.wait()
+            return await page(ref)
+
+        pages.page = slow  # type: ignore[method-assign]
+        task = asyncio.get_running_loop().create_task(ASKED[what](partition))
+        await settle()
+        assert waiting
+        await compactor(broker, partition).visit_all()
+        assert waiting[0].name not in await pages.names(world.segments(partition.topic))
+        broker.services.pages._pages.clear()
+        with pytest.raises(NoNode):
+            await page(waiting[0])
+        gate.set()
+        await task
+        assert world.segments(partition.topic) != old
+
+    one_partition(scenario, config=COMPACT, segment_page_entries=2)
 
 
 def test_who_reads_from_memory_is_given_what_is_left_too() -> None:
@@ -133,6 +184,37 @@ def test_a_partition_that_cannot_be_read_says_why_and_is_tried_again() -> None:
         status = cleaning.status(partition)
         assert status is not None
         assert (status.reason, status.failure_count) == ("", 0)
+        assert newest(await read_keyed(partition)) == newest(written)
+
+    one_partition(scenario, config=COMPACT)
+
+
+def test_a_worker_that_dies_fails_the_round_and_nothing_else() -> None:
+    class Dying(LocalWorker):
+        left = 5
+
+        async def do(self, request: Request) -> WorkDone:
+            self.left -= 1
+            if self.left == 0:
+                raise CompactionFailed("the child process is gone: signal 9")
+            return await super().do(request)
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        written = await filled(partition)
+        before = {*world.ledger_ids()}
+        worker = Dying(broker.services.turns)
+        cleaning = Compactor(broker.services, [partition], CompactionConfig(bytes_per_s=0), worker)
+        await cleaning.visit_all()
+        status = cleaning.status(partition)
+        assert status is not None
+        assert "signal 9" in status.reason
+        assert (status.failure_count, worker.left) == (1, 0)
+        assert {*world.ledger_ids()} == before, "what it had begun is gone"
+        assert await read_keyed(partition) == written
+        await asyncio.sleep(15.1)
+        await broker.services.lease.ask(broker.store)
+        await cleaning.visit_all()
+        assert broker.services.metrics.compaction_rounds == 1
         assert newest(await read_keyed(partition)) == newest(written)
 
     one_partition(scenario, config=COMPACT)

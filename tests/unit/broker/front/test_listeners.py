@@ -263,9 +263,9 @@ async def test_a_handshake_that_stalls_is_ended(
 
 async def test_handshakes_under_way_are_limited(cloud: FakeCloud, files: Path) -> None:
     broker = await start(cloud, files, tls_handshakes_max=2)
-    stalled = [await WireClient.connect(broker.ports["SSL"]) for _ in range(2)]
+    stalled = [await stall(broker, f"127.0.0.{at}") for at in (2, 3)]
     await until(lambda: broker.server.doors._gate.handshakes == 2)
-    third = await WireClient.connect(broker.ports["SSL"])
+    third = await stall(broker, "127.0.0.4")
     assert await third.is_closed()
     for client in stalled:
         await client.close()
@@ -273,6 +273,24 @@ async def test_handshakes_under_way_are_limited(cloud: FakeCloud, files: Path) -
     good = await WireClient.connect(broker.ports["SSL"], tls=trusting(files))
     assert (await good.call(ApiKey.API_VERSIONS, 0)).error_code == 0
     await good.close()
+
+
+async def stall(broker: Broker, address: str) -> WireClient:
+    """Connect from an address of this machine, and say nothing."""
+    port = broker.ports["SSL"]
+    return WireClient(*await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0)))
+
+
+async def test_one_address_does_not_take_all_handshakes(cloud: FakeCloud, files: Path) -> None:
+    broker = await start(cloud, files, tls_handshakes_max=4)
+    stalled = [await stall(broker, "127.0.0.2") for _ in range(4)]
+    assert await stalled[2].is_closed() and await stalled[3].is_closed()
+    good = await WireClient.connect(broker.ports["SSL"], tls=trusting(files))
+    assert (await good.call(ApiKey.API_VERSIONS, 0)).error_code == 0
+    for client in (*stalled, good):
+        await client.close()
+    await until(lambda: not broker.server.doors._gate.handshakes)
+    assert not broker.server.doors._gate._of_host
 
 
 async def test_random_bytes_end_their_connection_only(cloud: FakeCloud, files: Path) -> None:

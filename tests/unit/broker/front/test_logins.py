@@ -14,7 +14,7 @@ import pytest
 
 from broker.app import Broker
 from broker.security.config import SecurityConfig
-from broker.security.core.mechanisms import Mechanism
+from broker.security.core.mechanisms import PASSWORD_MECHANISMS
 from client.metadata import paths
 from client.wire.kafka.apis import ApiKey
 from tests.fakes import certificates
@@ -24,7 +24,7 @@ from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import batch, create_topic, produce
 from tests.unit.broker.front.test_listeners import connections, trusting
 
-MECHANISMS = [str(mechanism) for mechanism in Mechanism]
+MECHANISMS = [str(mechanism) for mechanism in PASSWORD_MECHANISMS]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def cloud() -> AsyncIterator[FakeCloud]:
 async def start(cloud: FakeCloud, node_id: int = 1, **settings: Any) -> Broker:
     sasl = {
         "listeners": ("PLAINTEXT://127.0.0.1:0", "SASL_PLAINTEXT://127.0.0.1:0"),
-        "sasl_mechanisms": tuple(Mechanism),
+        "sasl_mechanisms": PASSWORD_MECHANISMS,
         "sasl_failure_delay_ms": 0,
     }
     security = SecurityConfig(**{**sasl, **settings})

@@ -7,7 +7,7 @@ import dataclasses
 import importlib
 import pkgutil
 import struct
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from broker.access import rights
 from broker.access.rights import Need
 from broker.app import Broker
-from broker.errors import BrokerError
+from broker.errors import BrokerError, InvalidRequest
 from broker.front import handlers as catalogue
 from broker.front.handlers.registry import handlers
 from broker.front.services import Peer
@@ -200,6 +200,13 @@ ROWS = [
         (rights.DESCRIBE_CLUSTER, CLUSTER), users=None),
     row("alter users", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, (rights.ALTER_CLUSTER, CLUSTER),
         upsertions=[SCRAM]),
+    row("describe quotas", ApiKey.DESCRIBE_CLIENT_QUOTAS, 1,
+        (rights.DESCRIBE_CONFIGS_CLUSTER, CLUSTER), components=[], strict=False),
+    row("alter quotas", ApiKey.ALTER_CLIENT_QUOTAS, 1, (rights.ALTER_CONFIGS_CLUSTER, CLUSTER),
+        validate_only=False, entries=[{"entity": [{"entity_type": "user", "entity_name": "x"}],
+                 "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}]}]),
+    row("change features", ApiKey.UPDATE_FEATURES, 2, (rights.ALTER_CLUSTER, CLUSTER),
+        feature_updates=[]),
     row("unregister", ApiKey.UNREGISTER_BROKER, 0, (rights.ALTER_CLUSTER, CLUSTER), broker_id=9),
     row("list what has settings", ApiKey.LIST_CONFIG_RESOURCES, 0,
         (rights.DESCRIBE_CONFIGS_CLUSTER, CLUSTER)),
@@ -214,6 +221,8 @@ ELSEWHERE = {
     (ApiKey.LIST_GROUPS, rights.DESCRIBE_GROUP),
     (ApiKey.LIST_TRANSACTIONS, rights.DESCRIBE_TRANSACTIONAL_ID),
     (ApiKey.METADATA, rights.CREATE_CLUSTER),
+    (ApiKey.METADATA, rights.DESCRIBE_CLUSTER),
+    (ApiKey.DESCRIBE_CLUSTER, rights.DESCRIBE_CLUSTER),
     (ApiKey.CREATE_TOPICS, rights.CREATE_CLUSTER),
     (ApiKey.DELETE_TOPICS, rights.DESCRIBE_TOPIC),
     (ApiKey.INIT_PRODUCER_ID, rights.WRITE_TOPIC),
@@ -327,7 +336,8 @@ def state(broker: Broker) -> Any:
     """Return everything that one of the requests could have changed."""
     partition = broker.partitions.find("t", 0)
     groups = [
-        coordinator.view().descriptions() for coordinator in broker.services.groups.coordinators()
+        [coordinator.view().describe(each) for each in coordinator.view().group_ids()]
+        for coordinator in broker.services.groups.coordinators()
     ]
     return (
         dict(broker.cluster.topics),
@@ -643,6 +653,40 @@ async def test_entries_come_are_shown_and_go(broker: Broker, client: WireClient)
     assert [one.resource_name for one in gone.filter_results[0].matching_acls] == ["a", "b"]
     shown = await client.call(ApiKey.DESCRIBE_ACLS, 2, **mine)
     assert [len(one.acls) for one in shown.resources] == [1, 1]
+
+
+async def test_entries_about_one_resource_take_effect_together(
+    broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one, the first would take their rights from those whom the next ones name, as
+    `allow.everyone.if.no.acl.found` ends with it."""
+    await grant(broker, entry(rights.ALTER_CLUSTER, CLUSTER))
+    acls = broker.services.rights.acls
+    steps: list[tuple[str, int]] = []
+    add = acls.add
+
+    async def noted(together: Sequence[Acl]) -> None:
+        steps.append((together[0].name, len(together)))
+        await add(together)
+
+    monkeypatch.setattr(acls, "add", noted)
+    rows = [{**ENTRY, "resource_name": name, "operation": number}
+            for number in (3, 4) for name in ("a", "b")]  # fmt: skip
+    answer = await client.call(ApiKey.CREATE_ACLS, 2, creations=rows)
+    assert [one.error_code for one in answer.results] == [0] * 4
+    assert steps == [("a", 2), ("b", 2)]
+
+
+async def test_so_many_entries_and_no_more(cloud: FakeCloud) -> None:
+    security = SecurityConfig(authorization=True, acls_max=3)
+    broker = await cloud.start_broker(1, security=security)
+    await grant(broker, *(entry(rights.WRITE_TOPIC, name) for name in "abc"))
+    await grant(broker, entry(rights.WRITE_TOPIC, "a"))  # is there already
+    with pytest.raises(InvalidRequest, match="acls_max"):
+        await grant(broker, entry(rights.WRITE_TOPIC, "d"))
+    await broker.services.rights.acls.remove(ANY._replace(name="a"))
+    await grant(broker, entry(rights.WRITE_TOPIC, "d"))
+    assert [one.name for one in broker.services.rights.acls.find(ANY)] == ["b", "c", "d"]
 
 
 async def test_another_broker_decides_by_them_within_moments(cloud: FakeCloud) -> None:

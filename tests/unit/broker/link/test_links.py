@@ -22,6 +22,7 @@ from broker.link.links import Links
 from broker.security.config import SecurityConfig
 from client.ids import BrokerId
 from tests.fakes.broker import FakeCloud, until
+from tests.fakes.scrape import parse
 
 ECHO: LinkApi[str, str] = LinkApi(
     kind=99,
@@ -67,6 +68,16 @@ async def test_brokers_ask_each_other_and_themselves(cloud: FakeCloud) -> None:
     assert answers == [f"1 said {number}" for number in range(250)]
     assert two.metrics.connections_opened == opened, "the connection is kept"
     assert await links_of(one).ask(BrokerId(1), ECHO, "me") == "1 said me"
+    assert one_sample(one, "link_requests_total", state="answered") >= 251
+    assert one_sample(one, "links_up") >= 1
+    assert one_sample(one, "link_requests_open") == 0
+
+
+def one_sample(broker: Broker, name: str, **labels: str) -> float:
+    shown = ",".join(f'{key}="{value}"' for key, value in labels.items())
+    return parse(broker.metrics.exposition())[
+        f"quire_broker_{name}" + (f"{{{shown}}}" if shown else "")
+    ]
 
 
 async def test_more_than_may_wait_is_refused_and_not_sent(cloud: FakeCloud) -> None:
@@ -132,6 +143,19 @@ async def test_a_peer_that_hangs_is_left(cloud: FakeCloud) -> None:
                 return
 
     await asyncio.wait_for(again(), 5)
+
+
+async def test_a_host_that_is_no_name_ends_nobody_else(cloud: FakeCloud) -> None:
+    """What a broker is told to advertise is asked of by the others, who must not end for it."""
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    one = await cloud.start_broker(1)
+    await cloud.start_broker(2, advertised_host="my..host", advertised_port=9092)
+    for _ in range(3):
+        with pytest.raises(PeerUnavailable):
+            await asyncio.wait_for(links_of(one).ask(BrokerId(2), ECHO, "x"), 5)
+    await asyncio.sleep(0.6)
+    assert told == []
 
 
 async def test_a_broker_that_stops_answers_nobody_and_its_successor_does(cloud: FakeCloud) -> None:

@@ -26,6 +26,7 @@ from broker.errors import (
     UnknownLeaderEpoch,
 )
 from broker.partition.core.append_queue import Append
+from broker.partition.core.producer_state import WINDOW_BATCHES
 from broker.partition.core.transactions.held_appends import HeldAppend
 from broker.partition.core.transactions.held_batches import HELD_OVERHEAD_BYTES
 from broker.partition.partition import Partition
@@ -238,6 +239,21 @@ def test_a_repeated_batch_does_not_open_its_transaction_again() -> None:
     run(scenario)
 
 
+def test_a_batch_that_comes_too_late_is_refused_and_nobody_is_asked() -> None:
+    """Its producer's next transaction would be told what its coordinator says of the late one."""
+
+    async def scenario(world: World, verifier: FakeVerifier, partition: Partition) -> None:
+        for sequence in range(WINDOW_BATCHES + 1):
+            await done(send(partition, sequence=sequence))
+        await end(partition)
+        with pytest.raises(OutOfOrderSequence):
+            send(partition, sequence=0)
+        assert len(verifier.asked) == 1
+        await done(send(partition, sequence=WINDOW_BATCHES + 1))
+
+    run(scenario)
+
+
 def test_a_batch_that_is_sent_twice_while_it_is_held_is_stored_once() -> None:
     async def scenario(world: World, verifier: FakeVerifier, partition: Partition) -> None:
         gate = verifier.hold()
@@ -280,6 +296,25 @@ def test_guard_a_marker_voids_the_question_also_with_nothing_to_do() -> None:
         again = send(partition)
         assert await done(again) == 2
         assert len(verifier.asked) == 2
+
+    run(scenario)
+
+
+def test_next_epoch_a_batch_that_comes_before_the_marker_waits_for_it() -> None:
+    """In TV2 a producer goes on as soon as its end is decided, and its marker may be late."""
+
+    async def scenario(world: World, verifier: FakeVerifier, partition: Partition) -> None:
+        await done(send(partition, transaction=TV2))
+        gate = verifier.hold()
+        early = [send(partition, transaction=TV2, epoch=1)]
+        early.append(send(partition, transaction=TV2, epoch=1, sequence=1))
+        await settle()
+        await end(partition, epoch=1, is_tv2=True)
+        assert not any(append.completed for append in early), "their coordinator is asked still"
+        gate.set()
+        assert [await done(append) for append in early] == [3, 4], "behind the marker, in order"
+        assert partition.last_stable_offset == 3
+        assert len(verifier.asked) == 2, "one question each"
 
     run(scenario)
 
@@ -346,6 +381,19 @@ def test_open_transactions_are_bounded() -> None:
         with pytest.raises(NotEnoughReplicas):
             send(partition, pid=3)
         await done(send(partition, pid=1, sequence=1))
+        await end(partition, pid=1)
+        await done(send(partition, pid=3))
+
+    run(scenario, open_transactions_max=2)
+
+
+def test_transactions_that_were_held_together_stay_within_the_limit() -> None:
+    async def scenario(world: World, verifier: FakeVerifier, partition: Partition) -> None:
+        gate = verifier.hold()
+        appends = [send(partition, pid=pid) for pid in (1, 2, 3)]
+        gate.set()
+        assert [await done(one) for one in appends[:2]] == [1, 2]
+        assert isinstance(await refused(appends[2]), NotEnoughReplicas)
         await end(partition, pid=1)
         await done(send(partition, pid=3))
 

@@ -42,6 +42,9 @@ class Ledger:
             for at in range(first, last + 1)
         ]
 
+    async def read_some(self, first: EntryId, last: EntryId) -> list[Entry]:
+        return await self.read(first, last)
+
     def weight(self, entry_id: int) -> int:
         return SIZE if entry_id < self.heavy_from else 1000 * SIZE
 

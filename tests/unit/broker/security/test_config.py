@@ -19,15 +19,15 @@ TLS: dict[str, Any] = {"listeners": ("SSL://h:1",), **FILES}
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"listener_protocols": ("A:SSL",)}, "worth nothing without listeners"),
-        ({"advertised_listeners": ("A://h:1",)}, "worth nothing without listeners"),
-        ({"inter_broker_listener": "A"}, "worth nothing without listeners"),
-        (FILES, "worth nothing without listeners"),
+        ({"listener_protocols": ("A:SSL",)}, "no effect without listeners"),
+        ({"advertised_listeners": ("A://h:1",)}, "no effect without listeners"),
+        ({"inter_broker_listener": "A"}, "no effect without listeners"),
+        (FILES, "no effect without listeners"),
         ({"listeners": ("SSL://h:1",)}, "SSL listeners need"),
         ({"listeners": ("PLAINTEXT://h:1",), **FILES}, "no listener speaks TLS"),
-        ({**TLS, "tls_key": None}, "come together"),
+        ({**TLS, "tls_key": None}, "must be set together"),
         ({**TLS, "tls_client_auth": "required"}, "needs security.tls_client_ca"),
-        ({**TLS, "tls_client_ca": Path("a")}, "worth nothing with tls_client_auth none"),
+        ({**TLS, "tls_client_ca": Path("a")}, "no effect with tls_client_auth none"),
         ({**TLS, "tls_principal_rules": "X"}, "must be RULE"),
         ({**TLS, "inter_broker_listener": "INSIDE"}, "INSIDE is not among the listeners"),
         ({**TLS, "tls_handshakes_max": 0}, "at least 1"),
@@ -41,7 +41,7 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], message: str) 
 @pytest.mark.parametrize("name", ["listen_host", "port", "advertised_host", "advertised_port"])
 def test_listeners_replace_the_settings_of_the_one_listener(name: str) -> None:
     value: Any = "h" if name.endswith("host") else 1
-    with pytest.raises(ConfigError, match=f"{name} is worth nothing beside"):
+    with pytest.raises(ConfigError, match=f"{name} has no effect beside"):
         BrokerConfig(security=SecurityConfig(**TLS), **{name: value})
 
 

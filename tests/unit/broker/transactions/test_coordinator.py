@@ -11,8 +11,10 @@ from broker.errors import (
     ConcurrentTransactions,
     CoordinatorLoading,
     CoordinatorNotAvailable,
+    InvalidProducerIdMapping,
     NotCoordinator,
     OldConnection,
+    TransactionAbortable,
 )
 from broker.transactions.core.marker_queue import Leader, Outcome, Unled
 from broker.transactions.core.transaction_types import TIMED_OUT, TransactionState
@@ -35,7 +37,7 @@ def test_a_transaction_from_begin_to_end() -> None:
         assert who == (1000, 0)
         await bench.add(who, P0, P1)
         assert bench.state is ONGOING
-        assert bench.coordinator.verify("tx", who, (P0,)) == (None,)
+        assert await bench.coordinator.verify("tx", who, (P0,)) == (None,)
         assert await bench.end(who) == who
         await bench.becomes(COMPLETE_COMMIT)
         assert {broker: len(markers) for _, broker, markers in bench.link.sent} == {1: 1, 2: 1}
@@ -312,5 +314,33 @@ def test_while_markers_are_written_the_next_transaction_waits() -> None:
         bench.link.free()
         await add
         assert bench.state is ONGOING
+
+    run(scenario())
+
+
+def test_a_producer_is_refused_once_the_log_has_shown_that_this_broker_coordinates_still() -> None:
+    """PROVEN: a coordinator that was taken over knows nothing of what its successor has begun."""
+
+    async def scenario() -> None:
+        bench = await TransactionBench().active()
+        who = await bench.init()
+        await bench.add(who, P0)
+        bench.partition.manual = True
+        asked = [
+            asyncio.ensure_future(bench.coordinator.verify(*question))
+            for question in (("nobody", who, (P0,)), ("tx", who, (P0, P1)))
+        ]
+        await asyncio.sleep(1)
+        assert not any(one.done() for one in asked)
+        for _ in asked:
+            bench.partition.confirm()
+        with pytest.raises(InvalidProducerIdMapping):
+            await asked[0]
+        assert [type(error) for error in await asked[1]] == [type(None), TransactionAbortable]
+        lost = asyncio.ensure_future(bench.coordinator.verify("nobody", who, (P0,)))
+        await asyncio.sleep(1)
+        bench.coordinator.close()
+        with pytest.raises(NotCoordinator):
+            await lost
 
     run(scenario())

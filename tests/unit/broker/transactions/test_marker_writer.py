@@ -25,7 +25,9 @@ from broker.transactions.core.link_messages import (
 )
 from broker.transactions.core.marker_queue import Outcome
 from broker.transactions.marker_writer import MarkerWriter
+from client.errors import QuireError
 from client.ids import BrokerId, LeaderEpoch, ProducerId
+from client.node import background
 from client.wire.kafka.batches.control_batch import Marker
 from tests.fakes.virtual_time import run
 
@@ -123,13 +125,18 @@ def test_what_comes_of_an_older_session_is_dropped() -> None:
     ],
 )
 def test_an_error_of_one_keeps_no_other_back(error: Exception, outcome: Outcome) -> None:
+    failed = background.failures["marker"]
+
     async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
         bench = Bench()
         bench.led["t", 0].error = error
         found = await bench.send(sent(), sent(1), sent(2), sent(topic=MarkerTopic(None, "v")))
         assert found.outcomes == [outcome, Outcome.WRITTEN, Outcome.FAILED, Outcome.FAILED]
 
     run(scenario())
+    is_bug = not isinstance(error, QuireError)
+    assert background.failures["marker"] == failed + is_bug, "a bug is counted, and nothing else"
 
 
 def test_an_answer_waits_for_a_moment_and_the_write_goes_on() -> None:

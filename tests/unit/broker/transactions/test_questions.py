@@ -44,7 +44,7 @@ class Coordinator:
         self.added: list[AddPartitions] = []
         self.gate: asyncio.Event | None = None
 
-    def verify(
+    async def verify(
         self, _: str, producer: ProducerIdAndEpoch, partitions: tuple[TransactionPartition, ...]
     ) -> tuple[BrokerError | None, ...]:
         assert producer == (9, 4)

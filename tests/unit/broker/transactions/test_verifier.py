@@ -28,6 +28,7 @@ from broker.partition.core.transactions.verification import VerificationRequest
 from broker.transactions.core.link_messages import Verdict
 from broker.transactions.verifier import QUESTIONS_MAX, Verifier, verdict_error
 from client.ids import BrokerId, ProducerId
+from client.node import background
 from tests.fakes.virtual_time import run
 
 
@@ -126,6 +127,21 @@ def test_but_not_for_ever() -> None:
             assert loop.time() - began_s <= 1.0
 
     run(scenario())
+
+
+def test_a_bug_lets_nobody_wait() -> None:
+    told = background.failures["questions"]
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        bench = Bench()
+        bench.answer = lambda _: 1 // (len(bench.asked) - 1) and Verdict(0, 8)  # type: ignore
+        began_s = asyncio.get_running_loop().time()
+        assert await bench.verifier.verify(question()) == 8
+        assert asyncio.get_running_loop().time() - began_s < 0.5
+
+    run(scenario())
+    assert background.failures["questions"] == told + 1
 
 
 def test_a_refusal_is_final() -> None:

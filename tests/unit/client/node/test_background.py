@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from client.errors import ConfigError
 from client.node import background
 from tests.fakes.virtual_time import VirtualTimeLoop
 
@@ -86,3 +87,30 @@ def test_only_who_cancels_the_task_itself_ends_it() -> None:
 
     (context,) = in_virtual_time(scenario)
     assert isinstance(context["exception"], asyncio.CancelledError)
+
+
+def test_a_piece_of_work_that_fails_is_told_of_and_counted_and_whoever_waits_hears_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = background.failures["piece"]
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def scenario() -> None:
+        for error in (ZeroDivisionError("of ours"), ConfigError("of the work")):
+            task = background.begin(fail(error), "piece of something")
+            with pytest.raises(type(error)):
+                await task
+        forgotten = background.begin(fail(ZeroDivisionError()), "piece of something")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert forgotten.done()
+        cancelled = background.begin(asyncio.sleep(60), "piece of something")
+        await background.stop(cancelled)
+
+    told = in_virtual_time(scenario)
+    assert background.failures["piece"] - before == len(told) == 2
+    assert not any(context.get("fatal") for context in told)
+    records = [each for each in caplog.records if each.message.startswith("task.failed")]
+    assert len(records) == 2 and all(each.exc_info for each in records)

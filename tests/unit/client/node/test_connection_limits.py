@@ -16,6 +16,17 @@ def test_connections_are_limited_in_total_and_by_host() -> None:
     assert quotas.add("a") is None
 
 
+def test_limits_can_change_while_connections_are_open() -> None:
+    quotas = ConnectionQuotas(3, 3)
+    assert [quotas.add("a"), quotas.add("a"), quotas.add("a")] == [None, None, None]
+    quotas.limit(10, 2)
+    assert quotas.add("a") == "connections_per_host_max is reached"
+    assert quotas.add("b") is None
+    quotas.limit(2, 10)
+    assert quotas.add("c") == "connections_max is reached"
+    assert quotas.total == 4, "those that are open stay"
+
+
 def held(bytes_max: int = 1 << 30) -> HeldBytes[str]:
     return HeldBytes(bytes_max, 30.0)
 

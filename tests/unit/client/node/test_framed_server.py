@@ -512,6 +512,7 @@ class TestListening:
 
     def test_close_without_listening(self, world: World) -> None:
         world.server.close_all()
+        assert not world.loop.listener.is_closed  # it was never there
 
     async def test_a_connection_that_is_closing_is_neither_paused_nor_resumed(
         self, world: World

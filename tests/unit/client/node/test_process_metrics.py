@@ -96,6 +96,30 @@ def test_the_longest_stall_shows_for_a_window_or_two() -> None:
     run(scenario())
 
 
+def test_a_stall_in_which_others_had_the_processor_shows_as_theirs() -> None:
+    async def scenario() -> None:
+        made = Exposition(table(ROWS))
+        now, worked = [0.0], [0.0]
+        stall = LoopStall(made, lambda: now[0], lambda: worked[0])
+        stall.start()
+
+        async def shown_after(stall_s: float, worked_s: float) -> tuple[float, float]:
+            now[0] += 1 / 16 + stall_s
+            worked[0] += worked_s
+            await asyncio.sleep(1 / 16)
+            await asyncio.sleep(0)
+            found = parse(made.exposition())
+            return found["quire_loop_stall_seconds"], found["quire_loop_stall_cpu_seconds"]
+
+        assert await shown_after(0.0, 0.0625) == (0, 0), "busy, but never late"
+        assert await shown_after(2.0, 0.25) == (2, 0.25)
+        assert await shown_after(0.5, 0.5) == (2, 0.5)
+        assert await shown_after(0.5, 0.5625) == (2, 0.5), "no more than it was late"
+        stall.close()
+
+    run(scenario())
+
+
 def test_without_proc_the_process_has_no_metrics_and_the_rest_is_shown(tmp_path: Path) -> None:
     made = Exposition(table(ROWS))
     provide_process(made, "broker", MemoryCluster().session())

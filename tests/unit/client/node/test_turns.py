@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -89,3 +91,25 @@ async def test_a_long_list_takes_a_turn_now_and_then() -> None:
     for _ in range(2 * STEP_ITEMS):
         await pace.item()
     assert turns.taken == 2
+
+
+async def test_who_keeps_what_takes_its_turn_back_is_not_kept_alive_by_it() -> None:
+    """Or it would wait for the collector of cycles, with all that a large request has made."""
+
+    class Work:
+        def __init__(self, turns: Turns) -> None:
+            self.take_back = turns.on_turn(self.go)
+
+        def go(self) -> None:
+            pass
+
+    turns = Turns()
+    gone = weakref.ref(Work(turns))
+    gc.disable()
+    try:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert turns.taken == 1
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -25,7 +25,10 @@ def test_accepts_lists_of_host_and_port(text: str, expected: list[tuple[str, int
     assert addresses.parse(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", ":9092", "a:", "a:b", "a:0", "a:65536", "a:1,,b:1", "a:-1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", ":9092", "a:", "a:b", "a:0", "a:65536", "a:1,,b:1", "a:-1", "a..b:9092", f"{'a' * 64}:1"],
+)
 def test_refuses_anything_else_naming_the_part(text: str) -> None:
     with pytest.raises(ConfigError, match="is not an address: write host:port"):
         addresses.parse(text)

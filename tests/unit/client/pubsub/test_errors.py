@@ -50,5 +50,5 @@ def test_accepts_topic_names_that_brokers_accept(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250, "a\n"])
 def test_refuses_other_topic_names(name: str) -> None:
-    with pytest.raises(errors.InvalidTopic, match="is no topic name"):
+    with pytest.raises(errors.InvalidTopic, match="is not a topic name"):
         errors.check_topic_name(name)

@@ -43,6 +43,20 @@ def test_any_split_of_the_stream_gives_the_same_frames(sizes: list[int], most: i
     assert into.buffered_bytes == into.reserved_bytes == 0
 
 
+def test_what_begins_with_a_frame_may_be_looked_at_before() -> None:
+    into = intake()
+    data = frame(b"first") + frame(b"second")
+    into.room()[: len(data)] = data
+    assert bytes(into.fresh(len(data)) or b"") == data
+    assert [bytes(view) for view in into.received(len(data))] == [b"first", b"second"]
+    pour(into, data[:7])
+    into.room()[:12] = data[7:]
+    assert into.fresh(12) is None, "the end of a frame comes first"
+    into = intake()
+    pour(into, frame(LARGE))
+    assert into.fresh(10) is None, "only the beginning of a frame was asked for"
+
+
 def test_frames_stay_what_they_are_when_more_comes() -> None:
     into = intake()
     first = pour(into, frame(b"small") + frame(LARGE))

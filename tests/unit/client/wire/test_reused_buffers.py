@@ -19,6 +19,7 @@ def test_what_is_taken_beyond_the_limit_is_not_kept() -> None:
     kept = buffers.take(1)
     beyond = buffers.take(1)
     assert beyond.obj is not kept.obj
+    assert buffers.kept_bytes == STEP_BYTES, "and so not counted"
     memory = beyond.obj
     del beyond
     assert buffers.take(1).obj is not memory

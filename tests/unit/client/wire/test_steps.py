@@ -32,5 +32,5 @@ def test_items_are_counted_over_all_lists_before_they_are_looked_at() -> None:
     items = ItemCount(10)
     assert items.add(4) == 4
     assert items.add(6) == 6
-    with pytest.raises(TooManyItems, match="11 items or more, 10 are allowed"):
+    with pytest.raises(TooManyItems, match="11 items or more; at most 10 are allowed"):
         items.add(1)

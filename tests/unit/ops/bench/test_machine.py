@@ -9,7 +9,7 @@ from client.errors import QuireError
 from ops.bench import machine, process_cpu
 from ops.bench.figures import Figure, Run, Scale
 from ops.bench.load.requests import error_code
-from ops.bench.summary import Measured
+from ops.bench.report.summary import Measured
 from ops.bench.workloads import produce
 from ops.bench.workloads.fixed_rate import learn, slowest_per_s
 

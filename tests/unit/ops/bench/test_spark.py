@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ops.bench.load.spark import BROKER, LEDGERS, OFFICIAL, ONE_TASK
-from ops.bench.summary import Measured, rows
-from ops.bench.targets import SYNCED
+from ops.bench.report.summary import Measured, rows
+from ops.bench.report.targets import SYNCED
 from ops.bench.workloads.spark import Reading, _figures, _streams
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from client.errors import QuireError
-from ops.bench import compare, results, turns
+from ops.bench import compare, turns
+from ops.bench.catalog import GB, WORKLOADS, Workload
 from ops.bench.figures import Figure, Run, Scale
 from ops.bench.peers.system import SystemName
+from ops.bench.report import results
 from ops.bench.turns import Budget, Plan, Turns, blocks_of, check_disk, claimed
-from ops.bench.workloads.catalog import GB, WORKLOADS, Workload
 from ops.bench.workloads.partitions import wanted
 
 README = Path(turns.__file__).parent / "README.md"
@@ -239,5 +240,5 @@ def test_the_readme_has_a_row_for_each_workload_with_its_minutes() -> None:
     }
 
 
-def test_all_of_it_takes_about_six_hours() -> None:
-    assert sum(workload.minutes(rounds=5) for workload in WORKLOADS.values()) <= 390
+def test_all_of_it_takes_about_eight_hours() -> None:
+    assert sum(workload.minutes(rounds=5) for workload in WORKLOADS.values()) <= 480

@@ -113,8 +113,14 @@ def test_where_an_address_comes_from(
     tmp_path: Path, asked: list[str], line: str, environ: dict[str, str], printed: str
 ) -> None:
     done = run(tmp_path, line, **environ)
-    assert (done.exit_code, done.output.strip()) == (0, printed)
+    assert (done.exit_code, done.stdout.strip()) == (0, printed)
     assert len(asked) <= 1, "brokers are asked once for all"
+
+
+def test_a_token_that_others_can_read_is_warned_of(tmp_path: Path, asked: list[str]) -> None:
+    typed = run(tmp_path, "--cluster prod admin --admin-token mine")
+    assert "set QUIRE_ADMIN_TOKEN" in typed.stderr and "mine" not in typed.stderr
+    assert run(tmp_path, "--cluster prod admin", QUIRE_ADMIN_TOKEN="mine").stderr == ""
 
 
 def test_brokers_that_cannot_tell_are_no_dead_end(tmp_path: Path, asked: list[str]) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from client.errors import QuireError
 from client.ids import BookieId
 from client.ledger.bookies.bookie_directory import Address, ServiceInfo
+from ops.bookie_http import BookieAccess
 from ops.bookies import DOWN, READ_ONLY, UP, BookieView
 from ops.cli import bookie
 from ops.cli.main import quire
@@ -43,8 +44,10 @@ class Admins:
         self.failure: QuireError | None = None
 
     async def ask(
-        self, bookie_id: str, info: ServiceInfo, method: str, path: str, body: Any = None
-    ) -> Any:
+        self, bookie_id: str, info: ServiceInfo, method: str, path: str, body: Any = None,
+        *, access: BookieAccess,
+    ) -> Any:  # fmt: skip
+        assert access.token == ""
         self.asked.append((bookie_id, method, path, body))
         if self.failure is not None:
             raise self.failure

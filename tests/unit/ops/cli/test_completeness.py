@@ -48,6 +48,8 @@ COMMANDS = {
     "list_under_replicated": "autorecovery status",
     "describe_rates": "top",
     "describe_broker_rates": "top",
+    "describe_audit": "cluster audit",
+    "describe_broker_audit": "cluster audit",
 }
 BETWEEN_BROKERS = {
     "list_led_topics",

@@ -32,13 +32,28 @@ def test_an_error_says_what_to_do_where_we_know(capsys: pytest.CaptureFixture[st
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("there is no topic t", "There is no topic t."),
+        ("timeout", "Timeout."),
+        ("localhost:9092: refused", "localhost:9092: refused."),
+        ("admin_tls_cert needs a key", "admin_tls_cert needs a key."),
+        ("/data is full!", "/data is full!"),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_unless_it_is_a_name(text: str, shown: str) -> None:
+    assert console.sentence(QuireError(text)) == shown
+
+
 def test_ctrl_c_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert _exit_code(KeyboardInterrupt()) == 130
     assert capsys.readouterr() == ("", "")
 
 
-def test_success_leaves_no_exit() -> None:
+def test_success_leaves_no_exit(capsys: pytest.CaptureFixture[str]) -> None:
     console.run(asyncio.sleep(0))
+    assert capsys.readouterr() == ("", "")
 
 
 def test_tables_in_pipes_are_aligned_and_complete(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,18 +64,3 @@ def test_tables_in_pipes_are_aligned_and_complete(capsys: pytest.CaptureFixture[
         "b" + " " * 199 + "     -",
         "c" + " " * 199 + "  1234",
     ]
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(0, "0 records"), (1, "1 record"), (1234, "1,234 records")]
-)
-def test_counts(number: int, text: str) -> None:
-    assert console.count(number, "record") == text
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (3210, "3.2 kB"), (5 * 10**13, "50.0 TB")],
-)
-def test_sizes(number: int, text: str) -> None:
-    assert console.size(number) == text

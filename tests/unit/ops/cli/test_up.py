@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from client.config import settings_of
 from ops.cli import up as up_module
 from ops.cli.main import quire
-from ops.local import LocalCluster, LocalConfig, Programs
+from ops.local.cluster import LocalCluster, LocalConfig, Programs
 
 
 class Silent:

@@ -84,6 +84,7 @@ def test_every_gauge_and_counter_of_ours_is_on_a_dashboard_or_in_an_alert_or_mea
         "quire_info",
         "quire_metadata_interruptions_total",
         "quire_broker_partitions_opening",
+        "quire_client_metric",
         "quire_broker_received_bytes_total",
         "quire_broker_sent_bytes_total",
         "quire_broker_produced_records_total",

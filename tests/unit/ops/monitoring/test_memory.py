@@ -57,7 +57,8 @@ def test_each_buffer_has_an_owner_settings_and_a_gauge(
         assert memory.value_of(config, name) == settings[name]
     assert memory.most_bytes(row, config) > 0
     assert not row.gauge or row.gauge in GAUGES
-    assert not row.gauge or row.gauge.startswith(f"quire_{kind}_")
+    of_the_process = f"quire_{kind}_", "quire_ledger_"
+    assert not row.gauge or row.gauge.startswith(of_the_process)
 
 
 def test_the_sum_follows_the_settings() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
 from bookie.storage.core.append_log import LogPosition
 from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.log_format import Location
@@ -107,3 +110,22 @@ def test_small_entries_count_for_what_they_take() -> None:
         cache.put(L, EntryId(n), at(n * 10), b"0123456789")
     assert cache.entry_ids(L) == [6, 7, 8, 9]
     assert cache.entry_bytes == 40
+
+
+def test_small_entries_are_nothing_for_the_collector_of_cycles() -> None:
+    cache = EntryCache(1 << 20, LogPosition(1, 0), overhead_bytes=0)
+    frame = memoryview(bytearray(100_000))
+    for n in range(1_000):
+        cache.put(L, EntryId(n), at(n * 100), frame[n : n + 60])
+    gc.collect(0)
+    kept = [each for pair in cache._entries.items() for each in pair]
+    assert len(kept) == 2_000
+    assert not any(gc.is_tracked(each) for each in kept)
+    assert sys.getrefcount(frame) == 2, "no entry keeps the whole frame"
+
+
+def test_large_entries_are_not_copied() -> None:
+    cache = EntryCache(1 << 20, LogPosition(1, 0), overhead_bytes=0)
+    entry = memoryview(bytearray(5_000))
+    cache.put(L, EntryId(0), at(0), entry)
+    assert cache.get(L, EntryId(0)) is entry

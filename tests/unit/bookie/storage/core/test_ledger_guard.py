@@ -55,7 +55,7 @@ def test_a_key_that_damage_took_is_given_by_the_next_request() -> None:
     assert table.admit(ONE, b"other") is None
 
 
-def test_a_grave_makes_the_next_life_a_fenced_one() -> None:
+def test_a_tombstone_makes_the_next_life_a_fenced_one() -> None:
     table = LedgerTable()
     for ledger_id, fenced in ((ONE, True), (LedgerId(2), False)):
         table.admit(ledger_id, b"key")
@@ -71,10 +71,10 @@ def test_a_grave_makes_the_next_life_a_fenced_one() -> None:
     assert fresh is not None
     assert not fresh.fenced
     assert table.ids() == [1, 2]
-    assert table.graves_before(50) == []
-    assert table.graves_before(51) == [ONE]
+    assert table.tombstones_before(50) == []
+    assert table.tombstones_before(51) == [ONE]
     table.forget(ONE)
-    assert table.graves_before(51) == []
+    assert table.tombstones_before(51) == []
 
 
 def test_a_ledger_on_its_way_out_takes_nothing() -> None:

@@ -16,7 +16,7 @@ import pytest
 import bookie.storage.index.level_db
 from bookie import __main__ as program
 from client.errors import ConfigError
-from ops.local import LocalCluster, LocalConfig, Programs
+from ops.local.cluster import LocalCluster, LocalConfig, Programs
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_bookie_does_not_start_without_it(
 async def test_a_local_cluster_says_it_before_it_starts_anything(
     level_db: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ops.local.check_level_db", level_db.check_level_db)
+    monkeypatch.setattr("ops.local.cluster.check_level_db", level_db.check_level_db)
     reporter: Any = None  # nothing is reported: nothing begins
     cluster = LocalCluster(LocalConfig(data=tmp_path / "data"), reporter, Programs())
     with pytest.raises(ConfigError, match="plyvel"):

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from broker.cluster.core import features
-from broker.cluster.core.features import NOTHING, TRANSACTION_VERSION, Finalized, published
+from broker.cluster.core.features import (
+    NOTHING,
+    TRANSACTION_VERSION,
+    FeatureUpdate,
+    Finalized,
+    UpdateType,
+    published,
+)
+from broker.errors import InvalidUpdateVersion
 from client.errors import LogCorrupt
+from client.ids import BrokerId
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +40,52 @@ def test_nothing_is_lowered() -> None:
     used = Finalized(4, level(2))
     assert used.raised([level(2), level(1), {}]) is None
     assert used.raised([]) is None
+
+
+BROKERS = {BrokerId(1): level(2), BrokerId(2): level(2)}
+CHOSEN = frozenset((TRANSACTION_VERSION,))
+UP, DOWN, LOSSY = UpdateType
+
+
+def to(number: int, kind: int) -> list[FeatureUpdate]:
+    return [FeatureUpdate(TRANSACTION_VERSION, number, kind)]
+
+
+@pytest.mark.parametrize(
+    ("current", "wanted", "kind"),
+    [(2, 1, DOWN), (2, 0, DOWN), (2, 1, LOSSY), (0, 1, UP), (1, 2, UP), (2, 2, UP), (2, 2, DOWN)],
+)
+def test_an_operator_raises_and_lowers_and_that_stays(current: int, wanted: int, kind: int) -> None:
+    changed = Finalized(4, level(current)).updated(to(wanted, kind), BROKERS)
+    assert changed == Finalized(5, level(wanted), CHOSEN)
+    assert changed.raised(BROKERS.values()) is None
+    assert changed.updated(to(wanted, UP), BROKERS) is changed
+    assert Finalized.decode(changed.encode()) == changed
+
+
+@pytest.mark.parametrize(
+    ("update", "why"),
+    [
+        (to(1, UP), "takes a downgrade"),
+        (to(3, UP), "broker 1 knows 0 to 2"),
+        (to(-1, DOWN), "0 or more"),
+        (to(1, 0), "no type 0"),
+        (to(1, 4), "no type 4"),
+        ([FeatureUpdate("share.version", 1, UP)], "does not know"),
+        ([*to(1, DOWN), FeatureUpdate("share.version", 1, UP)], "does not know"),
+    ],
+)
+def test_what_an_operator_cannot_do(update: list[FeatureUpdate], why: str) -> None:
+    with pytest.raises(InvalidUpdateVersion, match=why):
+        Finalized(4, level(2)).updated(update, BROKERS)
+
+
+def test_a_downgrade_does_not_raise_and_every_broker_counts() -> None:
+    with pytest.raises(InvalidUpdateVersion, match="does not raise it"):
+        Finalized(4, level(1)).updated(to(2, DOWN), BROKERS)
+    old = {**BROKERS, BrokerId(3): level(1), BrokerId(4): {}}
+    with pytest.raises(InvalidUpdateVersion, match="broker 3 knows 0 to 1"):
+        Finalized(4, level(1)).updated(to(2, UP), old)
 
 
 def test_features_of_others_stay_as_they_are() -> None:
@@ -61,6 +116,7 @@ def test_the_node_there_and_back() -> None:
         b'{"version":1,"epoch":-1,"levels":{}}', b'{"version":1,"epoch":1,"levels":[]}',
         b'{"version":1,"epoch":1,"levels":{"a":-1}}', b'{"version":1,"epoch":1,"levels":{"a":"x"}}',
         b'{"version":1,"epoch":1,"levels":{"a":40000}}',
+        b'{"version":1,"epoch":1,"levels":{},"chosen":"a"}',
         b'{"version":1,"epoch":1,"levels":{' + b",".join(b'"%d":1' % n for n in range(101)) + b"}}",
     ],
 )  # fmt: skip

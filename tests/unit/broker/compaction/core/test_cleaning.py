@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.compaction.core.aborted_ranges import AbortedRanges
 from broker.compaction.core.cleaning import Cleaner, KeyRound
 from broker.compaction.core.key_map import SECRET_BYTES, KeyMap
-from broker.compaction.core.transaction_ends import TransactionEnds
 from client.ids import Offset, ProducerId
+from client.log.aborted_transactions import AbortedTransaction
 from client.wire.kafka.batches.control_batch import Marker, build_marker, read_marker
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.batches.records import (
@@ -53,6 +54,28 @@ def marker(producer_id: int, *, commit: bool) -> bytes:
     return build_marker(Marker(ProducerId(producer_id), 0, commit, 0), NOW_MS - 4)
 
 
+def aborted_in(batches: Sequence[bytes]) -> list[AbortedTransaction]:
+    """Return what the markers of a log have aborted, by a scan of all of it."""
+    open_: dict[ProducerId, Offset] = {}
+    found: list[AbortedTransaction] = []
+    for batch in batches:
+        header = parse_header(batch)
+        if header.is_control:
+            said = read_marker(batch)
+            first = open_.pop(said.producer_id, None)
+            if first is not None and not said.is_commit:
+                found.append(AbortedTransaction(said.producer_id, first, header.base_offset))
+        elif header.is_transactional:
+            open_.setdefault(header.producer_id, header.base_offset)
+    return found
+
+
+def key_round(start: int, end: int) -> KeyRound:
+    """Return a first pass of a small map over a part of a log."""
+    part = Offset(start), Offset(end)
+    return KeyRound(KeyMap(9, bytes(SECRET_BYTES), *part), *part)
+
+
 def one_round(
     batches: Sequence[bytes],
     *,
@@ -60,22 +83,21 @@ def one_round(
     end: int | None = None,
     slots: int = 1000,
     now_ms: int = NOW_MS,
+    marked: int = 1 << 30,
 ) -> tuple[list[bytes], Cleaner]:
-    """Run a round over a log; return what is left, and how it was cleaned."""
-    ends = TransactionEnds()
-    for batch in batches:
-        header = parse_header(batch)
-        if header.is_control:
-            ends.on_marker(read_marker(batch), header.base_offset)
-        elif header.is_transactional:
-            ends.on_data(header)
+    """Run a round over a log; return what is left, and how it was cleaned.
+
+    `marked`: of so many offsets it is noted whether they were superseded.
+    """
+    aborted = AbortedRanges(aborted_in(batches))
     last = parse_header(batches[-1]).next_offset if batches else Offset(0)
-    keys = KeyMap(slots, bytes(SECRET_BYTES))
-    found = KeyRound(keys, Offset(start), last if end is None else Offset(end), ends)
+    until = last if end is None else Offset(end)
+    keys = KeyMap(slots, bytes(SECRET_BYTES), Offset(start), min(until, Offset(start + marked)))
+    found = KeyRound(keys, Offset(start), until)
     for batch in batches:
-        finish(found.enter(batch, parse_header(batch)))
-    cleaner = Cleaner(found, ends, now_ms, RETAIN_MS)
-    left = [finish(cleaner.clean(batch, parse_header(batch))) for batch in batches]
+        finish(found.enter(batch, parse_header(batch), aborted))
+    cleaner = Cleaner(found, now_ms, RETAIN_MS)
+    left = [finish(cleaner.clean(batch, parse_header(batch), aborted)) for batch in batches]
     return [bytes(batch) for batch in left if batch is not None], cleaner
 
 
@@ -88,10 +110,29 @@ def test_newest_the_last_record_of_a_key_stays_and_what_has_no_key_goes() -> Non
 
 def test_a_batch_that_loses_nothing_is_the_same_object() -> None:
     batch = log(keyed(("a", "1"), ("b", "1")))[0]
-    keys = KeyRound(KeyMap(9, bytes(SECRET_BYTES)), Offset(0), Offset(2), TransactionEnds())
+    keys = key_round(0, 2)
     finish(keys.enter(batch, parse_header(batch)))
-    cleaner = Cleaner(keys, TransactionEnds(), NOW_MS, RETAIN_MS)
+    cleaner = Cleaner(keys, NOW_MS, RETAIN_MS)
     assert finish(cleaner.clean(batch, parse_header(batch))) is batch
+
+
+def test_what_was_superseded_is_known_without_a_look_and_the_rest_is_looked_up() -> None:
+    pairs = [(key, str(number)) for number in range(30) for key in "aab"[number % 3]]
+    batches = log(*(keyed(*pairs[at : at + 4]) for at in range(0, 28, 4)), keyed(("c", "1")))
+    whole, _ = one_round(batches)
+    assert [one.offset for one in opened(whole)] == [26, 27, 28]
+    for marked in range(30):
+        left, cleaner = one_round(batches, marked=marked)
+        assert (left, cleaner.stats.records_out) == (whole, 3)
+
+
+def test_a_batch_of_which_all_was_superseded_is_not_opened() -> None:
+    batches = log(keyed(("a", "1"), ("b", "1")), keyed(("a", "2"), ("b", "2")))
+    found = key_round(0, 4)
+    for batch in batches:
+        finish(found.enter(batch, parse_header(batch)))
+    closed = batches[0][:61] + b"\xff" * (len(batches[0]) - 61)
+    assert finish(Cleaner(found, NOW_MS, RETAIN_MS).clean(closed, parse_header(closed))) is None
 
 
 def test_a_batch_without_records_left_goes() -> None:
@@ -192,8 +233,7 @@ def test_markers_are_not_judged_by_their_keys() -> None:
 
 def test_what_was_clean_already_does_not_enter_the_map() -> None:
     batches = log(keyed(("a", "1"), ("b", "1")), keyed(("c", "1")))
-    ends = TransactionEnds()
-    found = KeyRound(KeyMap(9, bytes(SECRET_BYTES)), Offset(2), Offset(3), ends)
+    found = key_round(2, 3)
     for batch in batches:
         finish(found.enter(batch, parse_header(batch)))
     assert len(found.keys) == 1

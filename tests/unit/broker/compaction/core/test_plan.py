@@ -11,13 +11,14 @@ from broker.compaction.core.plan import (
     Standing,
     Why,
     groups,
+    is_listed_elsewhere,
     standing,
     urgency,
     why_due,
 )
-from client.ids import LeaderEpoch, LedgerId, Offset
+from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.log.compaction_state import CompactionState
-from client.log.segment import TransactionFacts
+from client.log.segment import SnapshotPlace, TransactionFacts
 from client.log.segments import Segment, SegmentFacts
 
 NOW_MS = 1_000_000
@@ -72,9 +73,10 @@ def test_the_newest_segments_with_entries_and_with_records_are_kept() -> None:
 
 
 def test_nothing_above_the_last_stable_offset() -> None:
-    assert judge(log(5), stable=30).end == 30
+    assert judge(log(5), stable=31).end == 30
+    assert judge(log(5), stable=30).end == 20, "its last record is what some wait for"
     assert judge(log(5), stable=29).end == 20
-    assert judge(log(5), stable=0) == Standing()
+    assert judge(log(5), stable=0) == Standing(blocked_at=Offset(0))
 
 
 def test_nothing_younger_than_the_shortest_lag_nor_what_follows_it() -> None:
@@ -94,19 +96,32 @@ def test_nothing_younger_than_the_shortest_lag_nor_what_follows_it() -> None:
     assert judge(segments, lag_ms_min=5).end == 50
 
 
-def test_nothing_from_the_first_transaction_on_and_that_is_told() -> None:
+def test_what_an_open_transaction_holds_back_is_told() -> None:
+    found = judge(log(6), stable=27)
+    assert (found.end, found.blocked_at) == (20, 27)
+    assert judge(log(6), stable=51).blocked_at is None
+    # In what is kept anyway it stands in nobody's way.
+    assert judge(log(6), stable=53).blocked_at is None
+
+
+def test_transactions_that_are_decided_hold_nothing_back() -> None:
     segments = log(6)
     facts = segments[2].facts
     assert facts is not None
-    seen = TransactionFacts(True, 0, None, Offset(30))
+    seen = TransactionFacts(True, 0, None, Offset(25))
     segments[2] = segments[2]._replace(facts=facts._replace(transactions=seen))
-    found = judge(segments)
-    assert (found.end, found.blocked_at) == (20, 20)
-    assert judge(log(6)).blocked_at is None
-    # In what is kept anyway it stands in nobody's way.
-    segments = log(6)
-    segments[5] = segments[5]._replace(facts=facts._replace(transactions=seen))
-    assert judge(segments).blocked_at is None
+    assert judge(segments, stable=60).end == 50
+
+
+def test_own_index_a_segment_whose_aborted_transactions_another_ledger_lists() -> None:
+    sealed = segment(7, 0, 10)
+    assert sealed.facts is not None
+    assert not is_listed_elsewhere(sealed)
+    for ledger, is_elsewhere in ((7, False), (8, True)):
+        place = SnapshotPlace(LedgerId(ledger), EntryId(0))
+        seen = TransactionFacts(True, 1, place, Offset(10))
+        one = sealed._replace(facts=sealed.facts._replace(transactions=seen))
+        assert is_listed_elsewhere(one) is is_elsewhere
 
 
 def test_the_dirty_ratio_is_of_what_may_be_compacted() -> None:

@@ -37,14 +37,13 @@ def batch(*values: bytes, **fields: Any) -> bytes:
 def produce_fields(
     records: bytes | None, *, topic: str = "t", partition: int = 0, acks: int = -1, **more: Any
 ) -> dict[str, Any]:
-    """Return the fields of a Produce request for one partition."""
+    """Return the fields of a Produce request for one partition; `topic_id`: from version 13 on."""
+    named = {"topic_id": more["topic_id"]} if "topic_id" in more else {"name": topic}
     return {
         "transactional_id": None,
         "acks": acks,
         "timeout": more.get("timeout_ms", 5_000),
-        "topic_data": [
-            {"name": topic, "partition_data": [{"index": partition, "records": records}]}
-        ],
+        "topic_data": [{**named, "partition_data": [{"index": partition, "records": records}]}],
     }
 
 
@@ -82,7 +81,7 @@ def fetch_fields(
             }
         ],
         "forgotten_topics_data": [],
-        "rack_id": "",
+        "rack_id": more.get("rack", ""),
     }
 
 

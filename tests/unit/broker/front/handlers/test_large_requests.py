@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -382,3 +383,45 @@ async def test_an_answer_has_so_many_batches_however_small(
     sizes = [len(one.records or b"") for one in answer.responses[0].partitions]
     assert [bool(size) for size in sizes] == [True, True, False]
     assert {one.error_code for one in answer.responses[0].partitions} == {ErrorCode.none}
+
+
+# --- what is left of them -------------------------------------------------------------------------
+
+
+def large_produce(records: bytes) -> dict[str, Any]:
+    fields = produce_fields(None)
+    row = {"index": 0, "records": records}
+    fields["topic_data"] = [{"name": "t", "partition_data": [row] * (5 * STEP_ITEMS)}]
+    return fields
+
+
+def large_fetch() -> dict[str, Any]:
+    fields = fetch_fields(0)
+    (row,) = fields["topics"][0]["partitions"]
+    rows = [{**row, "partition": index} for index in range(5 * STEP_ITEMS)]
+    fields["topics"][0]["partitions"] = rows
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "fields"),
+    [
+        (ApiKey.PRODUCE, 9, large_produce(b"no batch")),
+        (ApiKey.PRODUCE, 9, large_produce(batch(b"v"))),
+        (ApiKey.FETCH, 12, large_fetch()),
+        (ApiKey.LIST_OFFSETS, 7, list_offsets(*range(5 * STEP_ITEMS))),
+    ],
+)
+async def test_what_a_large_request_made_goes_with_it(
+    broker: Broker, client: WireClient, key: ApiKey, version: int, fields: dict[str, Any]
+) -> None:
+    """And does not wait in cycles for the collector, which stops the loop for all of it at once."""
+    await create_topic(broker)
+    gc.collect()
+    gc.disable()
+    try:
+        await client.call(key, version, **fields)
+        await client.call(ApiKey.API_VERSIONS, 0)
+        assert gc.collect() < STEP_ITEMS
+    finally:
+        gc.enable()

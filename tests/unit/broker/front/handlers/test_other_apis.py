@@ -28,7 +28,7 @@ class TestApiVersions:
         )  # fmt: skip
         assert answer.error_code is ErrorCode.none
         table = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        assert table[ApiKey.PRODUCE] == (0, 12)
+        assert table[ApiKey.PRODUCE] == (0, 13)
         assert table[ApiKey.FETCH] == (4, 18)
         assert table[ApiKey.JOIN_GROUP][0] == 0
         assert table.keys() == set(map(int, ApiKey))

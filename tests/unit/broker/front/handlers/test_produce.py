@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -25,7 +27,7 @@ from tests.unit.broker.front.handlers.requests import (
 )
 
 
-@pytest.mark.parametrize("version", range(3, 12))
+@pytest.mark.parametrize("version", range(3, 13))
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_a_batch_is_stored_and_acknowledged(
     broker: Broker, client: WireClient, version: int, acks: int
@@ -38,6 +40,41 @@ async def test_a_batch_is_stored_and_acknowledged(
         assert answer.log_append_time is None
         assert getattr(answer, "log_start_offset", 0) == 0
     assert partition.high_watermark == 4
+
+
+@pytest.mark.parametrize("size", [1, 200])
+async def test_a_topic_named_by_its_id_takes_a_batch(
+    broker: Broker, client: WireClient, size: int
+) -> None:
+    partition = await create_topic(broker)
+    topic_id = partition.topic.topic_id
+    fields = produce_fields(batch(b"v" * size), topic_id=topic_id)
+    answer = await client.call(ApiKey.PRODUCE, 13, **fields)
+    assert answer.responses[0].topic_id == topic_id
+    (row,) = answer.responses[0].partition_responses
+    assert (row.error_code, row.base_offset) == (ErrorCode.none, 0)
+    assert partition.high_watermark == 1
+    assert broker.metrics.produced_records == 1
+
+
+async def test_an_id_that_no_topic_has_takes_nothing(broker: Broker, client: WireClient) -> None:
+    unknown = UUID(int=77)
+    refused = await produce(client, batch(b"v"), version=13, topic_id=unknown)
+    assert refused.error_code is ErrorCode.unknown_topic_id
+    none = await produce(client, batch(b"v"), version=13, topic_id=None)
+    assert none.error_code is ErrorCode.unknown_topic_id
+
+
+async def test_a_topic_that_was_made_again_takes_nothing_that_was_meant_for_the_old_one(
+    broker: Broker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partition is led already, and the view of the cluster still has the old id."""
+    partition = await create_topic(broker)
+    old = replace(partition.topic, topic_id=UUID(int=77))
+    monkeypatch.setitem(broker.cluster.topic_by_id, old.topic_id, old)  # type: ignore[arg-type]
+    refused = await produce(client, batch(b"v"), version=13, topic_id=old.topic_id)
+    assert refused.error_code is ErrorCode.unknown_topic_id
+    assert partition.log_end_offset == 0
 
 
 async def test_the_answer_waits_for_the_ack_quorum(cloud: FakeCloud, client: WireClient) -> None:

@@ -60,7 +60,7 @@ async def test_what_finds_no_room_waits_with_all_behind_it_and_nothing_overtakes
     await breathe()
     assert partition.log_end_offset == 2, "it would fit, but others were first"
     assert broker.server._connections
-    held = [each for each in broker.server._connections if each._muted]
+    held = [each for each in broker.server._connections if each.pause.is_muted]
     assert len(held) == 2
     assert any(not each.is_reading for each in held), "and it is not read any further"
     confirm(cloud)

@@ -234,7 +234,8 @@ async def test_broker_settings_are_described(broker: Broker, client: WireClient)
     rows = {row.name: row for row in result.configs}
     assert rows["listeners"].value == f"PLAINTEXT://127.0.0.1:{broker.port}"
     assert rows["auto.create.topics.enable"].value == "true"
-    assert all(row.read_only and row.config_source == 4 for row in result.configs)
+    assert all(row.config_source == 4 for row in result.configs)
+    assert rows["listeners"].read_only and not rows["num.partitions"].read_only
     assert (await describe(client, BROKER, "")).configs == ()
     explained = await describe(client, BROKER, "1", include_documentation=True)
     assert all(row.documentation for row in explained.configs)
@@ -322,12 +323,26 @@ async def test_bad_changes_change_nothing(
     assert broker.cluster.topics["t"].config.overrides == {"retention.ms": "7"}
 
 
-async def test_only_topics_can_be_configured(broker: Broker, client: WireClient) -> None:
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4", "zstd", "none"])
+async def test_a_topic_keeps_what_producers_compressed_and_says_so(
+    broker: Broker, client: WireClient, codec: str
+) -> None:
+    await broker.topics.create("t")
+    key = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    refused = await alter(client, key, 1, setting("compression.type", codec))
+    assert refused.error_code is ErrorCode.invalid_config
+    assert "as their producers compressed them" in refused.error_message
+    assert broker.cluster.topic("t").config.overrides == {}
+    kept = await alter(client, key, 1, setting("compression.type", "producer"))
+    assert kept.error_code is ErrorCode.none
+
+
+async def test_what_cannot_be_configured(broker: Broker, client: WireClient) -> None:
     key = ApiKey.INCREMENTAL_ALTER_CONFIGS
     change = setting("segment.ms", "1")
     for kind, name, code in (
         (TOPIC, "none", ErrorCode.unknown_topic_or_partition),
-        (BROKER, "1", ErrorCode.policy_violation),
+        (BROKER, "1", ErrorCode.invalid_config),
         (8, "2", ErrorCode.invalid_request),
     ):
         result = await alter(client, key, 1, change, kind=kind, name=name)

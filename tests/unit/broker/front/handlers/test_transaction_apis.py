@@ -393,6 +393,25 @@ class TestList:
 
         run(scenario())
 
+    def test_by_a_regular_expression(self) -> None:
+        async def scenario() -> None:
+            front = await (await TransactionFront().start()).serving()
+            await front.began()
+            await front.init(transactional_id="other")
+            for pattern, ids in (
+                ("o.*", {"other"}), ("o", set()), ("", {ID, "other"}), (None, {ID, "other"})
+            ):  # fmt: skip
+                found = await self._ids(front, 2, transactional_id_pattern=pattern)
+                assert found == ids, pattern
+            reply = await front.call(
+                list_transactions, 2, state_filters=["Nonsense"], producer_id_filters=[],
+                transactional_id_pattern="(",
+            )  # fmt: skip
+            assert reply.error_code.name == "invalid_regular_expression"
+            assert reply.transaction_states == ()
+
+        run(scenario())
+
     def test_states_that_nobody_knows(self) -> None:
         async def scenario() -> None:
             front = await (await TransactionFront().start()).serving()

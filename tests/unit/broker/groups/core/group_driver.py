@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.coordinator.core.coordinator_types import Now, Reply, Ticket, Token
 from broker.errors import BrokerError, GroupError
 from broker.groups.core.group import Group
+from broker.groups.core.group_members import MemberBytes
 from broker.groups.core.group_types import (
     Commit,
     Event,
@@ -45,8 +46,9 @@ class GroupDriver:
 
     def _new_group(self) -> Group:
         return Group(
-            "g", self._config, new_member_id=self._new_member_id, new_ticket=self._new_ticket
-        )
+            "g", self._config, new_member_id=self._new_member_id, new_ticket=self._new_ticket,
+            member_bytes=MemberBytes(),
+        )  # fmt: skip
 
     def _new_member_id(self, prefix: str) -> str:
         self._last_member += 1

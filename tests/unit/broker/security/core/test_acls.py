@@ -232,3 +232,44 @@ def test_decisions_remembered_are_bounded() -> None:
     for number in range(25_000):
         assert may(made, name=f"t{number}")
     assert len(made._decided) <= 10_000
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.lists(ENTRIES, max_size=4)), max_size=8))
+def test_entries_that_are_replaced_leave_nothing_behind(
+    steps: list[tuple[str, list[Acl]]],
+) -> None:
+    changed, last = Acls(), {}
+    for source, entries in steps:
+        changed.put(source, entries)
+        last[source] = entries
+    left = [one for entries in last.values() for one in entries]
+    fresh = Acls(left)
+    assert changed.count == len(left)
+    for kind in (TOPIC, GROUP):
+        assert sorted(changed.of_type(kind)) == sorted(fresh.of_type(kind))
+        for name in ("a", "ab", "abc", "abcd", "b", "*"):
+            assert sorted(changed.about(kind, name)) == sorted(fresh.about(kind, name))
+
+
+def test_a_change_looks_at_what_changed_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else every entry that is added makes all others be sorted in again."""
+    made = Acls()
+    for number in range(1_000):
+        made.put(f"node {number}", [acl(name=f"t{number}")])
+    looked: list[Acl] = []
+    add = Acls._add
+    monkeypatch.setattr(Acls, "_add", lambda self, *one: (looked.append(one[1]), add(self, *one)))
+    made.put("node 7", [acl(WRITE, name="t7")])
+    assert looked == [acl(WRITE, name="t7")]
+    assert list(made.about(TOPIC, "t7")) == looked
+
+
+def test_whether_anything_is_allowed_is_remembered() -> None:
+    """It takes a look at every entry about the type, and producers ask whenever they begin."""
+    made = authorizer(acl(WRITE))
+    assert made.is_allowed_somewhere("anna", "h", WRITE, TOPIC)
+    made._acls.put("", [acl(WRITE, DENY, name="*")])
+    assert made.is_allowed_somewhere("anna", "h", WRITE, TOPIC), "nobody was told of a change"
+    made.replace(made._acls)
+    assert not made.is_allowed_somewhere("anna", "h", WRITE, TOPIC)

@@ -67,12 +67,12 @@ def test_plain_asks_whatever_is_kept_of_the_password(user: str, password: str) -
         (plain("anna", ""), "password is wrong"),
         (plain("nobody", "a"), "no such user"),
         (plain("", "a"), "no such user"),
-        (plain("anna", "a", "bert"), "act for somebody else"),
+        (plain("anna", "a", "bert"), "acting for another user"),
         (b"anna\0a", "not as PLAIN has it"),
         (b"\0anna\0a\0", "not as PLAIN has it"),
         (b"", "not as PLAIN has it"),
         (b"\0anna\0" + b"a" * 5_000, "not as PLAIN has it"),
-        (b"\0\xff\0a", "no text"),
+        (b"\0\xff\0a", "not text"),
     ],
 )
 def test_plain_refuses(token: bytes, reason: str) -> None:

@@ -95,7 +95,7 @@ def test_first_messages(token: bytes, header: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b"c=biws", b"c=eSws", "another channel"),
+        (b"c=biws", b"c=eSws", "channel binding"),
         (b"c=biws", b"c=!", "malformed"),
         (b"%hvYD", b"%hvYE", "another exchange"),
         (FINAL, b"x", "malformed"),

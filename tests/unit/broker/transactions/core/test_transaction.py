@@ -266,11 +266,14 @@ def test_add_partitions(state: TransactionState, claim: str, version: int, expec
         assert found == value(state)
 
 
-def test_partitions_that_are_there_already_need_no_write() -> None:
+@pytest.mark.parametrize("version", [TV0, TV2])
+def test_proven_partitions_that_are_there_already(version: TransactionVersion) -> None:
+    """In the classic protocol they may be of the transaction before, at a stale coordinator."""
     bench = bench_with(value(ONGOING))
     count = len(bench.log)
-    assert bench.replies[bench.add(producer(PID, 5), P0)] is None
-    assert len(bench.log) == count
+    assert bench.replies[bench.add(producer(PID, 5), P0, version=version)] is None
+    assert len(bench.log) == count + (version is TV0)
+    assert bench.stored == value(ONGOING)
 
 
 @pytest.mark.parametrize("version", range(6))

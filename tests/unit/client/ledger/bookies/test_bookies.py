@@ -180,6 +180,18 @@ async def test_v2_alone_keeps_fences_and_plain_reads_apart(world: World) -> None
     assert {call.v2_version for call in world.server.calls} == {2}
 
 
+@pytest.mark.parametrize("strange", ["a..b:3181", f"{'a' * 300}:1", "127.0.0.1:99999"])
+async def test_an_address_that_cannot_be_one_is_a_bookie_that_is_unreachable(
+    world: World, strange: str
+) -> None:
+    """Whatever stands in the metadata: its requests must not wait for ever."""
+    await world.connect()
+    bookie = world.made[0].bookie(BookieId(strange))
+    for _ in range(2):
+        outcome = await asyncio.wait_for(send(bookie, fence()), 5)
+        assert isinstance(outcome, BookieUnavailable)
+
+
 async def test_racks_come_from_the_settings_or_the_registration(world: World) -> None:
     config = LedgerClientConfig(racks=("b0:3181=/mine", "b1:3181=/mine"))
     store = world.metadata.session()

@@ -14,7 +14,7 @@ from client.ledger.client import LedgerClient, unlock
 from client.ledger.config import LedgerClientConfig
 from client.ledger.core.ledger_metadata import Fragment
 from client.ledger.read.batch_read import BatchReads
-from client.ledger.read.reader import LedgerReader
+from client.ledger.read.reader import SOME_ENTRIES_MAX, LedgerReader
 from client.wire.bookkeeper.entry import Entry
 from client.wire.bookkeeper.messages import BatchReadRequest, ReadRequest, Request
 from tests.fakes.bookies import Fate, StoredLedger
@@ -324,3 +324,29 @@ async def test_two_readers_of_one_ledger_get_their_own_answers() -> None:
         if isinstance(request, BatchReadRequest)
     ]
     assert len(requests) == len(set(requests)) == 2
+
+
+async def test_some_entries_are_what_one_answer_brings() -> None:
+    setting = await Setting.start()
+    reader = await setting.client.open(setting.codec.ledger_id)
+    some = await reader.read_some(3, 18)
+    assert [entry.entry_id for entry in some] == list(range(3, 19))
+    assert sum(setting.asked(BatchReadRequest).values()) == 1
+    few = await setting.reads.read_some(
+        EntryId(0), EntryId(19), setting.metadata, setting.codec, size_max=150
+    )
+    assert [entry.entry_id for entry in few] == list(range(len(few)))
+    assert 0 < len(few) < 10
+    assert sum(setting.asked(BatchReadRequest).values()) == 2
+    with pytest.raises(ReadFailed):
+        await reader.read_some(3, 20)
+
+
+async def test_where_no_bookie_gives_batches_some_entries_are_a_few() -> None:
+    setting = await Setting.start(names=("b0", "b1", "b2", "b3"), ensemble=4)
+    reader = await setting.client.open(setting.codec.ledger_id)
+    for first in range(20):
+        some = await reader.read_some(first, 19)
+        count = min(SOME_ENTRIES_MAX, 20 - first)
+        assert [entry.entry_id for entry in some] == list(range(first, first + count))
+    assert setting.asked(BatchReadRequest) == {}

@@ -71,7 +71,7 @@ async def test_entries_carry_ids_lac_and_length() -> None:
 
 async def test_the_payload_is_not_copied() -> None:
     cluster, writer, _ = await start()
-    payload = bytearray(1000)
+    payload = bytearray(4000)
     writer.add([payload], lambda *_: None)
     sent = cluster.bookies["b0"].seen[-1]
     assert isinstance(sent, AddRequest)

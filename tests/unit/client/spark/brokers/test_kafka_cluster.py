@@ -18,6 +18,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 NOT_LEADER, UNKNOWN_TOPIC, NOT_AUTHORIZED, LOADING = 6, 3, 29, 14
 SERVED = {
     ApiKey.METADATA: 12, ApiKey.LIST_OFFSETS: 7, ApiKey.DESCRIBE_LOG_DIRS: 4,
+    ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.FIND_COORDINATOR: 3, ApiKey.OFFSET_COMMIT: 8,
 }  # fmt: skip
 
@@ -111,6 +112,29 @@ class Link:
         return {"error_code": 0, "results": [
             {"error_code": 0, "log_dir": "d", "topics": topics}
         ]}  # fmt: skip
+
+    def describe_configs(self, request: Any) -> dict[str, Any]:
+        (resource,) = request.resources
+        assert (int(resource.resource_type), resource.resource_name) == (4, str(self.broker))
+        rows = [
+            {
+                "name": name, "value": "zk:2181", "read_only": True, "config_source": 4,
+                "is_sensitive": False, "synonyms": [], "config_type": 2, "documentation": None,
+            }
+            for name in resource.configuration_keys if name == "zookeeper.connect"
+        ]  # fmt: skip
+        code = self.cluster.code(ApiKey.DESCRIBE_CONFIGS)
+        return {
+            "results": [
+                {
+                    "error_code": code,
+                    "error_message": None,
+                    "resource_type": 4,
+                    "resource_name": resource.resource_name,
+                    "configs": rows,
+                }
+            ]
+        }
 
     def find_coordinator(self, request: Any) -> dict[str, Any]:
         code = self.cluster.code(ApiKey.FIND_COORDINATOR)
@@ -223,3 +247,9 @@ def test_offsets_of_a_group(cluster: Cluster, ask: Callable[..., KafkaCluster]) 
     assert request.group_id == "g"
     assert int(request.generation_id_or_member_epoch) == -1
     assert [int(row.committed_offset) for row in request.topics[0].partitions] == [5, 7]
+
+
+def test_a_broker_tells_its_settings(cluster: Cluster) -> None:
+    brokers = KafkaCluster("h:1", 5_000)
+    assert brokers.setting("zookeeper.connect") == "zk:2181"
+    assert brokers.setting("no.such") == ""

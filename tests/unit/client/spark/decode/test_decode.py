@@ -156,7 +156,7 @@ def test_a_flipped_bit_is_noticed(position: int) -> None:
 def test_a_batch_that_is_cut_off() -> None:
     whole = batch(3, base_offset=7)
     assert refusal(whole[:-1]).startswith("7 is damaged: record batch at 0 claims")
-    assert refusal(whole[:30]) == "7 is damaged: 30 bytes at 0 are no record batch"
+    assert refusal(whole[:30]) == "7 is damaged: 30 bytes at 0 are not a record batch"
 
 
 def test_a_chunk_that_is_cut_off_does_not_go_on_in_the_next_one() -> None:
@@ -166,7 +166,7 @@ def test_a_chunk_that_is_cut_off_does_not_go_on_in_the_next_one() -> None:
     ):
         list(decode([batch(7), whole[:80], whole[80:]], Wanted("t", 3, 0, ALL, ["value"])))
     with pytest.raises(
-        DamagedBatch, match="offset 0 is damaged: 30 bytes at 0 are no record batch"
+        DamagedBatch, match="offset 0 is damaged: 30 bytes at 0 are not a record batch"
     ):
         list(decode([whole[:30], whole[30:]], Wanted("t", 3, 0, ALL, ["value"])))
 

@@ -86,12 +86,13 @@ def test_what_spark_and_java_jobs_carry_along_is_taken() -> None:
     ("option", "value", "part"),
     [
         ("sinkId", "a", "is for deliveryGuarantee=exactly-once"),
+        ("progressTopic", "a", "is for deliveryGuarantee=exactly-once"),
         ("kafka.acks", "0", "lose rows"),
-        ("kafka.acks", "2", "none of all"),
-        ("kafka.compression.type", "brotli", "none of none, gzip"),
+        ("kafka.acks", "2", "is not one of all"),
+        ("kafka.compression.type", "brotli", "is not one of none, gzip"),
         ("kafka.key.serializer", "x", "cast"),
         ("kafka.security.protocol", "SASL_SSL", "needs sasl.mechanism"),
-        ("kafka.ssl.keystore.location", "x", "is worth nothing with"),
+        ("kafka.ssl.keystore.location", "x", "has no effect with"),
         ("path", "/x", "option topic"),
         ("tpoic", "t", "did you mean topic"),
         ("subscribe", "t", "no option 'subscribe' for writing"),
@@ -160,14 +161,24 @@ def test_exactly_once() -> None:
     assert type(writer).__name__ == "ExactlyOnceStreamWriter"
 
 
+def test_exactly_once_to_several_topics() -> None:
+    options = parsed(**{**EXACTLY_ONCE, "topic": "", "progressTopic": "p"})
+    assert (options.topic, options.progress_topic) == ("", "p")
+    assert parsed(**EXACTLY_ONCE).progress_topic == "t"
+    with pytest.raises(ConfigError, match="no 'topic' attribute"):
+        check_columns(schema("value string"), options)
+    check_columns(schema("value string, topic string"), options)
+
+
 @pytest.mark.parametrize(
     ("change", "part"),
     [
         ({"sinkId": ""}, "needs a name"),
         ({"sinkId": "a:b"}, "needs a name"),
-        ({"topic": ""}, "option topic is required"),
+        ({"topic": ""}, "option progressTopic is required"),
+        ({"progressTopic": "p"}, "option progressTopic: with option topic"),
         ({"kafka.acks": "1"}, "needs all"),
-        ({"deliveryGuarantee": "twice"}, "is none of at-least-once, exactly-once"),
+        ({"deliveryGuarantee": "twice"}, "is not one of at-least-once, exactly-once"),
         ({"deliveryGuarantee": "at-least-once"}, "option sinkId is for"),
         ({"transactionTimeoutMs": "soon"}, "is not a whole number"),
     ],

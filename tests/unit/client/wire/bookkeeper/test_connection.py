@@ -166,3 +166,18 @@ def test_frame_limit_applies_to_both_sides() -> None:
         serve(ServerConnection(frame_bytes_max=10), vectors.V2_ADD)
     with pytest.raises(RemoteProtocolError):
         ClientConnection(frame_bytes_max=10).receive_data(vectors.V2_ADD)
+
+
+def test_acknowledgements_at_a_glance_complete_what_frames_would() -> None:
+    glance, frames = ClientConnection(2), ClientConnection(2)
+    waiters = {entry_id: [Waiter(f"{entry_id}.{n}") for n in range(2)] for entry_id in (0, 1)}
+    for client in (glance, frames):
+        for entry_id in (0, 1, 1):
+            add = HELLO._replace(entry_id=EntryId(entry_id))
+            client.request(add, waiters[entry_id][entry_id])
+    answers = b"".join(v2.encode_added(LEDGER, EntryId(entry_id)) for entry_id in (1, 0, 5, 1))
+    found = glance.receive_added(memoryview(answers))
+    assert found == frames.receive_data(answers)
+    assert len(found) == 3
+    assert glance.outstanding_count == frames.outstanding_count == 0
+    assert ClientConnection(3).receive_added(memoryview(answers)) is None, "it has transaction ids"

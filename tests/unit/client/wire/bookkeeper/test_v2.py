@@ -57,6 +57,35 @@ def test_vectors() -> None:
     assert v2.decode_request(memoryview(vectors.V2_FENCING_READ_LAST)[4:]) == (2, fence)
 
 
+@pytest.mark.parametrize("size", [0, 100, 1_990, 2_000, 70_000])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_an_add_made_with_its_frame_is_the_same_add(size: int, pieces: int) -> None:
+    head, payload = vectors.ENTRY_CRC32C, bytes(size)
+    envelope = [head, *(payload for _ in range(pieces - 1))]
+    made = v2.make_plain_add(LedgerId(7), EntryId(0), KEY, envelope)
+    plain = AddRequest(LedgerId(7), EntryId(0), KEY, head, entry_rest=tuple(envelope[1:]))
+    assert joined(made.frame) == joined(v2.encode_request(plain))
+    assert joined([made.entry, *made.entry_rest]) == joined(envelope)
+    assert v2.encode_request(made) is made.frame
+    with pytest.raises(LocalProtocolError):
+        v2.make_plain_add(LedgerId(7), EntryId(0), b"short", envelope)
+
+
+def test_a_run_of_acknowledgements_is_known_at_a_glance() -> None:
+    added = [AddResponse(Status.OK, LedgerId(7), EntryId(n)) for n in range(3)]
+    run = b"".join(joined(v2.encode_response(one)) for one in added)
+    assert v2.decode_run_of_added(memoryview(run)) == added
+    others = [
+        AddResponse(Status.FENCED, LedgerId(7), EntryId(3)),
+        ReadResponse(Status.NO_ENTRY, LedgerId(7), EntryId(3)),
+        ReadResponse(Status.OK, LedgerId(7), EntryId(3), vectors.ENTRY_CRC32C),
+    ]
+    for other in others:
+        assert v2.decode_run_of_added(memoryview(run + joined(v2.encode_response(other)))) is None
+    assert v2.decode_run_of_added(memoryview(run)[:-1]) is None
+    assert v2.decode_run_of_added(memoryview(run + b"\x00\x00\x00\x17" + run[4:28])) is None
+
+
 def test_entry_in_several_buffers_is_not_joined() -> None:
     rest = memoryview(vectors.ENTRY_CRC32C)[36:]
     parted = HELLO._replace(entry=vectors.ENTRY_CRC32C[:36], entry_rest=(rest,))

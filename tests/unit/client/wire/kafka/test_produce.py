@@ -9,6 +9,7 @@ import io
 import random
 import struct
 from typing import Any
+from uuid import UUID, uuid5
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -33,6 +34,19 @@ def kio_request(version: int, rng: random.Random) -> tuple[Any, bytes]:
     return rich, encoded.getvalue()
 
 
+def named(version: int, topic: Any) -> str | UUID:
+    """Return what names a topic in a version; kio has None for an id of zeros."""
+    return topic.name if version < produce.IDS_FROM else topic.topic_id or UUID(int=0)
+
+
+def topic_of(version: int, name: str) -> str | UUID:
+    return name if version < produce.IDS_FROM else uuid5(UUID(int=1), name)
+
+
+def field_of(version: int, name: str) -> dict[str, Any]:
+    return {"name" if version < produce.IDS_FROM else "topic_id": topic_of(version, name)}
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_requests_mean_what_kio_says(version: int) -> None:
     rng = random.Random(version)
@@ -42,7 +56,7 @@ def test_requests_mean_what_kio_says(version: int) -> None:
         assert request.transactional_id == rich.transactional_id
         assert request.acks == rich.acks
         assert datetime.timedelta(milliseconds=request.timeout_ms) == rich.timeout
-        assert [topic.name for topic in request.topics] == [t.name for t in rich.topic_data]
+        assert [t.topic for t in request.topics] == [named(version, t) for t in rich.topic_data]
         for topic, expected in zip(request.topics, rich.topic_data, strict=True):
             assert topic.partitions == [(p.index, p.records) for p in expected.partition_data]
 
@@ -63,7 +77,7 @@ def test_small_requests_are_decoded_alike_by_the_short_way(
         transactional_id=None,
         topic_data=(
             topic_type(
-                name=name,
+                **field_of(version, name),
                 partition_data=(partition_type(index=7, records=rng.randbytes(size)),),
             ),
         ),
@@ -73,7 +87,8 @@ def test_small_requests_are_decoded_alike_by_the_short_way(
     body = memoryview(encoded.getvalue())
     expected = finish(produce.request_steps(version, body, 10))
     assert produce.parse_request(version, body) == expected
-    is_short = version < 9 or (127 <= size <= 16_382 and len(name.encode()) < 127)
+    is_named_short = version >= produce.IDS_FROM or len(name.encode()) < 127
+    is_short = version < 9 or (127 <= size <= 16_382 and is_named_short)
     assert (produce.parse_single(version, body) is not None) == is_short
     for at in range(min(len(body), 60)):
         for value in (0, 1, 127, 128, 255):
@@ -82,6 +97,68 @@ def test_small_requests_are_decoded_alike_by_the_short_way(
             found = produce.parse_single(version, memoryview(broken))
             if found is not None:
                 assert found == finish(produce.request_steps(version, memoryview(broken), 10))
+
+
+def request_of(version: int, rng: random.Random, topics: dict[str, list[int]]) -> bytes:
+    """Encode a request with batches of these sizes, by topic, in no transaction."""
+    entity = apis.request_type(ApiKey.PRODUCE, version)
+    rich, _ = instance(entity, rng)
+    module = importlib.import_module(entity.__module__)
+    data = tuple(
+        module.TopicProduceData(
+            **field_of(version, name),
+            partition_data=tuple(
+                module.PartitionProduceData(index=index, records=rng.randbytes(size))
+                for index, size in enumerate(sizes)
+            ),
+        )
+        for name, sizes in topics.items()
+    )
+    encoded = io.BytesIO()
+    entity_writer(entity)(
+        encoded, dataclasses.replace(rich, transactional_id=None, topic_data=data)
+    )
+    return encoded.getvalue()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("topics", "is_short"),
+    [
+        ({"t": [200, 16_382, 16_383, 20_000]}, True),
+        ({"t": [300], "t\u00e9": [400] * 3, "n" * 126: [500]}, True),
+        ({"n" * 127: [300]}, False),
+        ({"t": [300] * 127}, False),
+        ({"t": [300, 3_000_000]}, False),
+        ({}, True),
+    ],
+)
+def test_few_partitions_mean_the_same_by_the_short_way(
+    version: int, topics: dict[str, list[int]], is_short: bool
+) -> None:
+    """Whatever the bytes are: it says the same as the general way, or leaves them to it."""
+    rng = random.Random(version)
+    is_short = is_short or (version >= produce.IDS_FROM and "n" * 127 in topics)
+    body = memoryview(request_of(version, rng, topics))
+    expected = finish(produce.request_steps(version, body, 1_000))
+    found = produce.parse_few(version, body, 1_000)
+    assert found in (None, expected)
+    if version >= produce.FLEXIBLE_FROM or is_short:
+        assert (found is not None) == is_short
+    items = len(topics) + sum(map(len, topics.values()))
+    assert produce.parse_few(version, body, items - 1) is None
+    for at in range(min(len(body), 40)):
+        for value in (0, 1, 127, 128, 255):
+            broken = bytearray(body)
+            broken[at] = value
+            guess = produce.parse_few(version, memoryview(broken), 1_000)
+            if guess is not None:
+                assert guess == finish(produce.request_steps(version, memoryview(broken), 1_000))
+
+
+def test_many_partitions_are_left_to_those_who_take_turns() -> None:
+    body = memoryview(request_of(8, random.Random(1), {str(n): [100] * 100 for n in range(5)}))
+    assert produce.parse_few(8, body, 10_000) is None
 
 
 def test_records_are_views_of_the_frame() -> None:
@@ -152,7 +229,8 @@ def test_responses_are_byte_identical_to_kio(version: int, endpoints: list[NodeE
     entity = apis.response_type(ApiKey.PRODUCE, version)
     expected = io.BytesIO()
     entity_writer(entity)(expected, _rich(entity, version, endpoints))
-    assert produce.build_response(version, RESULTS, endpoints, 5) == expected.getvalue()
+    results = [(topic_of(version, name), rows) for name, rows in RESULTS]
+    assert produce.build_response(version, results, endpoints, 5) == expected.getvalue()
 
 
 def _rich(entity: Any, version: int, endpoints: list[NodeEndpoint]) -> Any:
@@ -186,7 +264,8 @@ def _rich(entity: Any, version: int, endpoints: list[NodeEndpoint]) -> Any:
     fields: dict[str, Any] = {
         "responses": tuple(
             module.TopicProduceResponse(
-                name=name, partition_responses=tuple(partition(result) for result in results)
+                **field_of(version, name),
+                partition_responses=tuple(partition(result) for result in results),
             )
             for name, results in RESULTS
         ),
@@ -201,7 +280,7 @@ def _rich(entity: Any, version: int, endpoints: list[NodeEndpoint]) -> Any:
 
 
 def test_versions_without_layout_are_our_bug() -> None:
-    for version in (2, 13):
+    for version in (2, 14):
         with pytest.raises(LocalProtocolError):
             produce.build_response(version, [])
 
@@ -210,5 +289,22 @@ def test_versions_without_layout_are_our_bug() -> None:
 @pytest.mark.parametrize("name", ["t", "t\u00e9", "n" * 126, "n" * 127, "n" * 249])
 def test_a_stored_batch_is_answered_alike_by_the_short_way(version: int, name: str) -> None:
     result = PartitionResult(7, 0, 1 << 40, 1_700_000_000_000, 12)
-    expected = produce.build_response(version, [(name, [result])])
-    assert produce.stored_response(version, name, *result[:1], *result[2:5]) == expected
+    topic = topic_of(version, name)
+    expected = produce.build_response(version, [(topic, [result])])
+    assert produce.stored_response(version, topic, *result[:1], *result[2:5]) == expected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("topics", [{}, {"t": 2}, {"t\u00e9": 1, "n" * 130: 140}])
+def test_stored_batches_are_answered_alike_by_the_short_way(
+    version: int, topics: dict[str, int]
+) -> None:
+    results = [
+        (
+            topic_of(version, name),
+            [PartitionResult(n, 0, 1 << 40, 1_700_000_000_000, n) for n in range(count)],
+        )
+        for name, count in topics.items()
+    ]
+    short = [(name, [(one[0], *one[2:5]) for one in found]) for name, found in results]
+    assert produce.all_stored_response(version, short) == produce.build_response(version, results)

@@ -62,7 +62,7 @@ def test_producers_do_not_wait_for_each_other(held: HeldBatches[str]) -> None:
 
 def test_guard_a_marker_voids_the_question(held: HeldBatches[str]) -> None:
     guard = ask(held, "a", header())
-    released = held.on_marker(PID)
+    released = held.on_marker(PID, 0, is_tv2=False)
     assert released.batches == ("a",)
     assert isinstance(released.error, NotEnoughReplicas), "the client asks again"
     assert held.on_verified(guard, 1, -1) == Released(())
@@ -71,7 +71,7 @@ def test_guard_a_marker_voids_the_question(held: HeldBatches[str]) -> None:
 def test_guard_the_next_question_is_another_one(held: HeldBatches[str]) -> None:
     """Same producer, epoch, sequence: the late answer to the first says nothing of the second."""
     late = ask(held, "a", header())
-    held.on_marker(PID)
+    held.on_marker(PID, 0, is_tv2=False)
     guard = ask(held, "a again", header())
     assert held.on_verified(late, 1, -1).batches == ()
     assert held.on_refused(late, InvalidTransactionState(PID, "late")).batches == ()
@@ -85,9 +85,23 @@ def test_guard_the_end_of_the_leadership_voids_all(held: HeldBatches[str]) -> No
     assert held.size_bytes == 0
 
 
+@pytest.mark.parametrize(
+    ("marker_epoch", "is_tv2", "is_void"),
+    [(2, False, False), (3, False, True), (4, False, True), (3, True, False), (4, True, True)],
+)
+def test_next_epoch_a_marker_of_the_transaction_before_voids_nothing(
+    held: HeldBatches[str], marker_epoch: int, is_tv2: bool, is_void: bool
+) -> None:
+    """In TV2 a marker has the epoch after that of the transaction that it ends."""
+    guard = ask(held, "a", header(epoch=3))
+    released = held.on_marker(PID, marker_epoch, is_tv2=is_tv2)
+    assert released.batches == (("a",) if is_void else ())
+    assert held.on_verified(guard, 1, -1).batches == (() if is_void else ("a",))
+
+
 def test_a_marker_of_another_producer_voids_nothing(held: HeldBatches[str]) -> None:
     guard = ask(held, "a", header())
-    assert held.on_marker(ProducerId(2)).batches == ()
+    assert held.on_marker(ProducerId(2), 0, is_tv2=False).batches == ()
     assert held.on_verified(guard, 1, -1).batches == ("a",)
 
 
@@ -151,7 +165,7 @@ def test_what_arrived_late_still_comes_first(held: HeldBatches[str]) -> None:
 def test_a_new_epoch_begins_anew(held: HeldBatches[str]) -> None:
     refuse(held, 4)
     ask(held, "b", header(5, epoch=1))
-    held.on_marker(PID)
+    held.on_marker(PID, 0, is_tv2=False)
 
 
 def test_two_epochs_do_not_share_a_guard(held: HeldBatches[str]) -> None:

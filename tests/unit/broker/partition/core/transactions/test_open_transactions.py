@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from broker.errors import (
@@ -190,6 +192,37 @@ def test_an_older_transaction_holds_back_a_decided_one() -> None:
     state.on_marker(marker(1), Offset(7))
     state.on_confirmed(Offset(8))
     assert stable(state, 8) == 8
+
+
+def test_markers_in_another_order_than_their_transactions_hold_back_what_they_end() -> None:
+    state = opened((1, 0), (2, 5), (3, 7))
+    for offset, pid in ((10, 3), (11, 1), (12, 2)):
+        state.on_marker(marker(pid), Offset(offset))
+    found = []
+    for high_watermark in (10, 11, 12, 13):
+        state.on_confirmed(Offset(high_watermark))
+        found.append(stable(state, high_watermark))
+    assert found == [0, 0, 5, 13]
+
+
+def test_an_open_transaction_keeps_nothing_of_those_that_end_behind_it() -> None:
+    state = opened((1, 0))
+    batch, end = header(2), marker(2)
+
+    def end_some(first: int) -> None:
+        for offset in range(first, first + 2_000, 2):
+            state.on_batch(batch, Offset(offset), 5)
+            state.on_marker(end, Offset(offset + 1))
+            state.on_confirmed(Offset(offset + 2))
+
+    end_some(1)
+    tracemalloc.start()
+    try:
+        end_some(3_001)
+        assert tracemalloc.get_traced_memory()[0] < 10_000
+    finally:
+        tracemalloc.stop()
+    assert stable(state, 5_001) == 0
 
 
 def test_the_log_start_may_pass_an_open_transaction() -> None:

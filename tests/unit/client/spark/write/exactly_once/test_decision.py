@@ -78,5 +78,5 @@ def packed(text: bytes) -> str:
     ],
 )
 def test_what_somebody_else_committed_is_named(metadata: str) -> None:
-    with pytest.raises(SparkSourceError, match="no decision of this sink"):
+    with pytest.raises(SparkSourceError, match="not a decision of this sink"):
         decode(7, metadata)

@@ -37,7 +37,7 @@ class Link(FakeLink):
             "transactional_id": request.transactional_id,
             "topic_data": [
                 {
-                    "name": topic.name,
+                    "name": topic.topic,
                     "partition_data": [
                         {"index": index, "records": bytes(data or b"")}
                         for index, data in topic.partitions
@@ -56,8 +56,9 @@ class Cluster(FakeCluster):
         self.exists = True
 
     def topics(self, names: Any) -> dict[str, TopicFacts]:
+        found = [name for name in names if name in self.only._kafka.topics and self.exists]
         leaders = {index: PartitionLeader(1, 0) for index in range(2)}
-        return {"out": TopicFacts("", False, leaders)} if self.exists else {}
+        return {name: TopicFacts("", False, leaders) for name in found}
 
     def leader(self, at: TopicPartition) -> PartitionLeader:
         return PartitionLeader(1, 0)
@@ -84,8 +85,18 @@ def cluster(kafka: TransactionalKafka, monkeypatch: pytest.MonkeyPatch) -> Clust
 
 def writer(*, fail_on_data_loss: bool = True) -> ExactlyOnceStreamWriter:
     options = WriterOptions(
-        "127.0.0.1:1", topic="out", sink_id="sink", fail_on_data_loss=fail_on_data_loss
+        "127.0.0.1:1",
+        topic="out",
+        sink_id="sink",
+        progress_topic="out",
+        fail_on_data_loss=fail_on_data_loss,
     )
+    return ExactlyOnceStreamWriter(options)
+
+
+def writer_by_column() -> ExactlyOnceStreamWriter:
+    """Return one that column topic tells where a row goes."""
+    options = WriterOptions("127.0.0.1:1", sink_id="sink", progress_topic="progress")
     return ExactlyOnceStreamWriter(options)
 
 
@@ -193,9 +204,37 @@ def test_an_abort_after_the_decision_changes_nothing(
     assert kafka.committed() == [b"a"]
 
 
-def test_without_tasks_there_is_nothing_to_do(cluster: Cluster) -> None:
+def test_rows_go_where_their_column_says_and_count_together(
+    kafka: TransactionalKafka, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("progress", "other"):
+        kafka.add_topic(name, 2)
+    batch = pa.RecordBatch.from_pydict(
+        {"value": [b"a", b"b", b"c"], "topic": ["out", "other", "out"]}
+    )
+    made = on_executors(writer_by_column())
+    in_task(monkeypatch, 0, 0)
+    message = made.write(iter([batch]))
+    assert not kafka.committed()
+    writer_by_column().commit([message], 0)
+    assert sorted(kafka.committed("out"), key=str) == [b"a", b"c"]
+    assert kafka.committed("other") == [b"b"]
+    assert not kafka.committed("progress")
+    assert ("sink", ("progress", 0)) in kafka.offsets
+    again = on_executors(writer_by_column())
+    assert again.write(iter([batch])).transaction is None, "the batch counts already"
+
+
+def test_progress_needs_a_topic_that_exists(kafka: TransactionalKafka, cluster: Cluster) -> None:
+    with pytest.raises(TopicMissing, match="progressTopic"):
+        on_executors(writer_by_column())
+    assert not kafka.ids, "nothing is begun"
+
+
+def test_without_tasks_there_is_nothing_to_do(kafka: TransactionalKafka, cluster: Cluster) -> None:
     writer().commit([], 0)
     writer().abort([None], 0)
+    assert not kafka.open() and not kafka.committed()
 
 
 @pytest.mark.parametrize("fail", [True, False])

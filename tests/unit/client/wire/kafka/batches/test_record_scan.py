@@ -87,7 +87,7 @@ def test_headers_count_like_records() -> None:
     varint = bytes([length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14])
     batch = sealed(varint + inner, 1)
     assert steps_of(keyless(batch)) == count // STEP_RECORDS
-    with pytest.raises(RemoteProtocolError, match="32768 headers, 1000 are shown"):
+    with pytest.raises(RemoteProtocolError, match="32768 headers; at most 1000 are shown"):
         finish(records_from(batch, Offset(0), 1, 1000))
 
 

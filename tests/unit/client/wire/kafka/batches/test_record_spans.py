@@ -34,8 +34,8 @@ def test_what_stays_keeps_offset_time_key_value_and_headers(codec: Codec) -> Non
     header = parse_header(batch)
     body = open_records(batch, header)
     spans = [*record_spans(body, header.record_count)]
-    assert [span.key for span in spans] == [b"a", b"b", None, b""]
-    assert [span.has_value for span in spans] == [True, False, True, True]
+    assert [span[5] for span in spans] == [b"a", b"b", None, b""]
+    assert [span[6] for span in spans] == [True, False, True, True]
     for kept in ([0], [1, 3], [0, 1, 2, 3]):
         after = rebuilt(header, body, [spans[at] for at in kept], None)
         changed = parse_header(after)

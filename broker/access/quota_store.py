@@ -1,0 +1,106 @@
+"""Quotas in the metadata store, watched by every broker.
+
+The limits of one entity are one node, named by a hash of it:
+
+    {"version": 1, "entity": {"user": "anna", "client-id": null},
+     "quotas": {"producer_byte_rate": "1048576.0", ...}}
+
+A node that cannot be read is reported and limits nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.cluster.editable_directory import EditableDirectory
+from broker.errors import InvalidRequest
+from broker.security.core.quota_limits import Entity, QuotaLimits, check_types, check_value
+from client.errors import LogCorrupt
+from client.metadata import paths
+from client.metadata.json_node import read_object
+from client.metadata.store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+_FORMAT: Final = 1
+ENTITIES_MAX: Final = 10_000
+"""Each is a node of one directory, whose listing has a limit of its own."""
+
+Quotas = Mapping[str, float]
+Changes = Mapping[str, float | None]
+"""None: it goes."""
+
+
+class QuotaStore:
+    """All entities that have limits."""
+
+    def __init__(self, store: MetadataStore, on_change: Callable[[QuotaLimits], None]) -> None:
+        """`on_change` gets all limits, at first and after every change."""
+        self._on_change = on_change
+        self._nodes: EditableDirectory[tuple[Entity, Quotas]] = EditableDirectory(
+            store, paths.QUOTAS, _decode, self._report
+        )
+
+    async def start(self) -> None:
+        """Read all of them, then follow changes, unless that was done. Raises MetadataError."""
+        await self._nodes.start()
+
+    async def close(self) -> None:
+        """Stop following."""
+        await self._nodes.close()
+
+    def all(self) -> list[tuple[Entity, Quotas]]:
+        """Return every entity with its limits, sorted."""
+        return sorted(self._nodes.values.values(), key=lambda row: json.dumps(row[0]))
+
+    async def change(self, entity: Entity, changes: Changes) -> None:
+        """Set and remove limits of one entity; one of which nothing is left is gone.
+
+        Raises InvalidRequest, MetadataError (it may have happened), RequestTimedOut.
+        """
+        name = _node_name(entity)
+
+        def change(data: bytes | None) -> bytes | None:
+            if data is None and len(self._nodes.values) >= ENTITIES_MAX:
+                raise InvalidRequest(f"more than {ENTITIES_MAX} entities with quotas")
+            merged = {**({} if data is None else _decode(name, data)[1]), **changes}
+            after = {key: value for key, value in merged.items() if value is not None}
+            return _encode(entity, after) if after else None
+
+        await self._nodes.edit(name, change, subject=f"the quotas of {dict(entity)}")
+
+    def _report(self) -> None:
+        self._on_change(QuotaLimits(dict(self._nodes.values.values())))
+
+
+def _node_name(entity: Entity) -> str:
+    text = json.dumps(entity).encode()
+    return hashlib.sha256(text).hexdigest()
+
+
+def _encode(entity: Entity, quotas: Quotas) -> bytes:
+    values = {key: repr(float(value)) for key, value in quotas.items()}  # nodes have whole numbers
+    fields = {"version": _FORMAT, "entity": dict(entity), "quotas": values}
+    return json.dumps(fields, sort_keys=True).encode()
+
+
+def _decode(node_name: str, data: bytes) -> tuple[Entity, Quotas]:
+    """Read a node. Raises LogCorrupt."""
+    try:
+        fields = read_object(data)
+        if fields["version"] != _FORMAT:
+            raise ValueError(f"format {fields['version']}")
+        entity: Entity = tuple(sorted((str(kind), name) for kind, name in fields["entity"].items()))
+        if _node_name(entity) != node_name:
+            raise ValueError("another entity's name")
+        check_types(kind for kind, _ in entity)
+        quotas = {str(key): float(value) for key, value in fields["quotas"].items()}
+        for key, value in quotas.items():
+            check_value(entity, key, value)
+    except (KeyError, TypeError, ValueError, AttributeError, InvalidRequest) as error:
+        raise LogCorrupt(f"quotas {node_name}: {error!r}") from error
+    return entity, quotas

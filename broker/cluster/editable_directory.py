@@ -1,0 +1,109 @@
+"""A directory of small metadata nodes that every broker watches and any broker may change.
+
+A change is a compare-and-set of one node, made again while others are faster. Whoever makes one
+sees it at once on the same broker; others follow within moments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from broker.cluster.directory_view import DirectoryView
+from broker.errors import RequestTimedOut
+from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
+from client.metadata.store import MetadataStore
+
+V = TypeVar("V")
+
+_TRY_COUNT_MAX: Final = 10
+_ABSENT: Final = -1
+
+Change = Callable[[bytes | None], bytes | None]
+"""What is in a node -> what shall be in it; None: there is no such node. It may be called again."""
+
+
+class EditableDirectory(Generic[V]):
+    """Child name -> decoded value, kept current by watches, and changed one node at a time."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        path: str,
+        decode: Callable[[str, bytes], V],
+        on_change: Callable[[], None],
+    ) -> None:
+        """`decode` and `on_change` are those of `DirectoryView`."""
+        self._store = store
+        self._path = path
+        self._view: DirectoryView[V] = DirectoryView(store, path, decode, on_change)
+        self._lock = asyncio.Lock()
+        self._is_started = False
+
+    @property
+    def values(self) -> dict[str, V]:
+        """What is known of every node that can be read, by its name."""
+        return self._view.values
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """Names whose values have changed, for `on_change`."""
+        return self._view.changed
+
+    async def start(self) -> None:
+        """Read all of them, then follow changes, unless that was done. Raises MetadataError."""
+        async with self._lock:
+            if self._is_started:
+                return
+            with contextlib.suppress(NodeExists):
+                await self._store.create(self._path, make_parents=True)
+            await self._view.start()
+            self._is_started = True
+
+    async def close(self) -> None:
+        """Stop following."""
+        await self._view.close()
+
+    async def edit(
+        self, name: str, change: Change, *, subject: str, is_repeatable: bool = False
+    ) -> None:
+        """Replace what is in a node by what `change` makes of it, and look at it.
+
+        `subject` names it in the error. `is_repeatable`: a change whose answer was lost may be made
+        again on top of itself; otherwise that is a ConnectionLoss, and it may have happened.
+
+        Raises what `change` raises, MetadataError, RequestTimedOut (others were faster each time).
+        """
+        path = f"{self._path}/{name}"
+        for _ in range(_TRY_COUNT_MAX):
+            before, version = await self._read(path)
+            after = change(before)
+            try:
+                if after != before:
+                    await self._write(path, after, version)
+            except (NodeExists, NoNode, VersionConflict):
+                continue  # somebody else was faster
+            except ConnectionLoss:
+                if not is_repeatable:
+                    raise
+                continue  # nobody knows: look again
+            await self._view.look(name)
+            return
+        raise RequestTimedOut(f"{subject} could not be changed")
+
+    async def _read(self, path: str) -> tuple[bytes | None, int]:
+        try:
+            node = await self._store.get(path)
+        except NoNode:
+            return None, _ABSENT
+        return node.data, node.version
+
+    async def _write(self, path: str, data: bytes | None, version: int) -> None:
+        if data is None:
+            await self._store.delete(path, version)
+        elif version == _ABSENT:
+            await self._store.create(path, data, make_parents=True)
+        else:
+            await self._store.set(path, data, version)

@@ -1,0 +1,1 @@
+"""Rules of reading nearby, without I/O."""

@@ -1,0 +1,135 @@
+"""The partitions that this broker serves to consumers nearby while others lead them, and where it
+sends consumers of those that it leads itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from broker.cluster.cluster import Cluster
+from broker.config import BrokerConfig
+from broker.errors import NotLeader
+from broker.leadership.core.replica_selector import choose_replica, far_behind, stable_end
+from broker.leadership.follower import Follower
+from broker.metrics import Metrics
+from broker.partition.log_services import LogServices
+from broker.partition.partition import Partition
+from client.ids import BrokerId, Offset
+
+_SENT_MAX: Final = 10_000
+_IDLE_S: Final = 60.0
+"""A partition that nobody has read for so long is let go."""
+
+
+class Reader(NamedTuple):
+    """A consumer that may be served by a broker nearby."""
+
+    rack: str
+    """Where it is, as it says."""
+    listener: str
+    """Name of the listener that it came by."""
+    host: str
+    client_id: str | None
+    """Whose it is: connections come and go."""
+    committed: bool
+    """Whether it reads committed records only."""
+
+
+class Followers:
+    """One for all requests of a broker."""
+
+    def __init__(self, services: LogServices, cluster: Cluster, config: BrokerConfig) -> None:
+        self._services = services
+        self._cluster = cluster
+        self._settings = config.follower
+        self._node_id = config.node_id
+        self._rack = config.rack
+        self._served: dict[tuple[UUID, int], Follower] = {}
+        """Least recently used first."""
+        self._sent: dict[tuple[str, str | None, UUID, int], Offset] = {}
+        """From which offset a client was sent away last, by host, name and partition; oldest
+        first."""
+        self.redirects = 0
+        """Answers that named a broker nearby."""
+        self.is_on = config.follower.is_rack_aware
+        """Whether consumers are sent to brokers nearby, and served by them."""
+        self._provide(services.metrics)
+
+    def _provide(self, metrics: Metrics) -> None:
+        metrics.provide_one("quire_broker_follower_partitions", lambda: len(self._served))
+        metrics.provide_one("quire_broker_follower_redirects", lambda: self.redirects)
+
+    def serves(self, rack: str) -> bool:
+        """Whether a consumer is of our rack, and so may read here what others lead."""
+        return rack == self._rack
+
+    def find(self, topic: str, index: int, refusal: NotLeader) -> Follower:
+        """Return a partition that we do not lead, which `refusal` says, to be read here.
+
+        Raises UnknownTopicOrPartition.
+        """
+        info = self._cluster.topic(topic)
+        key = info.topic_id, index
+        found = self._served.pop(key, None)
+        if found is None:
+            found = Follower(self._services, info, index, self._settings)
+        found.leader, found.used_s = refusal.leader, self._now_s()
+        self._served[key] = found
+        self._let_go()
+        return found
+
+    def nearer(self, partition: Partition, reader: Reader, offset: Offset) -> BrokerId | None:
+        """Return the broker from which a consumer is to read a partition that we lead, from an
+        offset on; None: from us.
+
+        It is sent away once from each offset. If it comes back without having got any further,
+        whatever the reason, it gets its records here.
+        """
+        rack = reader.rack
+        if rack == self._rack or not self._is_far(partition, offset, committed=reader.committed):
+            return None
+        near = (
+            one
+            for one in self._cluster.brokers.values()
+            if one.id != self._node_id and not one.unloaded and reader.listener in one.endpoints
+        )
+        chosen = choose_replica(rack, near, partition.topic.topic_id, partition.index)
+        if chosen is None:
+            return None
+        key = reader.host, reader.client_id, partition.topic.topic_id, partition.index
+        if self._sent.pop(key, None) == offset:
+            return None
+        self._sent[key] = offset
+        if len(self._sent) > _SENT_MAX:
+            del self._sent[next(iter(self._sent))]
+        self.redirects += 1
+        return chosen
+
+    def _is_far(self, partition: Partition, offset: Offset, *, committed: bool) -> bool:
+        listed = partition.usage.listed
+        active = listed.segments[-1].base_offset
+        if active is not None and offset >= active:  # at the tail, as most consumers are
+            return False
+        if (
+            not partition.log_start_offset
+            <= offset
+            <= far_behind(listed, self._settings.behind_bytes_min)
+        ):
+            return False
+        return not committed or offset < stable_end(listed)
+
+    def _let_go(self) -> None:
+        """Forget partitions that are not read any more."""
+        idle_s = self._now_s() - _IDLE_S
+        for key, one in list(self._served.items())[:-1]:  # the last one is about to be read
+            is_over = len(self._served) > self._settings.partitions_max
+            if not is_over and one.used_s > idle_s:
+                return
+            if not one.reads:
+                del self._served[key]
+                one.close()
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,147 @@
+"""Which metrics are wanted of which clients (KIP-714): settings of subscriptions, and their sum.
+
+A subscription is a resource of type CLIENT_METRICS. It names metrics by prefixes, says how often
+they are wanted, and of which clients: every key of `match` has a regular expression that the whole
+of that property must match; without `match` it is all clients.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import crc32c
+
+from broker.cluster.core.topic_config import Kind
+from broker.errors import InvalidRequest, InvalidTopicConfig
+from broker.topics.core.config_resource import Change, edited, split
+
+METRICS: Final = "metrics"
+INTERVAL_MS: Final = "interval.ms"
+MATCH: Final = "match"
+
+INTERVAL_DEFAULT_MS: Final = 300_000
+_INTERVALS_MS: Final = 100, 3_600_000
+_EVERYTHING: Final = "*"
+_PROPERTIES: Final = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+_ID_MASK: Final = 0x7FFFFFFF
+
+
+class Key(NamedTuple):
+    """One setting of a subscription."""
+
+    kind: Kind
+    default: str
+    doc: str
+
+
+KEYS: Final[Mapping[str, Key]] = {
+    INTERVAL_MS: Key(
+        Kind.INT, str(INTERVAL_DEFAULT_MS), "How often clients push, in milliseconds."
+    ),
+    MATCH: Key(
+        Kind.LIST, "",
+        f"Which clients: PROPERTY=REGULAR EXPRESSION, of {', '.join(_PROPERTIES)}; none: all.",
+    ),
+    METRICS: Key(
+        Kind.LIST, "", "What the names of the metrics begin with; * stands for all metrics."
+    ),
+}  # fmt: skip
+
+Client = Mapping[str, str]
+"""The properties of a client that `match` can name."""
+
+
+class Wanted(NamedTuple):
+    """What is wanted of one client."""
+
+    subscription_id: int
+    """Of these metrics at this interval; another number if anything of it changes."""
+    metrics: Sequence[str]
+    """Prefixes; an empty one: all metrics. None at all: nothing is wanted."""
+    interval_ms: int
+
+
+class Subscription(NamedTuple):
+    """One subscription, taken apart."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    match: tuple[tuple[str, re.Pattern[str]], ...]
+
+    def is_about(self, client: Client) -> bool:
+        """Say whether it is about a client."""
+        return all(pattern.fullmatch(client.get(name, "")) for name, pattern in self.match)
+
+
+def parse(values: Mapping[str, str]) -> Subscription:
+    """Take a subscription's settings apart. Raises InvalidTopicConfig, InvalidRequest."""
+    for name in values:
+        if name not in KEYS:
+            raise InvalidTopicConfig(
+                f"unknown setting of client metrics {name!r}; there are {', '.join(KEYS)}"
+            )
+    return Subscription(
+        tuple(_items(values, METRICS)), _interval_ms(values), tuple(_patterns(values))
+    )
+
+
+def changed(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    """Apply changes to a subscription's settings. Raises InvalidRequest, InvalidTopicConfig."""
+
+    def items(name: str) -> list[str]:
+        if name not in KEYS or KEYS[name].kind is not Kind.LIST:
+            raise InvalidTopicConfig(f"{name} is not a list")
+        return split(before.get(name, ""))
+
+    after = edited(before, changes, items)
+    parse(after)
+    return after
+
+
+def wanted(subscriptions: Iterable[Subscription], client: Client) -> Wanted:
+    """Return what all subscriptions together want of a client."""
+    metrics: dict[str, None] = {}
+    intervals_ms: list[int] = []
+    for one in subscriptions:
+        if one.metrics and one.is_about(client):
+            metrics.update(dict.fromkeys(one.metrics))
+            intervals_ms.append(one.interval_ms)
+    interval_ms = min(intervals_ms, default=INTERVAL_DEFAULT_MS)
+    prefixes = [""] if _EVERYTHING in metrics else sorted(metrics)
+    text = "\n".join([*prefixes, str(interval_ms), str(len(prefixes))])
+    return Wanted(crc32c.crc32c(text.encode()) & _ID_MASK, prefixes, interval_ms)
+
+
+def _items(values: Mapping[str, str], name: str) -> list[str]:
+    return list(dict.fromkeys(split(values.get(name, ""))))
+
+
+def _interval_ms(values: Mapping[str, str]) -> int:
+    text = values.get(INTERVAL_MS, str(INTERVAL_DEFAULT_MS)).strip()
+    low, high = _INTERVALS_MS
+    if not text.isdecimal() or not low <= int(text) <= high:
+        raise InvalidRequest(f"{INTERVAL_MS} must be between {low} and {high}, not {text!r}")
+    return int(text)
+
+
+def _patterns(values: Mapping[str, str]) -> Iterable[tuple[str, re.Pattern[str]]]:
+    for item in _items(values, MATCH):
+        name, equals, pattern = (part.strip() for part in item.partition("="))
+        if not equals or name not in _PROPERTIES:
+            raise InvalidTopicConfig(
+                f"{MATCH} must have PROPERTY=REGULAR EXPRESSION, of {', '.join(_PROPERTIES)}, not"
+                f" {item!r}"
+            )
+        try:
+            yield name, re.compile(pattern)
+        except re.error as error:
+            raise InvalidTopicConfig(f"{MATCH}: {pattern!r}: {error}") from error

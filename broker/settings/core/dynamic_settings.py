@@ -1,0 +1,175 @@
+"""Which of a broker's settings can be changed while it runs, what they change, and their values.
+
+Each is known by Kafka's name and stands for a field of the configuration, or for the default of a
+setting of topics. A value comes from the first of these that has it: what was set for this broker,
+what was set for all brokers of the cluster, the broker's own configuration.
+
+Sources: KIP-226 (dynamic broker configuration), KIP-339 (incremental changes). Kafka can change
+fewer: those of groups, offsets and new topics need a restart there.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from broker.cluster.core.topic_config import TOPIC_KEYS, Kind, check_value
+from broker.errors import InvalidRequest, InvalidTopicConfig
+from broker.topics.core.config_resource import Change, edited, split
+
+EVERY_BROKER: Final = ""
+"""Name of the resource whose settings are those of all brokers."""
+
+_MINUTE_MS: Final = 60_000
+_INT_MAX: Final = (1 << 31) - 1
+
+Values = Mapping[str, str]
+"""Kafka's name of a setting -> its value in normal spelling."""
+
+
+class Origin(enum.IntEnum):
+    """Where a value comes from, as DescribeConfigs numbers it."""
+
+    BROKER = 2
+    EVERY_BROKER = 3
+
+
+class Given(NamedTuple):
+    """One of the values that a setting was given."""
+
+    name: str
+    value: str
+    origin: Origin
+
+
+class DynamicKey(NamedTuple):
+    """A setting that can be changed while brokers run: it has a field or a topic's key."""
+
+    kind: Kind
+    field: str = ""
+    """The field of the configuration."""
+    topic_key: str = ""
+    """The setting of topics whose default it is."""
+    unit: int = 1
+    """How many of the field's units one of its own is."""
+
+
+FIELDS: Final[Mapping[str, DynamicKey]] = MappingProxyType(
+    {
+        "auto.create.topics.enable": DynamicKey(Kind.BOOLEAN, "auto_create_topics"),
+        "default.replication.factor": DynamicKey(Kind.INT, "default_replication_factor"),
+        "fetch.max.bytes": DynamicKey(Kind.INT, "fetch_bytes_max"),
+        "group.initial.rebalance.delay.ms": DynamicKey(
+            Kind.INT, "group_initial_rebalance_delay_ms"
+        ),
+        "group.max.session.timeout.ms": DynamicKey(Kind.INT, "group_session_timeout_max_ms"),
+        "group.max.size": DynamicKey(Kind.INT, "group_size_max"),
+        "group.min.session.timeout.ms": DynamicKey(Kind.INT, "group_session_timeout_min_ms"),
+        "max.connections": DynamicKey(Kind.INT, "connections_max"),
+        "max.connections.per.ip": DynamicKey(Kind.INT, "connections_per_host_max"),
+        "min.insync.replicas": DynamicKey(Kind.INT, "default_min_insync_replicas"),
+        "num.partitions": DynamicKey(Kind.INT, "num_partitions"),
+        "offset.metadata.max.bytes": DynamicKey(Kind.INT, "offset_metadata_bytes_max"),
+        "offsets.retention.minutes": DynamicKey(
+            Kind.INT, "offsets_retention_ms", unit=_MINUTE_MS
+        ),
+    }
+)  # fmt: skip
+
+_TOPIC_NAMES: Final[Mapping[str, str]] = {
+    "log.cleaner.delete.retention.ms": "delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
+    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
+    "log.cleanup.policy": "cleanup.policy",
+    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.retention.bytes": "retention.bytes",
+    "log.retention.ms": "retention.ms",
+    "log.roll.ms": "segment.ms",
+    "log.segment.bytes": "segment.bytes",
+    "message.max.bytes": "max.message.bytes",
+}
+
+DEFAULTS_OF_TOPICS: Final[Mapping[str, DynamicKey]] = MappingProxyType(
+    {name: DynamicKey(TOPIC_KEYS[key].kind, topic_key=key) for name, key in _TOPIC_NAMES.items()}
+)
+
+DYNAMIC: Final[Mapping[str, DynamicKey]] = MappingProxyType({**FIELDS, **DEFAULTS_OF_TOPICS})
+"""Kafka's name -> what it changes."""
+
+
+def checked(name: str, value: str) -> str:
+    """Return a value in normal spelling. Raises InvalidRequest, as Kafka calls it for brokers.
+
+    Ranges of fields are the configuration's to check.
+    """
+    key = DYNAMIC.get(name)
+    if key is None:
+        raise InvalidRequest(f"{name} cannot be changed while a broker runs")
+    if key.topic_key:
+        try:
+            return check_value(TOPIC_KEYS[key.topic_key]._replace(name=name), value)
+        except InvalidTopicConfig as error:
+            raise InvalidRequest(str(error)) from error
+    text = value.strip().lower()
+    if key.kind is Kind.BOOLEAN:
+        if text not in ("true", "false"):
+            raise InvalidRequest(f"{name} must be true or false, not {value!r}")
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        raise InvalidRequest(f"{name} must be a number, not {value!r}") from None
+    if abs(number) > _INT_MAX:
+        raise InvalidRequest(f"{name} must be at most {_INT_MAX}, not {text}")
+    return str(number)
+
+
+def changed(before: Values, changes: Sequence[Change]) -> dict[str, str]:
+    """Apply changes to what was set. Resetting what is not set, or unknown, changes nothing.
+
+    Raises InvalidRequest (a setting named twice, one that is not dynamic, no value, unknown
+    operation, a bad value).
+    """
+
+    def items(name: str) -> list[str]:
+        key = DYNAMIC.get(name)
+        if key is None or key.kind is not Kind.LIST:
+            raise InvalidRequest(f"{name} is not a list that can be changed")
+        return split(before.get(name, TOPIC_KEYS[key.topic_key].default))
+
+    after = edited(before, changes, items)
+    now = [change.name for change in changes if change.name in after]
+    return after | {name: checked(name, after[name]) for name in now}
+
+
+def given(name: str, of_broker: Values, of_every: Values) -> list[Given]:
+    """Return the values that a setting was given, the one that counts first."""
+    layers = ((Origin.BROKER, of_broker), (Origin.EVERY_BROKER, of_every))
+    return [Given(name, one[name], origin) for origin, one in layers if name in one]
+
+
+def effective(of_broker: Values, of_every: Values) -> dict[str, str]:
+    """Return what was set for a broker in any way, as far as this release knows it."""
+    both = {**of_every, **of_broker}
+    return {name: value for name, value in both.items() if name in DYNAMIC}
+
+
+def fields_of(values: Values) -> dict[str, int | bool]:
+    """Return the fields of the configuration that are not as its file says."""
+    found: dict[str, int | bool] = {}
+    for name, value in values.items():
+        key = DYNAMIC[name]
+        if key.field:
+            is_flag = key.kind is Kind.BOOLEAN
+            found[key.field] = value == "true" if is_flag else int(value) * key.unit
+    return found
+
+
+def topic_defaults_of(values: Values) -> dict[str, str]:
+    """Return the defaults of topics that are not Kafka's: a topic's key -> value."""
+    return {key.topic_key: values[n] for n, key in DEFAULTS_OF_TOPICS.items() if n in values}

@@ -1,0 +1,154 @@
+"""Settings of who may use a program's HTTP port, and the roles that there are.
+
+Brokers, bookies, auto recovery and schema registries have the same settings, and one piece checks
+requests by them (`client/node/http_guard.py`). Without a token and without an authority for
+clients' certificates, whoever reaches the port may do everything there.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from client.config import setting
+from client.errors import ConfigError
+from client.security.principal_rules import PrincipalRules
+
+
+class Role(enum.IntEnum):
+    """What somebody may do by HTTP; a higher one may do all that a lower one may."""
+
+    LOOK = 1
+    """See how the cluster is, and no record's contents."""
+    OPERATE = 2
+    """Move, repair and tune what is there, read and publish records; nothing is lost by it."""
+    ADMINISTER = 3
+    """Everything: make, change and delete topics, ledgers and groups; see who did what."""
+
+    @property
+    def word(self) -> str:
+        """Its name in settings and answers."""
+        return self.name.lower()
+
+
+ROLES = {role.word: role for role in Role}
+
+
+class Caller(NamedTuple):
+    """Who sent a request, as far as that is known."""
+
+    name: str
+    """A token's name, or the name in a certificate."""
+    role: Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminAccess:
+    """Of one program's HTTP port; programs' settings inherit them."""
+
+    admin_token: str = setting(
+        "",
+        "Bearer token of role administer, the same on all nodes: brokers ask each other and bookies"
+        " with it. None, and no other way to say who one is: nobody is asked.",
+        secret=True,
+    )
+    admin_read_token: str = setting(
+        "", "Another bearer token, of role look. Needs admin_token.", secret=True
+    )
+    admin_tokens_file: Path | None = setting(
+        None,
+        "File with further tokens, one a line: NAME ROLE TOKEN, where ROLE is look, operate or"
+        " administer. Needs admin_token. A changed file is taken without a restart.",
+    )
+    admin_tls_cert: Path | None = setting(
+        None,
+        "PEM file with the certificate chain of the HTTP port; with it, it speaks HTTPS. A changed"
+        " file is taken without a restart, as are those below.",
+    )
+    admin_tls_key: Path | None = setting(None, "PEM file with the certificate's key.")
+    admin_tls_client_ca: Path | None = setting(
+        None,
+        "PEM file with the authority of clients' certificates; with it, a client may show one"
+        " instead of a token.",
+    )
+    admin_tls_principal_rules: str = setting(
+        "DEFAULT",
+        "How a certificate's distinguished name becomes a client's name, as in Kafka's"
+        " ssl.principal.mapping.rules.",
+    )
+    admin_principals: tuple[str, ...] = setting(
+        (),
+        "Roles of clients with certificates: NAME:ROLE each. Whoever is not named needs a token.",
+    )
+    admin_metrics_open: bool = setting(
+        True,
+        "Whether /metrics, which has the names of topics, groups and bookies, is for everybody who"
+        " reaches the port. Off: it needs role look.",
+    )
+
+    @property
+    def asks_callers(self) -> bool:
+        """Whether anybody has to say who they are."""
+        return bool(self.admin_token) or self.admin_tls_client_ca is not None
+
+
+def check_admin_access(access: AdminAccess) -> None:
+    """Check relations; for `__post_init__` of settings that inherit these. Raises ConfigError."""
+    for name in ("admin_read_token", "admin_tokens_file"):
+        if getattr(access, name) and not access.admin_token:
+            raise ConfigError(f"{name} has no effect without admin_token")
+    if access.admin_token and access.admin_token == access.admin_read_token:
+        raise ConfigError("admin_token and admin_read_token must differ")
+    if (access.admin_tls_cert is None) != (access.admin_tls_key is None):
+        raise ConfigError("admin_tls_cert and admin_tls_key must be set together")
+    if access.admin_tls_client_ca is not None and access.admin_tls_cert is None:
+        raise ConfigError("admin_tls_client_ca needs admin_tls_cert and admin_tls_key")
+    if (access.admin_tls_client_ca is None) != (not access.admin_principals):
+        raise ConfigError("admin_tls_client_ca and admin_principals must be set together")
+    if not access.admin_metrics_open and not access.asks_callers:
+        raise ConfigError("admin_metrics_open = false needs admin_token or admin_tls_client_ca")
+    roles_of(access.admin_principals)
+    try:
+        PrincipalRules(access.admin_tls_principal_rules)
+    except ConfigError as error:
+        raise ConfigError(f"admin_{error}") from None
+
+
+def roles_of(principals: tuple[str, ...]) -> dict[str, Role]:
+    """Read NAME:ROLE of each. Raises ConfigError."""
+    found = {}
+    for entry in principals:
+        name, _, word = entry.rpartition(":")
+        if not name or word not in ROLES:
+            known = ", ".join(ROLES)
+            raise ConfigError(f"admin_principals: {entry!r} is not NAME:ROLE with one of {known}")
+        found[name] = ROLES[word]
+    return found
+
+
+def check_reachable(access: AdminAccess, host: str, *, why: str) -> None:
+    """Refuse a port that strangers can reach and that asks nobody who they are. `why`: the setting
+    that makes it one too many. Raises ConfigError."""
+    if not access.asks_callers and not is_loopback(host):
+        raise ConfigError(
+            f"{why} needs admin_token: whoever reaches the admin API at {host or 'all addresses'}"
+            " may do everything"
+        )
+
+
+def may_carry_token(scheme: str, host: str) -> bool:
+    """Say whether a token may be sent to an address: who listens to a network must not have it."""
+    return scheme == "https" or is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a host name or address can only be this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

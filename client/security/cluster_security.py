@@ -1,0 +1,98 @@
+"""Settings of how processes of a cluster, and tools, reach its bookies and its ZooKeeper.
+
+Brokers, bookies, auto recovery, the `quire` command, Spark's ledger mode and programs that use
+ledgers have the same table. Who has none of it speaks plain text and is nobody.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from client.config import check_ranges, load, setting
+from client.errors import ConfigError
+from client.security.tls_contexts import FreshContext, TlsVersion, client_context, load_chain
+
+TABLE: Final = "cluster_security"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSecurity:
+    """Settings of connections to bookies and ZooKeeper."""
+
+    tls_ca: Path | None = setting(
+        None,
+        "PEM file with the authority of bookies' and ZooKeeper's certificates; default: those that"
+        " this machine trusts.",
+    )
+    tls_cert: Path | None = setting(
+        None,
+        "PEM file with the certificate chain of this process: who it is to bookies, to ZooKeeper,"
+        " and, of a bookie, to its clients.",
+    )
+    tls_key: Path | None = setting(None, "PEM file with the certificate's key, unencrypted.")
+    tls_checks_name: bool = setting(
+        True, "Whether a server's certificate has to be good for the host it is reached by."
+    )
+    tls_version_min: TlsVersion = setting("1.2", "Lowest TLS version.")
+    bookie_tls: bool = setting(
+        False,
+        "Speak TLS with bookies (BookKeeper's StartTLS), and with none that does not know it.",
+    )
+
+    zookeeper_tls: bool = setting(
+        False,
+        "Speak TLS with ZooKeeper; the servers' secureClientPort is what the addresses name then.",
+    )
+    zookeeper_user: str = setting(
+        "",
+        "Who this process is to ZooKeeper (its scheme digest); one user for the whole cluster. The"
+        " nodes that it makes are that user's alone.",
+    )
+    zookeeper_password: str = setting("", "That user's password.", secret=True)
+    zookeeper_acl: bool = setting(
+        True,
+        "Whether nodes are that user's alone. Off: while some programs of the cluster do not have"
+        " the user yet.",
+    )
+
+    def __post_init__(self) -> None:
+        """Check relations; raise ConfigError."""
+        check_ranges(self)
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError(f"{TABLE}.tls_cert and {TABLE}.tls_key come together")
+        if bool(self.zookeeper_user) != bool(self.zookeeper_password):
+            raise ConfigError(f"{TABLE}.zookeeper_user and zookeeper_password come together")
+        if ":" in self.zookeeper_user:
+            raise ConfigError(f"{TABLE}.zookeeper_user must not have a colon")
+
+    def contexts(self) -> FreshContext[ssl.SSLContext]:
+        """Return the context of connections. Raises ConfigError."""
+        return FreshContext((self.tls_cert, self.tls_key, self.tls_ca), self._make)
+
+    def _make(self) -> ssl.SSLContext:
+        ca = None if self.tls_ca is None else ("tls_ca", self.tls_ca)
+        context = client_context(TABLE, ca, version_min=self.tls_version_min)
+        if not self.tls_checks_name:
+            context.check_hostname = False
+        if self.tls_cert is not None:
+            load_chain(context, TABLE, self.tls_cert, self.tls_key)
+        return context
+
+
+OPEN_CLUSTER: Final = ClusterSecurity()
+"""Plain text to all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """What a file has for programs without settings of their own."""
+
+    cluster_security: ClusterSecurity = field(default_factory=ClusterSecurity)
+
+
+def read_cluster_security(path: Path) -> ClusterSecurity:
+    """Read a TOML file that has this table alone. Raises ConfigError."""
+    return load(_File, toml_path=path, env_prefix="QUIRE_", environ={}).cluster_security

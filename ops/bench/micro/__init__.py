@@ -1,0 +1,1 @@
+"""Parts of Quire measured by themselves, without a cluster."""

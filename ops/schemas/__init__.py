@@ -1,0 +1,1 @@
+"""A schema registry on a compacted topic: the REST API that Confluent's serializers speak."""

@@ -1,0 +1,1 @@
+"""What a registry holds and how it decides, without I/O."""

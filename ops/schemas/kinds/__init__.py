@@ -1,0 +1,1 @@
+"""What a schema means, for each of the three languages: parse, compare."""

@@ -1,0 +1,1 @@
+"""What operators do about security: users, access control lists, quotas, certificates."""

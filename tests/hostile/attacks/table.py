@@ -1,0 +1,27 @@
+"""All attacks, and the clusters that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.hostile.attacks import alike, bookies, found, registry, secured
+from tests.integration import memory_crowd
+from tests.integration.cluster import LocalCluster
+
+ATTACKS: Final = (
+    *found.ATTACKS,
+    *alike.ATTACKS,
+    *bookies.ATTACKS,
+    *registry.ATTACKS,
+    *secured.ATTACKS,
+)
+
+CLUSTERS: Final[Mapping[str, Callable[[Path], LocalCluster]]] = {
+    "plain": lambda folder: LocalCluster(folder, brokers=1),
+    "two brokers": lambda folder: LocalCluster(folder, brokers=2),
+    "small": lambda folder: LocalCluster(folder, brokers=1, environ=memory_crowd.environ(1_000)),
+    "secured": lambda folder: LocalCluster(folder, brokers=1, flags=("--secure",)),
+}
+"""Kind -> how it is made: the defaults, small limits as of `memory_crowd`, TLS and logins."""

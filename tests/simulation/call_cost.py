@@ -1,0 +1,139 @@
+"""How many calls a produced batch costs brokers and bookies: counted, so the same on every machine.
+
+In a quiet cluster a producer writes a number of batches, and then three times as many in another
+one just like it; what the second costs more is what batches cost. Counted are calls of functions of
+ours, and those of C functions that they make, by room; they are nearly all that a broker's
+instructions go into. `COST.md` has them commit by commit, and a test holds the newest row.
+
+    python -m tests.simulation.call_cost      the rows for a commit that changes them
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from tests.simulation import cluster_swarm, machines
+from tests.simulation.cluster_world import ClusterWorld
+from tests.simulation.net import NetOptions
+from tests.simulation.swarm import DiskOptions
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from tests.simulation.cluster_swarm import ClusterSwarm
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = Path(__file__).with_name("COST.md")
+ROOMS: Final = ("broker", "client", "bookie")
+_BATCHES: Final = 40
+_BYTES: Final = 100
+
+
+class Shape(NamedTuple):
+    """How batches are sent."""
+
+    in_flight: int
+    partitions: int
+
+
+SHAPES: Final = {"one at a time": Shape(1, 1), "five under way": Shape(5, 1)}
+
+
+def measure(shape: Shape) -> dict[str, float]:
+    """Return the calls that a batch costs in `broker`, `client` and `bookie`, three bookies and
+    both ends of the client's connection included."""
+    _run(shape, 1)  # what is made once per process is made
+    fewer, base = _run(shape, _BATCHES)
+    more, calls = _run(shape, 3 * _BATCHES)
+    return {room: (calls[room] - base[room]) / (more - fewer) for room in ROOMS}
+
+
+def recorded() -> dict[str, dict[str, float]]:
+    """Return what the newest row of the page says of each shape."""
+    found: dict[str, dict[str, float]] = {}
+    for line in PAGE.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) > len(ROOMS) and cells[1] in SHAPES:
+            found[cells[1]] = dict(zip(ROOMS, map(float, cells[2:]), strict=True))
+    return found
+
+
+def _run(shape: Shape, batches: int) -> tuple[int, Counter[str]]:
+    """Run a cluster; return the batches acknowledged, and the calls by room."""
+    plan = _plan(shape, batches)
+    world = ClusterWorld(plan, log=False)
+    calls: Counter[str] = Counter()
+    rooms: dict[str, str] = {}
+
+    def count(frame: FrameType, event: str, _arg: object) -> None:
+        if event in ("call", "c_call"):
+            file = frame.f_code.co_filename
+            room = rooms.get(file)
+            if room is None:
+                room = rooms[file] = _room(file)
+            calls[room] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        result = machines.run(world, plan)
+    finally:
+        sys.setprofile(before)
+    assert not result.violation, result.violation
+    return result.counts["batches acknowledged"], calls
+
+
+def _room(file: str) -> str:
+    path = Path(file)
+    return path.relative_to(ROOT).parts[0] if path.is_relative_to(ROOT) else "other"
+
+
+def _plan(shape: Shape, batches: int) -> ClusterSwarm:
+    quiet = cluster_swarm.quiet(1)
+    common = replace(
+        quiet.common,
+        bookies=3,
+        quorums=(3, 3, 2),
+        fault_phase_s=0.0,
+        self_checks=False,
+        inspected=False,
+        net=NetOptions(),
+        disk=DiskOptions(),
+    )
+    return replace(
+        quiet,
+        common=common,
+        brokers=2,
+        partitions=shape.partitions,
+        quorums=(3, 3, 2),
+        segment_bytes=1 << 20,
+        snapshot_interval_bytes=1 << 22,
+        producers=1,
+        batches=batches,
+        batch_records_max=1,
+        payload_bytes=_BYTES,
+        in_flight=shape.in_flight,
+        think_s=0.0,
+        readers=0,
+        members=0,
+        trims=False,
+        auto_recovery=False,
+        tail_cache_bytes=1 << 20,
+        sweep_every_s=0.0,
+        room_bytes=0,
+    )
+
+
+def main() -> None:
+    """Print the rows of the present tree."""
+    for name, shape in SHAPES.items():
+        found = measure(shape)
+        print(f"| | {name} |", " | ".join(f"{found[room]:.0f}" for room in ROOMS), "|")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""A few schedules of transactions alone, and what they must have met to mean anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation import batch, coverage, results_page, transaction_plan, transaction_world
+from tests.simulation.mutants import Patch
+from tests.simulation.mutants_transactions import (
+    aborted_list_reaches_back,
+    index_ends_with_its_segment,
+    init_retry_is_fenced,
+    open_without_limit,
+    snapshot_forgets_coordinators,
+    verified_before_the_epoch,
+)
+
+
+def run(seeds: range) -> dict[str, int]:
+    """Run schedules; return what they have met, all together."""
+    results = batch.run(batch.Job(world="transactions", seeds=seeds))
+    assert [(r.seed, r.violation) for r in results if r.violation] == []
+    total: dict[str, int] = {}
+    for result in results:
+        for name, count in {**result.counts, **result.faults}.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def test_the_invariants_hold_in_a_few_schedules() -> None:
+    total = run(range(8))
+    assert total["commits"] > 50
+    assert total["markers"] > 100
+
+
+@pytest.mark.slow
+def test_the_invariants_hold() -> None:
+    seeds = range(8, 130)
+    total = run(seeds)
+    wanted = coverage.TRANSACTION_EVENTS
+    few = {
+        name: total.get(name, 0)
+        for name, least in wanted.items()
+        if total.get(name, 0) < least * len(seeds)
+    }
+    assert few == {}
+    assert [name for name in transaction_world.FAULTS if not total.get(name)] == []
+
+
+def test_every_invariant_is_broken_by_a_planted_defect() -> None:
+    rows = results_page.rows("Mutants")
+    found = {what for _, where, *_, what in rows if where.startswith(("transactions", "cluster"))}
+    assert {f"X{number}" for number in range(1, 15)} <= found
+
+
+def test_rare_moments_have_their_shares() -> None:
+    kinds = Counter(transaction_plan.kind_of(seed) for seed in range(2000))
+    assert 700 < kinds.pop("") < 800, "drawn from everywhere"
+    assert len(kinds) == 10
+    assert min(kinds.values()) > 60
+
+
+def test_a_seed_is_a_schedule() -> None:
+    first, again = (transaction_world.run_schedule(5) for _ in range(2))
+    assert (first.digest, first.steps) == (again.digest, again.steps)
+    assert transaction_plan.draw(7) == transaction_plan.draw(7) != transaction_plan.draw(8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "rule"),
+    [
+        (init_retry_is_fenced, "X12"),
+        (verified_before_the_epoch, "X7"),
+        (aborted_list_reaches_back, "X5"),
+        (snapshot_forgets_coordinators, "X6"),
+        (index_ends_with_its_segment, "X13"),
+        (open_without_limit, "X14"),
+    ],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_a_rule_that_is_missing_is_noticed(plant: object, rule: str) -> None:
+    assert callable(plant)
+    patch = Patch()
+    plant(patch)
+    try:
+        for seed in range(100):
+            violation = transaction_world.run_schedule(seed).violation
+            if violation:
+                assert violation.startswith(rule)
+                return
+    finally:
+        patch.undo()
+    raise AssertionError("nobody noticed")

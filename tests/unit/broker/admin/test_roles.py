@@ -1,0 +1,77 @@
+"""Every operation of the admin API with every role, at the broker that is asked and at another."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from broker.admin.table import OPERATIONS
+from client.security.admin_access import Role
+from tests.fakes.admin import AdminCloud
+
+TOKENS = {Role.LOOK: "a-token-for-looking", Role.OPERATE: "a-token-for-operating"}
+ALL = {**TOKENS, Role.ADMINISTER: "a-token-for-all"}
+
+LOSES = {
+    "create_topic", "change_topic", "delete_topic", "trim_partition", "delete_group",
+}  # fmt: skip
+"""What makes, changes or deletes what holds records, or positions in them."""
+
+
+def settings(folder: Path) -> dict[str, object]:
+    """Return settings of brokers with a token of each role."""
+    file = folder / "tokens"
+    file.write_text("".join(f"{role.word} {role.word} {t}\n" for role, t in TOKENS.items()))
+    return {"admin_token": ALL[Role.ADMINISTER], "admin_tokens_file": file}
+
+
+def test_what_changes_something_is_not_for_looking_and_what_loses_something_for_one_role() -> None:
+    for operation in OPERATIONS:
+        if operation.name in LOSES:
+            assert operation.role is Role.ADMINISTER, operation.name
+        elif operation.is_noted or "/records" in operation.path:
+            assert operation.role is Role.OPERATE, operation.name
+
+
+async def test_every_operation_with_every_role(tmp_path: Path) -> None:
+    async with AdminCloud(2, **settings(tmp_path)) as cloud:
+        await cloud.brokers[1].topics.create("t", 1, 3, {})
+        await cloud.led("t")
+        for operation in OPERATIONS:
+            path = operation.path.replace("{broker_id}", "2").replace("{offset}", "0")
+            path = path.replace("{partition}", "0")
+            path = "/admin/v1" + re.sub(r"{\w+}", "nothing", path)
+            for role, token in (None, None), *ALL.items():
+                headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+                answer = await cloud.ask(operation.method, path, headers=headers)
+                if role is None:
+                    assert answer.status == 401, operation.name
+                else:
+                    may = role >= operation.role
+                    assert (answer.status == 403) is not may, (operation.name, role)
+
+
+async def test_what_was_done_is_logged_with_the_name_of_whoever_asked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with AdminCloud(2, **settings(tmp_path)) as cloud:
+        headers = {"Authorization": f"Bearer {ALL[Role.OPERATE]}"}
+        # Broker 1 forwards it to broker 2, which says who asked broker 1.
+        done = await cloud.ask("PUT", "/admin/v1/brokers/2/unloaded", headers=headers)
+        assert done.status == 200, done.body
+        forged = {**headers, "Quire-Caller": "somebody else", "Quire-Caller-Address": "10.0.0.9"}
+        await cloud.ask("DELETE", "/admin/v1/brokers/1/unloaded", headers=forged)
+    lines = [line for line in caplog.messages if line.startswith("admin.done")]
+    assert len(lines) == 2
+    for line in lines:
+        assert "user='operate'" in line and "from=127.0.0.1" in line, line
+
+
+async def test_the_document_says_which_role_an_operation_needs() -> None:
+    async with AdminCloud() as cloud:
+        document = (await cloud.ask("GET", "/openapi.json")).body
+    described = document["paths"]["/admin/v1/topics/{topic}"]["delete"]["description"]
+    assert described == "Needs role administer."

@@ -1,0 +1,75 @@
+"""Subscriptions to metrics of clients: what they may say, whom they are about, and their sum."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.errors import InvalidRequest, InvalidTopicConfig
+from broker.settings.core.client_metrics import changed, parse, wanted
+from broker.topics.core.config_resource import Change, Operation
+
+JAVA = {
+    "client_instance_id": "4a", "client_id": "app-1", "client_software_name": "apache-kafka-java",
+    "client_software_version": "4.2.0", "client_source_address": "10.0.0.1",
+    "client_source_port": "999",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("match", "is_about"),
+    [
+        ("", True),
+        ("client_id=app-.*", True),
+        ("client_id=app", False),
+        ("client_id=app-.*,client_software_name=apache-kafka-java", True),
+        ("client_id=app-.*,client_software_version=3.*", False),
+        ("client_source_address=10\\.0\\.0\\.1, client_source_port=999", True),
+    ],
+)
+def test_the_whole_of_every_property_has_to_match(match: str, is_about: bool) -> None:
+    one = parse({"metrics": "*", "match": match})
+    assert one.is_about(JAVA) is is_about
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("interval.ms", "99"),
+        ("interval.ms", "3600001"),
+        ("interval.ms", "soon"),
+        ("match", "client_id"),
+        ("match", "colour=red"),
+        ("match", "client_id=("),
+        ("no.such", "1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(name: str, value: str) -> None:
+    with pytest.raises((InvalidRequest, InvalidTopicConfig), match=name):
+        changed({}, [Change(name, Operation.SET, value)])
+
+
+def test_the_sum_has_all_metrics_and_the_shortest_interval() -> None:
+    subscriptions = [
+        parse({"metrics": "b., a.", "interval.ms": "1000"}),
+        parse({"metrics": "a.,c.", "interval.ms": "500"}),
+        parse({"metrics": "x.", "match": "client_id=other", "interval.ms": "100"}),
+        parse({"interval.ms": "100"}),
+    ]
+    found = wanted(subscriptions, JAVA)
+    assert (found.metrics, found.interval_ms) == (["a.", "b.", "c."], 500)
+    assert wanted(subscriptions, JAVA) == found
+    assert wanted(subscriptions[:1], JAVA).subscription_id != found.subscription_id
+    everything = wanted([*subscriptions, parse({"metrics": "*"})], JAVA)
+    assert everything.metrics == [""]
+    nothing = wanted([], JAVA)
+    assert (nothing.metrics, nothing.interval_ms) == ([], 300_000)
+    assert nothing.subscription_id != everything.subscription_id
+
+
+def test_lists_can_be_edited() -> None:
+    values = changed({}, [Change("metrics", Operation.SET, "a.,b.")])
+    values = changed(values, [Change("metrics", Operation.APPEND, "c.,a.")])
+    assert values == {"metrics": "a.,b.,c."}
+    assert changed(values, [Change("metrics", Operation.SUBTRACT, "b.")]) == {"metrics": "a.,c."}
+    with pytest.raises(InvalidTopicConfig):
+        changed(values, [Change("interval.ms", Operation.APPEND, "5")])

@@ -1,0 +1,51 @@
+"""Where the ledgers are: as the option says, or as the brokers do."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.errors import ConfigError
+from client.spark.brokers import kafka_cluster
+from client.spark.plan import metadata_address
+from tests.unit.client.spark.test_options import parse
+
+
+class Told:
+    """Brokers that say where their metadata store is, and count how often they are asked."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    def setting(self, name: str) -> str:
+        assert name == "zookeeper.connect"
+        self.asked += 1
+        return self.answer
+
+
+def use(monkeypatch: pytest.MonkeyPatch, answer: str) -> Told:
+    brokers = Told(answer)
+    monkeypatch.setattr(kafka_cluster, "shared", lambda _brokers, _timeout_ms: brokers)
+    monkeypatch.setattr(metadata_address, "_told", {})
+    return brokers
+
+
+def test_brokers_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = use(monkeypatch, "zk:2181")
+    options = parse(subscribe="t", readMode="ledger")
+    assert metadata_address.metadata_service_uri(options) == "zk:2181"
+    assert metadata_address.metadata_service_uri(options) == "zk:2181"
+    assert brokers.asked == 1
+
+
+def test_the_option_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = use(monkeypatch, "zk:2181")
+    options = parse(subscribe="t", readMode="ledger", metadataServiceUri="mine:1")
+    assert metadata_address.metadata_service_uri(options) == "mine:1"
+    assert brokers.asked == 0
+
+
+def test_brokers_that_do_not_know_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, "")
+    with pytest.raises(ConfigError, match="metadataServiceUri is needed"):
+        metadata_address.metadata_service_uri(parse(subscribe="t", readMode="auto"))
