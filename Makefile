@@ -11,6 +11,9 @@ FAST := not integration and not slow and not model
 SMOKE := integration and smoke
 SLOW := (slow or model) and not integration
 REAL := integration and not smoke
+# Continuous integration gives a test of real processes a second try, and its summary names every
+# test that needed one (RERUN): such a test is to be mended. Nowhere else is anything tried twice.
+SECOND_TRY := $(if $(CI),--reruns 1 -r fER)
 # Where they are, which saves reading the others, unless ARGS names a file or folder.
 WITHOUT_PROCESSES = $(if $(findstring tests/,$(ARGS)),,--ignore tests/integration --ignore tests/interop)
 WITH_PROCESSES = $(if $(findstring tests/,$(ARGS)),,tests/integration tests/interop)
@@ -46,7 +49,7 @@ test: $(INSTALLED) $(if $(ARGS),,lint) clients-short  ## What should stop a comm
 	@$(PYTEST) -n 2 -m "$(FAST)" $(WITHOUT_PROCESSES) $(ARGS) $(OR_NONE)
 	@$(if $(ARGS),,$(MAKE) -s sim-short CLUSTER_SEEDS=0..60 LEDGER_SEEDS=0..900)
 	@echo "test: the paths of a record through real processes and clients, two files at a time"
-	@$(PYTEST) -n 2 --dist loadscope -m "$(SMOKE)" $(WITH_PROCESSES) $(ARGS) $(OR_NONE)
+	@$(PYTEST) -n 2 --dist loadscope $(SECOND_TRY) -m "$(SMOKE)" $(WITH_PROCESSES) $(ARGS) $(OR_NONE)
 
 test-all: $(INSTALLED) clients  ## All the rest, in half an hour; with `make test` it is everything
 	@echo "test-all: long tests without processes, and the models, two tests at a time"
@@ -57,7 +60,7 @@ test-all: $(INSTALLED) clients  ## All the rest, in half an hour; with `make tes
 	@$(if $(ARGS),,$(MAKE) -s chaos-transactions-short)
 	@$(if $(ARGS),,$(MAKE) -s chaos-compaction-short)
 	@echo "test-all: real processes, foreign Kafka clients, Spark, Apache BookKeeper, two files at a time"
-	@$(PYTEST) -n 2 --dist loadscope -m "$(REAL)" $(WITH_PROCESSES) $(ARGS) $(OR_NONE)
+	@$(PYTEST) -n 2 --dist loadscope $(SECOND_TRY) -m "$(REAL)" $(WITH_PROCESSES) $(ARGS) $(OR_NONE)
 
 test-fast: $(INSTALLED)  ## The first step of `make test` alone: no processes, nothing to install
 	@$(PYTEST) -n 2 -m "$(FAST)" $(WITHOUT_PROCESSES) $(ARGS)

@@ -3,10 +3,10 @@
 Nothing is cached, so the output has one record for each word of the input, with its count: for
 every word 1, 2, 3 and so on. With exactly_once_v2 a word that is counted twice, or not at all,
 shows. With at_least_once what was not committed is counted again: at least one record goes out for
-each word of the input, and the last count is at least the true one. Which numbers the counts between
-have is not promised: the changelog may have outlived the kill where the output beside it, still in
-the producer's buffer, did not, and then counting goes on from the later number. State is in memory,
-so that it is restored from the changelog.
+each word of the input, and the last count is at least the true one. Which numbers lie between is
+not promised: the changelog may have outlived the kill where the output beside it, still in the
+producer's buffer, did not, and then counting goes on from the later number. State is in memory, so
+that it is restored from the changelog.
 """
 
 from __future__ import annotations
