@@ -29,7 +29,13 @@ from bookie.storage.core.append_log import LogPosition, LogWrite
 from bookie.storage.core.backlog import NOBODY, Backlog, PendingAdds
 from bookie.storage.core.entry_cache import EntryCache
 from bookie.storage.core.group_commit import Group, OnDone
-from bookie.storage.core.ledger_guard import MASTER_KEY_BYTES_MAX, NOT_RECORDED, Ledger, may_add
+from bookie.storage.core.ledger_guard import (
+    DURABLE,
+    MASTER_KEY_BYTES_MAX,
+    NOT_RECORDED,
+    Ledger,
+    may_add,
+)
 from bookie.storage.core.log_format import Deletion, Kind, pack_deletion, pack_ledger, seed_of
 from bookie.storage.core.lost_group import forget_lost
 from bookie.storage.disk import Disk
@@ -149,10 +155,10 @@ class Storage:
         if ledger_id != request.ledger_id or entry_id != request.entry_id or entry_id < 0:
             on_done(Status.BAD_REQUEST)
             return
-        group = self.writer.commit.open
-        if not self.is_failed and not self.pending.turns.admits(
-            connection, ledger_id, len(entry), group
-        ):
+        group, turns = self.writer.commit.open, self.pending.turns
+        if turns.looks_for_little(group, self.pending.bytes):
+            self._look_whether_little(request, connection)
+        if not self.is_failed and not turns.admits(connection, ledger_id, len(entry), group):
             self.pending.wait(connection, request, on_done)
         elif self._store(request, on_done):
             self.pending.add(len(entry))
@@ -173,6 +179,17 @@ class Storage:
             group.wait(on_done)
         return True
 
+    def _look_whether_little(self, request: AddRequest, connection: Hashable) -> None:
+        """Tell the turns of an add before which nothing of its ledger is on its way.
+
+        A ledger's very first entry does not count: who rolls a ledger is not somebody else.
+        """
+        turns, commit = self.pending.turns, self.writer.commit
+        if len(request.entry) <= turns.little_bytes_max:
+            ledger = self.ledgers.get(request.ledger_id)
+            if ledger is not None and DURABLE < ledger.newest_group <= commit.settled_group:
+                turns.on_little(connection, ledger.ledger_id, commit.open)
+
     def add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
         """Store entries that came together, with one answer; return how many of the first ones.
 
@@ -183,7 +200,11 @@ class Storage:
         if self.is_failed or self.accept is not AcceptedAdds.ALL or self.full_disk.until_s > 0:
             return 0
         group, writable = self.writer.commit.open, self.ledgers.writable
-        room = self.pending.turns.room(group)
+        turns = self.pending.turns
+        if turns.looks_for_little(group, self.pending.bytes) and not turns.count:
+            for request in requests:
+                self._look_whether_little(request, NOBODY)
+        room = turns.room(group)
         count = size = taken = 0
         for request in requests:
             entry = request.entry

@@ -2,7 +2,8 @@
 
     B5 an add over a connection that has no other one there waits for two groups at most: the one
        in flight and its own, whatever others have sent before
-    B6 a group is no larger than its limit and the shares of connections make it
+    B6 a group is no larger than its limit and the shares of connections make it: the limit for
+       when nobody adds little, which is eight times the other one (GROUP-ALONE)
 
 So what somebody waits for who adds little is bounded by what is in two groups.
 """
@@ -10,6 +11,8 @@ So what somebody waits for who adds little is bounded by what is in two groups.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from bookie.storage.core.add_turns import ALONE_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +59,7 @@ class FairShare:
         self._groups[bookie] = self._groups.get(bookie, 0) + 1
         # Two connections of each client, and a record's header is smaller than its entry.
         shares = 1 + len(self._peers.get(bookie, ())) / 2
-        most = 2 * (self.group_bytes_max * shares + self._largest)
+        most = 2 * (self.group_bytes_max * (ALONE_GROUPS - 1 + shares) + self._largest)
         if self.group_bytes_max and size > most + _OTHERS_BYTES + _KEY_BYTES * len(self._ledgers):
             self._fail(
                 "B6",

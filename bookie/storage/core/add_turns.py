@@ -10,6 +10,11 @@ for all that somebody else sends as fast as it goes, twice.
                  nothing waits, and a quarter for each connection: who adds little waits for
                  nobody in line. So a group has at most `group_bytes_max`, a quarter of that for
                  each connection that adds meanwhile, and one entry.
+    GROUP-ALONE  while nobody was there of late who adds little beside others, a group has eight
+                 times as much: nobody waits behind it but who sent it, and what a group costs is
+                 paid less often. Who adds little is an add of at most a ledger's share, to a ledger
+                 of which nothing was on its way, while more than a connection's share was of
+                 others. It ends that for the groups that begin next.
     GROUP-TURNS  all others wait in line, those of a ledger in order. When the next group is open
                  connections take turns by bytes, and so do the ledgers of a connection: of two that
                  have much in line neither gets more than the other, but for one entry.
@@ -33,6 +38,12 @@ K = TypeVar("K", bound=Hashable)
 _LEDGER_PART: Final = 16
 _CONNECTION_PART: Final = 4
 """So many shares of ledgers, of connections, are as much as a group."""
+
+ALONE_GROUPS: Final = 8
+"""So many groups are as much as one that nobody waits for who adds little."""
+_SHARED_GROUPS: Final = 256
+"""For so many groups it counts that somebody added little: a second of a fast disk, and more of a
+slow one."""
 
 
 class _Line(Protocol):
@@ -138,6 +149,7 @@ class AddTurns(Generic[T]):
         "_group",
         "_group_bytes_max",
         "_ledger_used",
+        "_shared_until",
         "_turns",
         "count",
     )
@@ -150,6 +162,8 @@ class AddTurns(Generic[T]):
         """The last group of which shares were used (GROUP-SHARE), and how much of them."""
         self._ledger_used: dict[tuple[Hashable, LedgerId], int] = {}
         self._connection_used: dict[Hashable, int] = {}
+        self._shared_until = 0
+        """The last group for which it counts that somebody added little (GROUP-ALONE)."""
         self.count = 0
         """How many wait. A field: every add asks."""
 
@@ -159,7 +173,26 @@ class AddTurns(Generic[T]):
     def room(self, group: Group) -> int:
         """How many bytes of entries may go into the open group without a look at whose they are;
         into an empty one goes an entry of any size."""
-        return 0 if self.count else self._group_bytes_max - group.entry_bytes
+        return 0 if self.count else self._most(group) - group.entry_bytes
+
+    @property
+    def little_bytes_max(self) -> int:
+        """Size of an add by somebody who adds little, at most (GROUP-ALONE)."""
+        return self._group_bytes_max // _LEDGER_PART
+
+    def looks_for_little(self, group: Group, pending_bytes: int) -> bool:
+        """Whether it counts, and is not known yet, that somebody adds little while `group` is open
+        and so much is on its way."""
+        return (
+            pending_bytes * _CONNECTION_PART > self._group_bytes_max
+            and self._shared_until < group.number + _SHARED_GROUPS
+        )
+
+    def on_little(self, connection: Hashable, ledger_id: LedgerId, group: Group) -> None:
+        """Somebody adds little while `group` is open."""
+        waiting = self._turns.lines.get(connection)
+        if waiting is None or ledger_id not in waiting.lines:
+            self._shared_until = group.number + _SHARED_GROUPS
 
     def admits(self, connection: Hashable, ledger_id: LedgerId, size: int, group: Group) -> bool:
         """Whether an add goes into the open group; otherwise it waits."""
@@ -180,7 +213,7 @@ class AddTurns(Generic[T]):
     def on_added(self, connection: Hashable, ledger_id: LedgerId, size: int, group: Group) -> None:
         """An add that was admitted is in the group and counted there: if that was full, a share
         was used."""
-        if not self.count and group.entry_bytes <= self._group_bytes_max:
+        if not self.count and group.entry_bytes <= self._most(group):
             return
         if group.number != self._group:
             self._group = group.number
@@ -221,4 +254,9 @@ class AddTurns(Generic[T]):
         self.count = 0
 
     def _fits(self, size: int, group: Group) -> bool:
-        return not group.entry_bytes or group.entry_bytes + size <= self._group_bytes_max
+        return not group.entry_bytes or group.entry_bytes + size <= self._most(group)
+
+    def _most(self, group: Group) -> int:
+        """How many bytes of entries a group has, without shares."""
+        is_shared = group.number <= self._shared_until
+        return self._group_bytes_max if is_shared else self._group_bytes_max * ALONE_GROUPS

@@ -94,17 +94,18 @@ class PendingAdds:
         self._backlog = backlog
         self._stopwatch = stopwatch
         self._on_turn = on_turn
-        self._bytes = 0
+        self.bytes = 0
+        """Of entries that are not durable and indexed yet. A field: every run of adds asks."""
         self.turns: AddTurns[WaitingAdd] = AddTurns(group_bytes_max)
 
     def add(self, size: int) -> None:
         """The storage accepted so many bytes of entries."""
-        self._bytes += size
+        self.bytes += size
         self._backlog.add(size)
 
     def remove(self, size: int) -> None:
         """So many of them are durable and indexed, or given up."""
-        self._bytes -= size
+        self.bytes -= size
         self._backlog.remove(size)
 
     def wait(self, connection: Hashable, request: AddRequest, on_done: OnDone) -> None:
@@ -129,5 +130,5 @@ class PendingAdds:
         self.turns.clear()
         for waiting in in_line:
             self._backlog.wait_no_longer(waiting.connection, len(waiting.request.entry))
-        self.remove(self._bytes)
+        self.remove(self.bytes)
         return [waiting.on_done for waiting in in_line]

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from client.ids import LedgerId
 from client.wire.bookkeeper.messages import AddRequest, Status
 from tests.fakes.bookie_box import LIMITS, BookieBox, add, fence, payload_of, read, settle
 
 HOT, LIGHT = "hot", "light"
+
+
+def somebody_adds_little(box: BookieBox) -> None:
+    """Of late, so that groups are small."""
+    storage = box.storage
+    storage.pending.turns.on_little(LIGHT, LedgerId(1), storage.writer.commit.open)
 
 
 class Crowd:
@@ -14,6 +21,7 @@ class Crowd:
 
     def __init__(self) -> None:
         self.box = BookieBox(limits=LIMITS._replace(group_bytes_max=2200))
+        somebody_adds_little(self.box)
         self.box.disk.hold = True
         self.told: dict[tuple[int, int], Status] = {}
 
@@ -78,6 +86,7 @@ async def test_it_is_the_same_for_another_ledger_of_the_hot_connection() -> None
 
 async def test_a_run_stops_where_the_group_is_full() -> None:
     box = BookieBox(limits=LIMITS._replace(group_bytes_max=2200))
+    somebody_adds_little(box)
     box.disk.hold = True
     told: list[Status] = []
     run = [add(7, entry, bytes(1000)) for entry in range(4)]
@@ -129,3 +138,66 @@ async def test_draining_waits_for_the_line() -> None:
     it.box.disk.release()
     await it.box.storage.close()
     assert len(it.told) == 8
+
+
+class Alone:
+    """A connection that adds to one ledger of a bookie whose groups have room for two entries of
+    1,000 bytes when somebody adds little beside it; the light ledger has an entry that is durable.
+    """
+
+    async def start(self) -> Alone:
+        self.box = BookieBox(limits=LIMITS._replace(group_bytes_max=2200))
+        self.told: list[Status] = []
+        self.add(8, 0, 10)
+        await settle()
+        self.box.disk.hold = True
+        for entry in range(4):
+            self.add(7, entry, 1000)
+        await settle()
+        assert self.box.storage.writer.commit.in_flight is not None
+        return self
+
+    def add(self, ledger: int, entry: int, size: int) -> None:
+        self.box.storage.add(add(ledger, entry, bytes(size)), self.told.append, f"of {ledger}")
+
+    @property
+    def waits(self) -> bool:
+        """Whether one more of the hot ledger waits in line, when three are in the open group."""
+        for entry in range(4, 8):
+            self.add(7, entry, 1000)
+        return bool(self.box.storage.pending.turns.count)
+
+
+async def test_alone_a_group_has_eight_times_as_much() -> None:
+    assert not (await Alone().start()).waits
+
+
+async def test_somebody_who_adds_little_makes_groups_small() -> None:
+    it = await Alone().start()
+    it.add(8, 1, 10)
+    assert it.waits
+
+
+async def test_so_does_an_add_in_a_run_of_others() -> None:
+    it = await Alone().start()
+    run = [add(7, 4, bytes(10)), add(8, 1, bytes(10))]
+    assert it.box.storage.add_run(run, it.told.append) == 2
+    assert it.waits
+
+
+async def test_not_with_a_large_entry() -> None:
+    it = await Alone().start()
+    it.add(8, 1, 200)
+    assert not it.waits
+
+
+async def test_not_with_the_first_entry_of_a_ledger() -> None:
+    it = await Alone().start()
+    it.add(9, 0, 10)
+    assert not it.waits
+
+
+async def test_not_while_more_of_its_ledger_is_on_its_way() -> None:
+    it = await Alone().start()
+    it.add(7, 8, 10)
+    assert not it.waits

@@ -21,12 +21,14 @@ Add = tuple[str, int, int]
 
 
 class Line:
-    """The line with an open group, as a storage has it."""
+    """The line with an open group, as a storage has it, where somebody added little of late."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, *, is_alone: bool = False) -> None:
         self.turns: AddTurns[Add] = AddTurns(limit)
         self.group = Group(1)
         self.taken: list[Add] = []
+        if not is_alone:
+            self.turns.on_little("light", LedgerId(0), self.group)
 
     def add(self, connection: str, ledger: int, size: int) -> bool:
         """Whether it goes into the open group."""
@@ -69,6 +71,41 @@ def test_group_room_an_empty_group_takes_an_entry_of_any_size() -> None:
     assert line.add("a", 1, 10 * LIMIT)
     assert not line.add("a", 1, 10 * LIMIT)
     assert line.begin() == [("a", 1, 10 * LIMIT)]
+
+
+def test_group_alone_a_group_has_eight_times_as_much() -> None:
+    line = Line(is_alone=True)
+    assert line.turns.room(line.group) == 8 * LIMIT
+    for _ in range(16):
+        assert line.add("hot", 1, LIMIT // 2)
+    assert not line.add("hot", 1, 500)
+
+
+def test_group_alone_ends_for_many_groups_when_somebody_adds_little() -> None:
+    line = Line(is_alone=True)
+    assert line.turns.looks_for_little(line.group, CONNECTION_SHARE + 1)
+    assert not line.turns.looks_for_little(line.group, CONNECTION_SHARE), "nobody waits for others"
+    assert line.turns.little_bytes_max == LEDGER_SHARE
+    line.turns.on_little("light", LedgerId(3), line.group)
+    assert not line.turns.looks_for_little(line.group, 8 * LIMIT), "it is known"
+    assert line.add("hot", 1, LIMIT)
+    assert not line.add("hot", 1, 500)
+    rooms = []
+    for _ in range(300):
+        line.begin()
+        rooms.append(line.turns.room(line.group))
+    assert rooms[:256] == [LIMIT - 500, *255 * [LIMIT]]
+    assert set(rooms[256:]) == {8 * LIMIT}
+    assert line.turns.looks_for_little(line.group, 8 * LIMIT)
+
+
+def test_group_alone_a_ledger_that_waits_in_line_adds_much() -> None:
+    line = Line(is_alone=True)
+    assert line.add("hot", 1, 8 * LIMIT)
+    assert not line.add("hot", 1, 500)
+    line.turns.on_little("hot", LedgerId(1), line.group)
+    line.begin()
+    assert line.turns.room(line.group) == 8 * LIMIT - 500
 
 
 def test_group_share_who_adds_little_does_not_wait() -> None:
