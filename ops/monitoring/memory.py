@@ -153,7 +153,7 @@ PARTS: Final = {
     "connection_in_flight_bytes_max": "of those, what one connection may have",
     "partition_hold_bytes_max": "of those, Produce requests that wait for a leader",
     "log_in_flight_bytes_max": "of those, what one partition may have unconfirmed",
-    "group_bytes_max": "of what is not durable, the open group and the one being synced, or eight of each",
+    "group_bytes_max": "of those, the open group and the one being synced, or eight times that",
     "log_turn_bytes_max": "of those, what is handed to bookies before others are served",
     "log_shared_entry_bytes_max": "of those, one entry",
     "telemetry.push_bytes_max": "one request of those that are not answered; opened, twice as much",
