@@ -29,6 +29,8 @@ class LedgerOutput:
         self._rate = rate
         self._crc = 0
         self._entry_count = 0
+        self.read_bytes = 0
+        """Of reading it back."""
         self._unconfirmed = 0
         self._error: LedgerError | None = None
         self._changed = asyncio.Event()
@@ -80,7 +82,9 @@ class LedgerOutput:
                 some = await reader.read_some(EntryId(count), reader.last_entry)
                 for entry in some:
                     crc = crc32c(entry.payload, crc)
-                await self._rate.use(sum(len(entry.payload) for entry in some))
+                size = sum(len(entry.payload) for entry in some)
+                self.read_bytes += size
+                await self._rate.use(size)
                 count += len(some)
         if (count, crc) != (self._entry_count, self._crc):
             raise CompactionFailed(f"ledger {self.ledger_id} is not what was written to it")
