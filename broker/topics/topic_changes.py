@@ -28,6 +28,7 @@ from broker.cluster.core.topology import TopicInfo
 from broker.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
+    InvalidTopicName,
     RequestTimedOut,
     TopicExists,
     UnknownTopicOrPartition,
@@ -35,6 +36,7 @@ from broker.errors import (
 from broker.topics.core.topic_rules import (
     Assignments,
     TopicShape,
+    check_name,
     check_partition_count,
     check_quorums,
 )
@@ -201,6 +203,10 @@ class TopicChanges:
     async def _change(
         self, name: str, change: Callable[[TopicInfo], TopicInfo], *, dry_run: bool
     ) -> TopicInfo:
+        try:
+            check_name(name)
+        except InvalidTopicName as error:
+            raise UnknownTopicOrPartition(f"no topic {name!r}: {error}") from error
         unsettled: bytes | None = None
         for _ in range(_TRY_COUNT_MAX):
             try:

@@ -22,6 +22,7 @@ from broker.access.rights import READ_TOPIC
 from broker.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
+    InvalidRequest,
     NotLeader,
     UnknownLeaderEpoch,
     UnknownTopicId,
@@ -38,6 +39,7 @@ from client.errors import QuireError
 from client.ids import BrokerId, Offset
 from client.wire.kafka.batches.records import CODEC_MASK, Codec, headers
 from client.wire.kafka.fetch import (
+    ISOLATION_LEVELS,
     READ_COMMITTED,
     FetchRequest,
     PartitionData,
@@ -70,6 +72,7 @@ class FetchRound:
     __slots__ = (
         "_awaited",
         "_committed",
+        "_isolation",
         "_leaders",
         "_left",
         "_peer",
@@ -102,6 +105,7 @@ class FetchRound:
         self._version = call.version
         self._peer = call.peer
         self._committed = request.isolation == READ_COMMITTED
+        self._isolation = request.isolation
         self._reader: Reader | None = None
         """Set if the consumer may be served by a broker near it."""
         if request.rack and services.followers.is_on:
@@ -198,6 +202,8 @@ class FetchRound:
         return size_max
 
     def _leader(self, one: Asked) -> Partition:
+        if self._isolation not in ISOLATION_LEVELS:
+            raise InvalidRequest(f"there is no isolation level {self._isolation}")
         name = self._name(one.topic)
         self._services.rights.require(self._peer, READ_TOPIC, name)
         leader = self._services.partitions.leader(name, one.fetch.partition)

@@ -69,6 +69,8 @@ async def _delete(
             raise InvalidRequest(f"the request names {name or topic_id!r} more than once")
         if name is not None and topic_id is not None:
             raise InvalidRequest(f"{name!r} is named by its id as well: name it once")
+        if name is None and topic_id is None:
+            raise InvalidRequest("a topic needs a name or an id")
         if name is None:
             by_id = cluster.topic_by_id.get(topic_id) if topic_id is not None else None
             if by_id is None:

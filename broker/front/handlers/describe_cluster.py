@@ -42,7 +42,7 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         for broker, host, port in reachable(services, live, call.peer)
     ]
     rights, operations = services.rights, OPERATIONS_NOT_ASKED
-    if request.include_cluster_authorized_operations:
+    if request.include_cluster_authorized_operations and not refused:
         operations = 0
         if rights.may(call.peer, DESCRIBE_CLUSTER):
             operations = rights.operations(call.peer, ResourceType.CLUSTER)

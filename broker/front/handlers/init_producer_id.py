@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.access.rights import IDEMPOTENT_WRITE, WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
+from broker.errors import InvalidRequest
 from broker.faults import Code, code_of
 from broker.front.answers.transaction_codes import client_of, transaction_code
 from broker.front.services import Call, Services
@@ -41,6 +42,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     had = ProducerId(field(request, "producer_id", NO_PRODUCER_ID))
     try:
         _require(services, call, request.transactional_id)
+        if (had == NO_PRODUCER_ID) != (field(request, "producer_epoch", NO_EPOCH) == NO_EPOCH):
+            raise InvalidRequest("a producer id and its epoch are given together, or neither is")
         if request.transactional_id is None:
             given = ProducerIdAndEpoch(await services.producer_ids.take(), 0)
         else:

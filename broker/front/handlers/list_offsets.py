@@ -30,7 +30,7 @@ from client.errors import QuireError
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.record_scan import OpenedRecords
 from client.wire.kafka.codec import field
-from client.wire.kafka.fetch import READ_COMMITTED
+from client.wire.kafka.fetch import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
 
 KEY: Final = ApiKey.LIST_OFFSETS
 VERSIONS: Final = (1, 11)
@@ -58,7 +58,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     """Answer each partition by itself."""
     asking = _Asking(
         call,
-        field(request, "isolation_level", 0) == READ_COMMITTED,
+        field(request, "isolation_level", READ_UNCOMMITTED),
         OpenedRecords(services.config.opened_records_max),
     )
     pace = services.turns.pace()
@@ -82,7 +82,7 @@ class _Asking(NamedTuple):
     """What holds for all partitions of a request."""
 
     call: Call
-    committed: bool
+    isolation: int
     opened: OpenedRecords
 
 
@@ -99,6 +99,8 @@ async def _partition(
     try:
         if not is_unique:
             raise InvalidRequest(f"the request names partition {item.partition_index} twice")
+        if asking.isolation not in ISOLATION_LEVELS:
+            raise InvalidRequest(f"there is no isolation level {asking.isolation}")
         services.rights.require(asking.call.peer, DESCRIBE_TOPIC, topic)
         leader = await services.partitions.leader_soon(topic, item.partition_index)
         check_epoch(leader, field(item, "current_leader_epoch", -1))
@@ -112,7 +114,8 @@ async def _partition(
 
 
 async def _find(asking: _Asking, leader: Partition, asked: int) -> tuple[int, int]:
-    version, committed, opened = asking.call.version, asking.committed, asking.opened
+    version, opened = asking.call.version, asking.opened
+    committed = asking.isolation == READ_COMMITTED
     if asked < 0 and version < _KNOWN_FROM.get(asked, version + 1):
         raise InvalidTimestampQuery(f"timestamp {asked} has no meaning in version {version}")
     if asked == _LATEST:

@@ -10,6 +10,8 @@ has had none yet (`leader_changes.py`); an answer about all topics waits for new
 LEADER_NOT_AVAILABLE for a partition whose leader may be gone, and for one that nobody opened yet.
 Leader epochs are the ones in the partitions' segment lists, never invented.
 
+Version 12+ name topics by name or id; of one that has both the id counts, as in Kafka.
+
 What an answer says of a topic is made once for all who ask
 (`broker/front/topic_metadata_cache.py`).
 
@@ -131,7 +133,7 @@ async def _find(
         (field(item, "name"), field(item, "topic_id")) for item in asked
     ):
         await pace.item()
-        if name is None:
+        if topic_id is not None or name is None:
             by_id = cluster.topic_by_id.get(topic_id)
             if by_id is not None and services.rights.may(call.peer, DESCRIBE_TOPIC, by_id.name):
                 found[by_id.topic_id] = by_id

@@ -88,7 +88,7 @@ def _decode_lists(entity: Any, reader: _Reader) -> Steps[Any]:
         if copy is not None:
             copy(reader, checked)
             continue
-        count = _array_length(reader, flexible)
+        count = _array_length(reader, shape, flexible)
         is_null = count == -1
         if flexible:
             checked += b"\x00" if is_null else b"\x01"
@@ -166,7 +166,7 @@ def _copy_tags(reader: _Reader, out: bytearray, known: dict[int | None, _Copy]) 
 
 def _value(shape: Shape, flexible: bool) -> _Copy:
     if shape.is_array:
-        return _array(_one(shape, flexible), flexible)
+        return _array(shape, _one(shape, flexible), flexible)
     if shape.nested is not None and shape.nullable and shape.tag is None:
         return _nullable(_one(shape, flexible))
     return _one(shape, flexible)
@@ -210,11 +210,11 @@ def _sized(layout: struct.Struct) -> _Copy:
     return copy
 
 
-def _array(copy_item: _Copy, flexible: bool) -> _Copy:
+def _array(shape: Shape, copy_item: _Copy, flexible: bool) -> _Copy:
     """Every item has a byte at least: a count too large ends where the bytes do."""
 
     def copy(reader: _Reader, out: bytearray) -> None:
-        count = _array_length(reader, flexible)
+        count = _array_length(reader, shape, flexible)
         out += uvarint_bytes(count + 1) if flexible else _INT32.pack(count)
         for _ in range(count):
             copy_item(reader, out)
@@ -222,11 +222,13 @@ def _array(copy_item: _Copy, flexible: bool) -> _Copy:
     return copy
 
 
-def _array_length(reader: _Reader, flexible: bool) -> int:
-    """Read how many items follow; -1: null."""
+def _array_length(reader: _Reader, shape: Shape, flexible: bool) -> int:
+    """Read how many items follow; -1: null, where the schema allows it."""
     count = reader.uvarint() - 1 if flexible else reader.int32()
     if count < -1 or count > reader.remaining:
         raise RemoteProtocolError(f"array of {count} items in {reader.remaining} bytes")
+    if count == -1 and not shape.nullable:
+        raise RemoteProtocolError(f"{shape.name} must not be null")
     reader.items.add(max(0, count))
     return count
 

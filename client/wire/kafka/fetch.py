@@ -70,7 +70,9 @@ _RESULT_5: Final = struct.Struct(">ihqqq")
 
 _TOPIC_BYTES_MIN: Final = 2
 
+READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+ISOLATION_LEVELS: Final = (READ_UNCOMMITTED, READ_COMMITTED)
 NO_REPLICA: Final = -1
 
 

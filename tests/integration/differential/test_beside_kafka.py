@@ -6,33 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.cluster import LocalCluster
 from tests.integration.differential.conversation import Party, converse, unexplained
 from tests.integration.differential.explained import EXPLAINED, NEWER, NOT_SERVED, OLDER
 from tests.integration.differential.feature_steps import FEATURES
 from tests.integration.differential.group_steps import GROUPS_WITH_MEMBERS
-from tests.integration.differential.kafka_node import KafkaNode
+from tests.integration.differential.pair import both
 from tests.integration.differential.steps import DELETING, STEPS
 from tests.integration.differential.transaction_steps import TRANSACTIONS
-
-_AS_KAFKA = {
-    "QUIRE_BROKER_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
-    "QUIRE_BROKER_OFFSETS_TOPIC_PARTITIONS": "4",
-}
 
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
     """One broker of each kind, fresh, each the only one of its cluster and with the id 0."""
-    folder = tmp_path_factory.mktemp("differential")
-    node = KafkaNode(folder / "kafka")
-    try:
-        node.start()
-        quire = LocalCluster(folder / "quire", bookies=1, brokers=1, environ=_AS_KAFKA)
-        with quire:
-            yield node.port, int(quire.bootstrap_servers.rpartition(":")[2])
-    finally:
-        node.kill()
+    with both(tmp_path_factory.mktemp("differential")) as found:
+        yield found
 
 
 async def test_the_same_versions_are_served(ports: tuple[int, int]) -> None:

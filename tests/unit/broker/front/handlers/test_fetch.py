@@ -205,6 +205,16 @@ async def test_offsets_out_of_range(broker: Broker, client: WireClient) -> None:
     assert base_offsets(await fetch(client, 2)) == [2]
 
 
+@pytest.mark.parametrize("version", [4, 12])
+async def test_isolation_levels_that_do_not_exist(
+    broker: Broker, client: WireClient, version: int
+) -> None:
+    await create_topic(broker)
+    for isolation in (2, -1):
+        part = await fetch(client, 0, version=version, isolation=isolation)
+        assert part.error_code == ErrorCode.invalid_request
+
+
 async def test_leader_epochs_are_compared(broker: Broker, client: WireClient) -> None:
     partition = await create_topic(broker)
     epoch = partition.leader_epoch

@@ -123,6 +123,14 @@ async def test_topics_by_id(broker: Broker, client: WireClient) -> None:
     assert (missing.error_code, missing.topic_id) == (ErrorCode.unknown_topic_id, unknown)
 
 
+async def test_of_a_name_and_an_id_the_id_counts(broker: Broker, client: WireClient) -> None:
+    first = await create_topic(broker)
+    await create_topic(broker, "u")
+    topics = [{"name": "u", "topic_id": first.topic.topic_id}]
+    (found,) = (await client.call(ApiKey.METADATA, 12, topics=topics)).topics
+    assert (found.name, found.topic_id) == ("t", first.topic.topic_id)
+
+
 async def test_a_topic_made_elsewhere_is_found_before_the_watch_fires(
     cloud: FakeCloud,
 ) -> None:

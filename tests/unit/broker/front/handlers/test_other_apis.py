@@ -97,6 +97,14 @@ class TestListOffsets:
         await client.close()
         return broker
 
+    @pytest.mark.parametrize("version", [2, 11])
+    async def test_isolation_levels_that_do_not_exist(
+        self, client: WireClient, version: int
+    ) -> None:
+        for isolation in (2, -1):
+            row = await list_offset(client, -1, version, isolation=isolation)
+            assert (row.error_code, row.offset) == (ErrorCode.invalid_request, -1)
+
     @pytest.mark.parametrize("version", range(1, 12))
     @pytest.mark.parametrize(
         ("asked", "found"),
@@ -259,3 +267,36 @@ class TestDescriptions:
         answer = await client.call(ApiKey.DESCRIBE_LOG_DIRS, version, topics=some)
         (topic,) = answer.results[0].topics
         assert [row.partition_index for row in topic.partitions] == [0]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 0)])
+async def test_a_producer_id_comes_with_its_epoch(
+    client: WireClient, version: int, producer_id: int, epoch: int
+) -> None:
+    answer = await client.call(
+        ApiKey.INIT_PRODUCER_ID, version, transactional_id=None, transaction_timeout=1000,
+        producer_id=producer_id, producer_epoch=epoch,
+    )  # fmt: skip
+    assert (answer.error_code, answer.producer_id) == (ErrorCode.invalid_request, -1)
+
+
+async def test_no_operations_of_an_endpoint_that_is_not_there(client: WireClient) -> None:
+    answer = await client.call(
+        ApiKey.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=True, endpoint_type=9
+    )
+    assert answer.error_code is ErrorCode.unsupported_endpoint_type
+    assert answer.cluster_authorized_operations == -(2**31)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_null_list_where_none_may_be_ends_the_connection(
+    client: WireClient, version: int
+) -> None:
+    """As in Kafka: v0 counts in four bytes, v1 in one."""
+    frame = client.frame(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, {"components": [], "strict": 0})
+    head = 4 + 2 + 2 + 4 + 2 + 4 + version
+    size = 1 if version else 4
+    null = b"\x00" if version else b"\xff" * 4
+    client.send_raw(frame[:head] + null + frame[head + size :])
+    assert await client.is_closed()

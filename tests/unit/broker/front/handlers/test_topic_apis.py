@@ -140,7 +140,8 @@ async def test_deletion(broker: Broker, client: WireClient, version: int) -> Non
 
 async def test_deletion_by_id(broker: Broker, client: WireClient) -> None:
     topic_id = (await create_topic(broker)).topic.topic_id
-    rows = [{"name": None, "topic_id": topic_id}, {"name": None, "topic_id": None}]
+    unknown = type(topic_id)(int=99)
+    rows = [{"name": None, "topic_id": topic_id}, {"name": None, "topic_id": unknown}]
     answer = await client.call(ApiKey.DELETE_TOPICS, 6, timeout=1000, topics=rows)
     gone, missing = answer.responses
     assert (gone.name, gone.topic_id, gone.error_code) == ("t", topic_id, ErrorCode.none)
@@ -356,3 +357,15 @@ async def test_validating_a_change(broker: Broker, client: WireClient) -> None:
     )
     assert result.error_code is ErrorCode.none
     assert broker.cluster.topics["t"].config.overrides == {}
+
+
+async def test_a_topic_that_cannot_be_does_not_grow(client: WireClient) -> None:
+    rows = [{"name": name, "count": 2, "assignments": None} for name in ("", "..", "a/b")]
+    answer = await client.call(ApiKey.CREATE_PARTITIONS, 3, topics=rows)
+    assert [row.error_code for row in answer.results] == [ErrorCode.unknown_topic_or_partition] * 3
+
+
+async def test_a_topic_to_delete_needs_a_name_or_an_id(client: WireClient) -> None:
+    rows = [{"name": None, "topic_id": None}]
+    (row,) = (await client.call(ApiKey.DELETE_TOPICS, 6, topics=rows)).responses
+    assert row.error_code is ErrorCode.invalid_request
