@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from ops.bench.load.login import properties_of
+from ops.bench.login import properties_of
 from ops.bench.peers.system import REPLICAS, PeerError
 
 _TIMEOUT_S: Final = 120.0

@@ -15,7 +15,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Producer
 
 from ops.bench.load.channel import LoadFailed, hear, tell
-from ops.bench.load.login import properties_of
+from ops.bench.login import properties_of
 
 _CHUNK_BYTES: Final = 64 << 10
 _FLUSH_TIMEOUT_S: Final = 120.0

@@ -28,7 +28,7 @@ from client.wire.kafka.produce_client import VERSION, encode_produce
 from client.wire.kafka.requests import request_frame
 from client.wire.kafka.sasl_login import LoginRefused, SaslLogin
 from ops.bench.load.channel import LoadFailed, tell
-from ops.bench.load.login import login_of, properties_of
+from ops.bench.login import login_of, properties_of
 from ops.bench.spread import percentile
 
 _PRODUCE: Final = 0

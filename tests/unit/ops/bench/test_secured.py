@@ -15,7 +15,7 @@ from client.kafka_security import ClientSecurity, security_of
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.sasl_login import LOGIN_ID
 from ops.bench.load import requests
-from ops.bench.load.login import login_of, properties_of
+from ops.bench.login import login_of, properties_of
 from ops.bench.peers.secured import ClientLinks, Links, SecuredTurn
 from ops.bench.report.targets import ALONE, target_of
 from ops.bench.workloads.secured import Cost, figures_of
