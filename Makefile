@@ -25,7 +25,7 @@ LEDGER_SEEDS ?= 0..21300
 .DEFAULT_GOAL := help
 .PHONY: help setup upgrade up demo test test-all test-fast clients clients-short lint format clean
 .PHONY: ecosystem spark sim sim-short mutants bench-spark fuzz model model-short chaos chaos-short chaos-transactions chaos-transactions-short chaos-compaction chaos-compaction-short chaos-secured-short power-loss crash-loop rolling-restart
-.PHONY: audit wheel test-newest interop interop-short bench bench-short bench-profile docs
+.PHONY: audit pins wheel test-newest interop interop-short bench bench-short bench-profile docs
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -170,11 +170,17 @@ docs: $(INSTALLED)  ## Make one searchable site of all Markdown pages: build/doc
 	@$(BIN)/zensical build --strict --config-file build/docs/zensical.toml
 	@echo "docs: build/docs/site/index.html"
 
-wheel: $(INSTALLED)  ## Build dist/quire-VERSION-py3-none-any.whl, and its bill of materials
+wheel: $(INSTALLED)  ## Build dist/quire-VERSION-py3-none-any.whl, its bill of materials and pinned requirements
 	@rm -rf build dist/quire-*.whl dist/quire.cdx.json
 	@$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
 	@rm -rf build && ls dist/quire-*.whl
+	@for kind in servers spark; do cp ops/deploy/requirements/$$kind.txt dist/requirements-$$kind.txt; done
 	@$(BIN)/python -m ops.docs.sbom dist/quire.cdx.json bookie secure schemas spark
+
+pins: $(INSTALLED)  ## Pin what releases are installed with, with hashes: ops/deploy/requirements
+	@[ -x build/pins/bin/uv ] || { $(BIN)/python -m venv build/pins && \
+		build/pins/bin/pip install --quiet --disable-pip-version-check uv; }
+	@$(BIN)/python -m ops.docs.pins build/pins/bin/uv
 
 audit: $(INSTALLED)  ## Known vulnerabilities of the versions in constraints.txt, where such data can be reached
 	@[ -x build/audit/bin/pip-audit ] || { $(BIN)/python -m venv build/audit && \

@@ -100,7 +100,7 @@ if [ "${1:-}" = --newest ]; then
     first=$(head -1 constraints.txt)
     packages=$($venv/bin/pip freeze --exclude-editable --disable-pip-version-check)
     printf '%s\n' "$first" "$packages" >constraints.txt
-    say "constraints.txt has what is installed now: run the tests before you commit it"
+    say "constraints.txt has what is installed now: run \`make pins\` and the tests before you commit it"
 fi
 touch $venv/.installed
 say "done: $venv/bin/quire --help"

@@ -22,12 +22,11 @@ from typing import Any, Final, Protocol, cast
 
 from client.wire.frames import Chunk
 from client.wire.intake import make_window
+from client.wire.tls_records import pieces
 
 _HANDSHAKE_BYTES_MAX: Final = 128 << 10
 """Of one client: chains of certificates have a few KiB."""
 _HANDSHAKE_RECORD: Final = 0x16
-_JOINED_BYTES_MAX: Final = 16 << 10
-"""Smaller buffers are joined: a TLS record holds so much, and each costs a header and a tag."""
 _FLUSHED_BYTES: Final = 256 << 10
 
 
@@ -266,10 +265,11 @@ class TlsProtocol(asyncio.BufferedProtocol):
         """Decrypt into a buffer; return how much, and whether the peer is done."""
         if self._on_ready is not None:
             return 0, False
-        count = 0
+        count, tls, incoming = 0, self._tls, self._incoming
         try:
-            while count < len(buffer):
-                found = self._tls.read(len(buffer) - count, buffer[count:])
+            # Reading when nothing is there would raise, which costs more than to look.
+            while count < len(buffer) and (incoming.pending or tls.pending()):
+                found = tls.read(len(buffer) - count, buffer[count:] if count else buffer)
                 if not found:
                     self._close_socket()
                     return count, True
@@ -286,21 +286,8 @@ class TlsProtocol(asyncio.BufferedProtocol):
 
     def encrypt(self, buffers: Iterable[Chunk]) -> None:
         """Send buffers; small ones share a TLS record."""
-        small: list[Chunk] = []
-        size = 0
-        for buffer in buffers:
-            if len(buffer) < _JOINED_BYTES_MAX:
-                small.append(buffer)
-                size += len(buffer)
-                if size < _JOINED_BYTES_MAX:
-                    continue
-                buffer = b""
-            if small:
-                self._encrypt(small[0] if len(small) == 1 else b"".join(small))
-                small, size = [], 0
-            self._encrypt(buffer)
-        if small:
-            self._encrypt(small[0] if len(small) == 1 else b"".join(small))
+        for piece in pieces(buffers):
+            self._encrypt(piece)
         self._flush()
 
     def say_goodbye(self) -> None:

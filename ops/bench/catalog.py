@@ -21,6 +21,7 @@ from ops.bench.workloads import (
     partitions,
     produce,
     requests,
+    secured,
     spark,
     transactions,
 )
@@ -33,7 +34,7 @@ _RATE_MAX: Final = 500_000_000
 
 SYSTEMS: Final = {
     "machine": 1, "brokers": 3, "synced brokers": 2, "unsynced brokers": 2,
-    "restarting brokers": 2, "bookies": 2, "bookie": 2,
+    "restarting brokers": 2, "bookies": 2, "bookie": 2, "open and secured": 1,
 }  # fmt: skip
 """Kinds of systems, and how many of each there are with all peers."""
 
@@ -86,6 +87,7 @@ _ALL: Final = (
     Workload("fixed-rate", fixed_rate.measure, "brokers", 105, _as_fast_as_it_goes(1), True),
     Workload("fairness", fairness.measure, "synced brokers", 110, _as_fast_as_it_goes(4)),
     Workload("requests", requests.measure, "brokers", 135, _large_requests, True),
+    Workload("secured", secured.measure, "open and secured", 180, _as_fast_as_it_goes(2)),
     Workload(
         "transactions", transactions.measure, "synced brokers", 170, _as_fast_as_it_goes(2)
     ),

@@ -11,6 +11,7 @@ from ops.bench.peers.bookies import QuireBookies
 from ops.bench.peers.bookkeeper import JavaBookies
 from ops.bench.peers.kafka import KafkaSystem
 from ops.bench.peers.quire import QuireSystem
+from ops.bench.peers.secured import SecuredTurn
 from ops.bench.peers.system import SystemName
 from ops.bench.report.summary import HARDWARE
 from ops.bench.workloads import ledgers
@@ -75,6 +76,8 @@ def systems(kind: str, *, peers: bool, short: bool) -> dict[str, Make]:
         return {HARDWARE: Machine}
     if kind == "bookies":
         return _bookies(ledgers.BOOKIES, peers=peers)
+    if kind == "open and secured":
+        return {"quire": SecuredTurn}
     if kind == "bookie":
         return _bookies(1, peers=peers)
     # With and without sync Kafka reads, idles and changes leaders alike: once is enough for both.

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ops.bench.login import properties_of
 from ops.bench.peers.system import REPLICAS, PeerError
 
 _TIMEOUT_S: Final = 120.0
@@ -23,19 +24,29 @@ connection's requests one by one, each when all replicas have it: one producer n
 
 
 async def create(
-    servers: str, topic: str, partitions: int, configs: Mapping[str, str] | None = None
+    servers: str,
+    topic: str,
+    partitions: int,
+    configs: Mapping[str, str] | None = None,
+    properties: str = "",
 ) -> None:
-    """Make a topic and wait until every partition has a leader. Raises PeerError."""
-    await asyncio.to_thread(_create_all, servers, {topic: partitions}, configs or {})
+    """Make a topic and wait until every partition has a leader. Raises PeerError.
+
+    `properties`: a file with what else a client needs, to log in for instance.
+    """
+    connection = {"bootstrap.servers": servers, **properties_of(properties)}
+    await asyncio.to_thread(_create_all, connection, {topic: partitions}, configs or {})
 
 
 async def create_all(servers: str, wanted: Mapping[str, int]) -> None:
     """Make topics of so many partitions each; wait until all have leaders. Raises PeerError."""
-    await asyncio.to_thread(_create_all, servers, wanted, {})
+    await asyncio.to_thread(_create_all, {"bootstrap.servers": servers}, wanted, {})
 
 
-def _create_all(servers: str, wanted: Mapping[str, int], configs: Mapping[str, str]) -> None:
-    admin = AdminClient({"bootstrap.servers": servers})
+def _create_all(
+    connection: Mapping[str, str], wanted: Mapping[str, int], configs: Mapping[str, str]
+) -> None:
+    admin = AdminClient(dict(connection))
     for topic, partitions in wanted.items():
         new = NewTopic(
             topic, num_partitions=partitions, replication_factor=REPLICAS, config=dict(configs)

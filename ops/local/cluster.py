@@ -129,10 +129,18 @@ class Reporter(Protocol):
 class LocalCluster:
     """The supervisor. `start`, then leave it running, then `stop`; stop also after a failure."""
 
-    def __init__(self, config: LocalConfig, reporter: Reporter, programs: Programs) -> None:
+    def __init__(
+        self,
+        config: LocalConfig,
+        reporter: Reporter,
+        programs: Programs,
+        make_security: Callable[[LocalConfig], LocalSecurity] | None = None,
+    ) -> None:
+        """`make_security`: another one than that of `--secure`."""
         self._config = config
         self._reporter = reporter
         self._programs = programs
+        self._make_security = make_security or secure
         self._lock = DataLock(config.data)
         self.security: LocalSecurity | None = None
         self._zookeeper_hosts = config.zookeeper or f"{_HOST}:{config.zookeeper_port}"
@@ -150,7 +158,7 @@ class LocalCluster:
         check_disk(config.data)
         check_ports(config.port_uses())
         if config.secure:
-            self.security = make_security(config)
+            self.security = self._make_security(config)
         await self._start_zookeeper()
         security = OPEN_CLUSTER if self.security is None else self.security.cluster_security()
         store = ZooKeeperStore(self._zookeeper_hosts, security=security)
@@ -263,7 +271,8 @@ class LocalCluster:
         tls, context = None, None
         if self.security is not None:
             security = self.security.cluster_security()
-            tls, context = zookeeper.server_tls(security), security.contexts().get()
+            if security.zookeeper_tls:
+                tls, context = zookeeper.server_tls(security), security.contexts().get()
         server = zookeeper.make_server(
             find_java(),
             folder=config.data / "zookeeper",
@@ -423,7 +432,7 @@ class LocalCluster:
             self._reporter.done(f"{child.name} started again (pid {child.pid})")
 
 
-def make_security(config: LocalConfig) -> LocalSecurity:
+def secure(config: LocalConfig) -> LocalSecurity:
     """Make what `--secure` needs, or read it. Raises ConfigError."""
     from ops.local.local_security import LocalSecurity  # needs a package of an extra
 

@@ -116,6 +116,7 @@ class LocalSecurity:
         return {
             f"cluster_security.{name}": str(value) if isinstance(value, Path) else value
             for name, value in shown.items()
+            if value is not None
         }
 
     def bookie_settings(self) -> dict[str, Value]:

@@ -4,7 +4,8 @@
 
 Each target runs in a process of its own under atheris (libFuzzer), which keeps inputs that reach
 new code. Where atheris is not installed, seeded mutations are tried instead, which is said. The
-exit code is 0 if no parser misbehaved.
+target `sockets` is a cluster of real processes, see `sockets.py`; nobody guides its mutations. The
+exit code is 0 if nothing misbehaved.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 from tests.fuzz.judge import Misbehaved, feed
 from tests.fuzz.mutate import mutate
 from tests.fuzz.targets import TARGETS, Target
+
+SOCKETS = "sockets"
 
 
 def run_mutations(target: Target, seconds: float) -> str:
@@ -79,11 +82,20 @@ def fuzz(target: Target, seconds: float, corpus: Path, *, is_guided: bool) -> bo
     return done.returncode == 0
 
 
+def fuzz_sockets(seconds: float) -> bool:
+    """Fuzz a cluster over its sockets and say so; return whether it behaved."""
+    command = [sys.executable, "-m", "tests.fuzz.sockets", "--seconds", str(seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    print(f"{SOCKETS:22} {done.stdout.strip()}", flush=True)
+    return done.returncode == 0
+
+
 def main() -> int:
     """Fuzz all, or those named."""
     parser = argparse.ArgumentParser(prog="make fuzz")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target")
-    parser.add_argument("--target", action="append", choices=[t.name for t in TARGETS])
+    names = [*(target.name for target in TARGETS), SOCKETS]
+    parser.add_argument("--target", action="append", choices=names)
     parser.add_argument("--corpus", type=Path, help="folder that keeps interesting inputs")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -97,6 +109,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="quire-fuzz-") as scratch:
         corpus = options.corpus or Path(scratch)
         good = [fuzz(t, options.seconds, corpus, is_guided=is_guided) for t in chosen]
+    if not options.target or SOCKETS in options.target:
+        good.append(fuzz_sockets(options.seconds))
     return 0 if all(good) else 1
 
 

@@ -90,6 +90,8 @@ _FIRST: Final = b"n,,n=anna,r=abc"
 _FINAL: Final = b"c=biws,r=abcnonce,p=" + b"A" * 43 + b"="
 _BEARER: Final = b"n,,\x01auth=Bearer a.b.c\x01\x01"
 _CHALLENGE: Final = b"r=noncemore,s=c2FsdA==,i=4096"
+SASL_TOKENS: Final = (_FIRST, _FINAL, _BEARER, b"\x01", b"\0anna\0wrong", b"")
+"""What clients send that have not logged in."""
 
 LOGIN_TARGETS: Final[Sequence[tuple[str, Callable[[bytes], Any], Sequence[bytes]]]] = (
     (

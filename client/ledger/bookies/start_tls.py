@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Iterable
 from typing import Final, cast
 
 from client.errors import BookieUnavailable, RemoteProtocolError
 from client.security.tls_contexts import FreshContext
 from client.wire.bookkeeper.connection import ClientConnection
 from client.wire.bookkeeper.messages import Response, StartTlsRequest, StartTlsResponse, Status
+from client.wire.frames import Chunk
+from client.wire.tls_records import pieces
 
 _HOW: Final = "cluster_security.bookie_tls is on"
 
@@ -50,6 +53,20 @@ class _StartTls(asyncio.Protocol):
             self.answer.set_exception(BookieUnavailable(reason))
 
 
+class _Secured:
+    """What a link writes to: small buffers share a TLS record, which the loop's TLS does not do."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.abort = transport.abort
+        self.get_write_buffer_size = transport.get_write_buffer_size
+
+    def writelines(self, list_of_data: Iterable[Chunk]) -> None:
+        """Send buffers."""
+        for piece in pieces(list_of_data):
+            self._transport.write(piece)
+
+
 async def connect(
     link: asyncio.BufferedProtocol,
     host: str,
@@ -76,4 +93,5 @@ async def connect(
         raise
     if secured is None:
         raise ConnectionResetError("the connection was lost when TLS began")
-    link.connection_made(secured)
+    # Not a transport in all respects, but in all that a link does with one.
+    link.connection_made(cast(asyncio.Transport, _Secured(secured)))

@@ -15,6 +15,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Producer
 
 from ops.bench.load.channel import LoadFailed, hear, tell
+from ops.bench.login import properties_of
 
 _CHUNK_BYTES: Final = 64 << 10
 _FLUSH_TIMEOUT_S: Final = 120.0
@@ -93,11 +94,14 @@ def run(
     measure_s: float = 0.0,
     fill_bytes: int = 0,
     fill_s_max: float = float("inf"),
+    properties: str = "",
 ) -> None:
     """Events: ready; after "go" begin, end (records, seconds) and done (records).
 
     With `fill_bytes` it produces that much instead, for `fill_s_max` at most, and only says done.
+    `properties`: a file with further settings.
     """
+    settings = {**settings, **properties_of(properties)}
     feed = Feed(servers, topic, partitions, value_bytes, settings, outstanding_bytes_max)
     tell("ready")
     hear()

@@ -14,17 +14,21 @@ import os
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import uvloop
 from confluent_kafka.admin import AdminClient
 
+from client.errors import RemoteProtocolError
+from client.kafka_security import PLAIN_TEXT, ClientSecurity, security_of
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from client.wire.kafka.produce_client import VERSION, encode_produce
 from client.wire.kafka.requests import request_frame
+from client.wire.kafka.sasl_login import LoginRefused, SaslLogin
 from ops.bench.load.channel import LoadFailed, tell
+from ops.bench.login import login_of, properties_of
 from ops.bench.spread import percentile
 
 _PRODUCE: Final = 0
@@ -46,11 +50,18 @@ def error_code(answer: bytes | memoryview, topic: str) -> int:
 
 
 class _Connection(asyncio.Protocol):
-    """Sends the next request when one of those under way is answered."""
+    """Logs in, if it has to, and then sends the next request when one of those under way is
+    answered."""
 
     def __init__(
-        self, frames: Sequence[bytes], in_flight: int, topic: str, answered: asyncio.Event
+        self,
+        frames: Sequence[bytes],
+        in_flight: int,
+        topic: str,
+        answered: asyncio.Event,
+        login: SaslLogin | None = None,
     ) -> None:
+        self._login = login
         self._answered = answered
         self._frames = itertools.cycle(frames)
         self._in_flight = in_flight
@@ -65,6 +76,12 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        if self._login is None:
+            self._begin()
+        else:
+            self._transport.write(self._login.start())
+
+    def _begin(self) -> None:
         for _ in range(self._in_flight):
             self._send()
 
@@ -81,19 +98,37 @@ class _Connection(asyncio.Protocol):
         self._buffer = received[at:]
 
     def _on_answer(self, answer: memoryview) -> None:
+        if self._login is not None:
+            self._on_login(self._login, answer)
+            return
         if code := error_code(answer, self._topic):
-            self.failure = f"a request was answered with error {code}"
-            self.stopped = True
+            self._fail(f"a request was answered with error {code}")
         self._answered.set()
         now_s = time.monotonic()
         self.answers.append((now_s, now_s - self._sent_s.popleft()))
         if not self.stopped:
             self._send()
 
+    def _on_login(self, login: SaslLogin, answer: memoryview) -> None:
+        try:
+            frame = login.on_answer(answer)
+        except (LoginRefused, RemoteProtocolError) as error:
+            self._fail(f"the login failed: {error}")
+            return
+        if frame is None:
+            self._login = None
+            self._begin()
+        else:
+            self._transport.write(frame)
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+        self.stopped = True
+        self._answered.set()
+
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.stopped:
-            self._answered.set()
-            self.failure = f"the broker closed the connection ({exc})"
+            self._fail(f"the broker closed the connection ({exc})")
 
     def _send(self) -> None:
         self._sent_s.append(time.monotonic())
@@ -105,9 +140,10 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-def leader_addresses(servers: str, topic: str) -> dict[int, Address]:
+def leader_addresses(servers: str, topic: str, properties: Mapping[str, str]) -> dict[int, Address]:
     """Ask who leads each partition."""
-    found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=30)
+    admin = AdminClient({"bootstrap.servers": servers, **properties})
+    found = admin.list_topics(topic, timeout=30)
     brokers = {
         index: found.brokers[partition.leader]
         for index, partition in found.topics[topic].partitions.items()
@@ -132,18 +168,22 @@ def run(
     measure_s: float,
     records: int = 1,
     in_flight: int = 1,
+    properties: str = "",
 ) -> None:
     """Events: begin, end (requests, seconds, cpu_s, p50_ms, p99_ms). Starts by itself.
 
     `records` are in each request, `in_flight` requests under way on each of the `connections` to
     each broker that leads partitions of the topic; they go to its partitions in turn.
+    `properties`: a file with further settings of clients.
     """
-    leaders = leader_addresses(servers, topic)
+    settings = properties_of(properties)
+    leaders = leader_addresses(servers, topic, settings)
     frames: dict[Address, list[bytes]] = {}
     for partition, address in leaders.items():
         frame = ready_made(topic, partition, value_bytes, records)
         frames.setdefault(address, []).append(frame)
-    uvloop.run(_run(topic, frames, connections, in_flight, warm_up_s, measure_s))
+    security = security_of(settings) if settings else PLAIN_TEXT
+    uvloop.run(_run(topic, frames, connections, in_flight, warm_up_s, measure_s, security))
 
 
 async def _run(
@@ -153,14 +193,17 @@ async def _run(
     in_flight: int,
     warm_up_s: float,
     measure_s: float,
+    security: ClientSecurity,
 ) -> None:
+    context = security.context() if security.is_tls else None
     loop = asyncio.get_running_loop()
     answered = asyncio.Event()
     opened = []
     for (host, port), requests in frames.items():
         for _ in range(connections):
-            make = partial(_Connection, requests, in_flight, topic, answered)
-            _, connection = await loop.create_connection(make, host, port)
+            login = login_of(security)
+            make = partial(_Connection, requests, in_flight, topic, answered, login)
+            _, connection = await loop.create_connection(make, host, port, ssl=context)
             opened.append(connection)
     await asyncio.sleep(warm_up_s)
     answered.clear()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from ops.admin_api import Access, AdminApi
 from ops.bench.peers.system import BROKERS, PeerError, SystemName
 from ops.local.cluster import LocalCluster, LocalConfig, Programs
+from ops.local.local_security import LocalSecurity
 from ops.ports import pick_free_runs
 from ops.rolling import wait_unloaded
 
@@ -43,8 +44,17 @@ class QuireSystem:
     compacted_copies = 1
     """The leader compacts; bookies store what it writes."""
 
-    def __init__(self, folder: Path, *, restarts: bool = False) -> None:
-        """`restarts`: start processes that died again, as `quire up` does."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        restarts: bool = False,
+        is_secured: bool = False,
+        make_security: Callable[[LocalConfig], LocalSecurity] | None = None,
+    ) -> None:
+        """`restarts`: start processes that died again, as `quire up` does. `is_secured`: with TLS
+        and logins, of all that `--secure` gives them to, or as `make_security` says."""
+        self._make_security = make_security
         kafka, bookie, admin, zookeeper = pick_free_runs(BROKERS, BOOKIES, _ADMIN_PORTS, 1)
         self._config = LocalConfig(
             data=folder,
@@ -54,14 +64,17 @@ class QuireSystem:
             bookie_port=bookie,
             admin_port=admin,
             zookeeper_port=zookeeper,
+            secure=is_secured,
             no_restart=not restarts,  # else a killed broker stays dead: the takeover is measured
         )
         self._cluster: LocalCluster | None = None
         self.bootstrap_servers = ""
+        self.client_properties = ""
+        """The file with the settings of clients, by librdkafka's names; empty: they need none."""
 
     async def start(self) -> None:
         """Start everything. Raises QuireError; then nothing is left running."""
-        cluster = LocalCluster(self._config, Silent(), Programs())
+        cluster = LocalCluster(self._config, Silent(), Programs(), self._make_security)
         try:
             await cluster.start()
         except BaseException:
@@ -69,6 +82,7 @@ class QuireSystem:
             raise
         self._cluster = cluster
         self.bootstrap_servers = str(self._state["bootstrap_servers"])
+        self.client_properties = str(self._state["client_config"] or "")
 
     async def stop(self) -> None:
         """Stop brokers, bookies, ZooKeeper."""

@@ -78,6 +78,11 @@ RULES: Final = (
     Rule("latency at 50%", "p99 ms", (SYNCED, DEFAULTS), Target("ratio", "<=", 1)),
     Rule("unbatched requests", "requests per CPU s", (SYNCED,), Target("ratio", ">=", 1)),
     Rule("unbatched requests", "requests per broker CPU s", EVERY, Target("value", ">=", 10_000)),
+    Rule("TLS and SASL", "CPU s per GB, times plaintext's", (ALONE,), Target("value", "<=", 1.6)),
+    Rule(
+        "TLS and SASL", "CPU µs per request, times plaintext's", (ALONE,),
+        Target("value", "<=", 1.3),
+    ),
     Rule("transactions of", "commits per CPU s", (SYNCED,), Target("ratio", ">=", 1.5)),
     Rule("transactions of", "commit p99 ms", (SYNCED,), Target("ratio", "<=", 1)),
     Rule(

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from ops.bench.spread import percentile
 from tests.integration.cluster import ROOT, wait_until
 
 EVERY_S: Final = 0.005
@@ -39,6 +40,8 @@ class Seen(NamedTuple):
     records: int
     longest_s: float
     """The longest time for which nothing was confirmed, or one record was not."""
+    p99_s: float
+    """Of the times that single records waited."""
     errors: list[str]
 
 
@@ -70,7 +73,8 @@ class HonestProducer:
         pauses = [min(b, until_s) - a for a, b in itertools.pairwise([*told, until_s])]
         waits = [row.told_s - max(row.sent_s, from_s) for row in mine]
         errors = sorted({row.error for row in mine if row.error})
-        return Seen(len(mine), max([0.0, *pauses, *waits]), errors)
+        p99_s = percentile(sorted(waits), 0.99) if waits else 0.0
+        return Seen(len(mine), max([0.0, *pauses, *waits]), p99_s, errors)
 
     def has_heard(self, at_s: float) -> bool:
         """Say whether a record that was given away after a moment was answered."""

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.wire_client import WireClient
 from tests.fuzz.mutate import mutate
+from tests.hostile.attacks.failed_logins import failed_logins
 from tests.hostile.attacks.target import Attack, Target, until
 from tests.integration.memory_crowd import crowd
 
@@ -198,6 +199,7 @@ ATTACKS: Final = (
     Attack("tls logins that never end", endless_logins, "secured"),
     Attack("tls handshakes and logins that are mangled", mangled, "secured"),
     Attack("tls logins with wrong passwords", wrong_passwords, "secured"),
+    Attack("tls very many failed logins", failed_logins, "secured"),
     Attack("many access control entries", many_entries, "secured"),
     Attack("many quotas", many_quotas, "secured"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -50,6 +51,8 @@ class Target:
         self.bookie_port = int(cluster.about["bookies"][0]["port"])
         self.settings: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap_servers}
         """Of librdkafka."""
+        self.tried = self.logged_in = 0
+        """Logins of `connect`, and those that were accepted."""
         if secured := cluster.about.get("client_config"):
             self.settings |= read_properties(Path(secured))
 
@@ -63,6 +66,7 @@ class Target:
         port = next((node["kafka"] for node in nodes if node["id"] == broker_id), self.port)
         if "sasl.username" not in self.settings:
             return await WireClient.connect(port)
+        self.tried += 1
         client = await WireClient.connect(port, tls=self.tls())
         mechanism = self.settings["sasl.mechanism"]
         exchange = SaslExchange(
@@ -74,7 +78,22 @@ class Target:
             answer = await client.call(ApiKey.SASL_AUTHENTICATE, 1, auth_bytes=token)
             assert answer.error_code is ErrorCode.none, answer
             token = exchange.answer(answer.auth_bytes)
+        self.logged_in += 1
         return client
+
+    async def log_in(self, within_s: float = 60.0) -> float:
+        """Log in on a new connection, however often that takes; return the seconds. Raises
+        TimeoutError."""
+        began_s = time.monotonic()
+
+        async def gets_in() -> bool:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+                await (await self.connect()).close()
+                return True
+            return False
+
+        await until(gets_in, within_s)
+        return time.monotonic() - began_s
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic and wait until all of it is led."""
@@ -166,6 +185,7 @@ class Row(NamedTuple):
     said: str
     took_s: float
     longest_s: float
+    p99_s: float
     errors: list[str]
     leaderships: int
     grown_mib: float
@@ -189,13 +209,14 @@ class Row(NamedTuple):
         what = "; ".join([self.said, *self.faults, *(["**too long**"] if self.is_slow else [])])
         return (
             f"| {self.attack.name} | {self.took_s:.1f} | {self.longest_s * 1000:.0f} |"
-            f" {len(self.errors)} | {self.leaderships} | {self.grown_mib:+.0f} | {what} |"
+            f" {self.p99_s * 1000:.0f} | {len(self.errors)} | {self.leaderships} |"
+            f" {self.grown_mib:+.0f} | {what} |"
         )
 
 
 HEAD: Final = (
-    "| attack | took, s | honest producer's longest wait, ms | its errors | changes of leadership"
-    " | broker's memory, MiB | |\n|---|---|---|---|---|---|---|"
+    "| attack | took, s | honest producer's longest wait, ms | p99, ms | its errors"
+    " | changes of leadership | broker's memory, MiB | |\n|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -212,7 +233,7 @@ async def strike(target: Target, attack: Attack, producer: HonestProducer) -> Ro
     await until(lambda: asyncio.to_thread(producer.has_heard, ended_s), 60)
     seen = await asyncio.to_thread(producer.seen, began_s, ended_s)
     return Row(
-        attack, said, ended_s - began_s, seen.longest_s, seen.errors,
+        attack, said, ended_s - began_s, seen.longest_s, seen.p99_s, seen.errors,
         target.leaderships() - leaderships, target.resident_mib() - before_mib, wrong,
     )  # fmt: skip
 
