@@ -4,17 +4,27 @@
 written to follow each other; and folders whose fixtures are dear (a Spark session, a browser,
 Java's bookies) go to one process as a whole, so that it starts them once. Spark gives its workers
 ten seconds to begin, so there is never more than one of it: the benchmark's short form belongs to
-its tests.
+its tests. Long shares begin first, so that a run does not end with one process at a long one and
+the other idle.
 
 **Time**: Hypothesis gives no example a time limit of its own. A busy machine takes a second for
 what is a millisecond elsewhere; what hangs meets the time limit of its test.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.fakes.mended_asyncio import mend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xdist.workermanage import WorkerController
 
 TOGETHER = {
     "tests/integration/spark/": "spark",
@@ -23,6 +33,33 @@ TOGETHER = {
     "tests/integration/page/": "page",
     "tests/interop/bookkeeper/": "bookkeeper",
 }
+
+LONGEST = (
+    "spark",
+    "bookkeeper",
+    "page",
+    "tests/integration/clients/test_secured.py",
+    "tests/integration/test_hostile_attacks.py",
+    "tests/integration/moving/test_killed.py",
+    "tests/integration/moving/test_moving.py",
+    "tests/integration/differential/test_tools_beside_kafka.py",
+    "tests/integration/differential/test_beside_kafka.py",
+    "tests/integration/test_rolling_restart.py",
+    "tests/integration/test_first_records.py",
+    "tests/integration/clients/test_transactions.py",
+    "tests/integration/clients/test_flink.py",
+    "tests/integration/clients/test_debezium.py",
+    "tests/integration/clients/test_kafka_connect.py",
+    "tests/integration/clients/test_kafka_streams.py",
+    "tests/integration/test_hostile_requests.py",
+    "tests/integration/test_hostile_crowd.py",
+    "tests/integration/test_memory.py",
+    "tests/integration/test_overload.py",
+    "tests/integration/test_self_healing.py",
+    "tests/integration/test_compaction_crash.py",
+)
+"""Shares that take half a minute and more, the longest first. By themselves those of many tests
+would begin first, and a long test that is alone in its file last."""
 
 settings.register_profile("quire", deadline=None)
 settings.load_profile("quire")
@@ -35,14 +72,24 @@ def share_of(test: str) -> str:
     return next((share for begin, share in TOGETHER.items() if path.startswith(begin)), path)
 
 
+def longest_of(shares: Iterable[str]) -> str:
+    """Return which of some shares begins next: the longest, or the first where none is long."""
+    rank = {share: at for at, share in enumerate(LONGEST)}
+    return min(shares, key=lambda share: rank.get(share, len(LONGEST)))
+
+
 class Shares(LoadScopeScheduling):
-    """Gives each share to one process, as a whole.
+    """Gives each share to one process, as a whole, and the long ones first.
 
     Not by marks of the group `xdist_group`: with pytest 9.2, xdist 3.8 tells nobody of them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         return share_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(longest_of(self.workqueue), last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares | None:

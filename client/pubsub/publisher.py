@@ -49,13 +49,14 @@ REQUEST_SIZE_MAX: Final = 1024 * 1024
 RECORD_SIZE_MAX: Final = REQUEST_SIZE_MAX - 1024
 """Bytes of one record, key and headers included; the rest is for the batch around it."""
 
-_RECORDS_PER_TURN: Final = 50
+RECORDS_PER_TURN: Final = 50
 """After so many records `enqueue` lets the event loop turn: otherwise a fast source would fill
 whole batches before the first byte leaves, and hold up every other task."""
 
-_START_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S: Final = 30.0
+"""How long `start` waits for brokers."""
 
-_TOPIC_TIMEOUT_S: Final = 15.0
+TOPIC_TIMEOUT_S: Final = 15.0
 """How long the first record of a topic waits for the topic to appear (or to be created)."""
 
 _ABANDON_TIMEOUT_S: Final = 5.0
@@ -127,7 +128,7 @@ class Publisher:
         """Connect. Raises BrokerUnreachable."""
         producer = AIOKafkaProducer(**self._settings)
         try:
-            async with asyncio.timeout(_START_TIMEOUT_S):
+            async with asyncio.timeout(START_TIMEOUT_S):
                 await producer.start()
         except (KafkaError, TimeoutError) as error:
             await producer.stop()
@@ -200,7 +201,7 @@ class Publisher:
         future = await self._send(topic, value, key, partition, headers, timestamp_ms)
         future.add_done_callback(partial(self._on_done, topic, on_done or self._remember))
         self._turn += 1
-        if self._turn % _RECORDS_PER_TURN == 0:
+        if self._turn % RECORDS_PER_TURN == 0:
             await asyncio.sleep(0)
 
     async def flush(self) -> None:
@@ -261,7 +262,7 @@ class Publisher:
         """Wait for a topic's metadata: brokers may create it because we ask."""
         check_topic_name(topic)
         try:
-            async with asyncio.timeout(_TOPIC_TIMEOUT_S):
+            async with asyncio.timeout(TOPIC_TIMEOUT_S):
                 await self._running().partitions_for(topic)
         except TimeoutError as error:
             raise TopicNotFound(f"there is no topic {topic}") from error

@@ -48,7 +48,14 @@ from client.pubsub.errors import (
     check_topic_name,
 )
 from client.pubsub.kafka_requests import Answer, Versions
-from client.pubsub.publisher import BATCH_SIZE_MAX, Headers, check_size
+from client.pubsub.publisher import (
+    BATCH_SIZE_MAX,
+    RECORDS_PER_TURN,
+    START_TIMEOUT_S,
+    TOPIC_TIMEOUT_S,
+    Headers,
+    check_size,
+)
 from client.pubsub.record_queue import UNSENT_BYTES_MAX, RecordQueue
 from client.pubsub.subscriber import Positions
 from client.pubsub.transaction_sender import TransactionSender
@@ -63,9 +70,6 @@ _ADD_OFFSETS: Final = Versions(0, 4)
 _OFFSETS: Final = {False: Versions(3, 4), True: Versions(5, 5)}
 """By generation. From version 3 the member is named; from 5 the group's partition is added."""
 _END: Final = {False: Versions(0, 4), True: Versions(5, 5)}
-_RECORDS_PER_TURN: Final = 50
-_START_TIMEOUT_S: Final = 30.0
-_TOPIC_TIMEOUT_S: Final = 15.0
 _CODECS: Final = (None, "gzip", "snappy", "lz4", "zstd")
 
 
@@ -128,7 +132,7 @@ class TransactionalPublisher:
             request_timeout_ms=self._settings.request_timeout_ms,
         )
         try:
-            async with asyncio.timeout(_START_TIMEOUT_S):
+            async with asyncio.timeout(START_TIMEOUT_S):
                 await client.bootstrap()
         except (KafkaError, TimeoutError) as error:
             await client.close()
@@ -211,7 +215,7 @@ class TransactionalPublisher:
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         running.queue.append(at, now_ms, key, value, headers)
         self._turn += 1
-        if self._turn % _RECORDS_PER_TURN == 0:
+        if self._turn % RECORDS_PER_TURN == 0:
             await asyncio.sleep(0)
         while running.queue.is_full:
             await running.queue.changed()
@@ -379,7 +383,7 @@ class TransactionalPublisher:
         if key is not None:
             return partition_of(key, count)
         # Records without a key change places now and then: large batches, all partitions.
-        return self._turn // _RECORDS_PER_TURN % count
+        return self._turn // RECORDS_PER_TURN % count
 
     async def _partition_count(self, topic: str) -> int:
         client = self._running().client
@@ -387,7 +391,7 @@ class TransactionalPublisher:
         if not known:
             check_topic_name(topic)
             try:
-                async with asyncio.timeout(_TOPIC_TIMEOUT_S):
+                async with asyncio.timeout(TOPIC_TIMEOUT_S):
                     known = await client._wait_on_metadata(topic)
             except (KafkaError, TimeoutError) as error:
                 raise TopicNotFound(f"there is no topic {topic}") from error

@@ -66,6 +66,8 @@ class Scale:
     """Of values, most of which are overwritten; at the default rate Quire needs about a minute."""
     compaction_tail_s: float = 20.0
     hand_over_partitions: tuple[int, ...] = (1, 100)
+    settle_s: float = 2.0
+    """How long the load goes on after each step of a hand-over, for a pause that comes later."""
     partition_counts: tuple[int, ...] = (1_000, 10_000)
     ledger_entry_bytes: tuple[int, ...] = (1024, 65_536)
     ledger_warm_up_s: float = 20.0
@@ -116,6 +118,7 @@ class Scale:
             compaction_bytes=4_000_000,
             compaction_tail_s=1.0,
             hand_over_partitions=(2,),
+            settle_s=0.5,
             partition_counts=(12,),
             growth_bytes=(4_000_000, 8_000_000),
             growth_ledgers=(1, 10),

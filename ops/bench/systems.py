@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ops.bench.peers import bookkeeper, kafka
 from ops.bench.peers.bookies import QuireBookies
@@ -18,6 +18,9 @@ from ops.bench.workloads import ledgers
 
 Make = Callable[[Path], Any]
 """Makes a system that lives in a folder: a `Measurable`, of the kind that the workload needs."""
+
+ALIKE_IN_SHORT: Final = {"brokers": "synced brokers"}
+"""Kinds whose systems are those of another kind in a short run, which starts them once for both."""
 
 
 class Machine:

@@ -28,7 +28,7 @@ from ops.bench.page_cache import PageCache
 from ops.bench.report import results
 from ops.bench.report.results import Result
 from ops.bench.report.summary import Measured
-from ops.bench.systems import Make, systems
+from ops.bench.systems import ALIKE_IN_SHORT, Make, systems
 from ops.bench.workloads.fixed_rate import learn
 
 DISK_MARGIN_BYTES: Final = 5_000_000_000
@@ -62,7 +62,8 @@ def blocks_of(chosen: Sequence[str], *, short: bool) -> list[list[Workload]]:
         return [[workload] for workload in ordered]
     by_kind: dict[str, list[Workload]] = {}
     for workload in ordered:
-        by_kind.setdefault(workload.systems, []).append(workload)
+        kind = ALIKE_IN_SHORT.get(workload.systems, workload.systems)
+        by_kind.setdefault(kind, []).append(workload)
     return list(by_kind.values())
 
 

@@ -12,17 +12,14 @@ time, and there were as many faults as were asked for.
 from __future__ import annotations
 
 import argparse
-import json
-import random
-import shutil
-import signal
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.chaos.campaign import Plan
 from tests.chaos.faults import CLASSES
+from tests.chaos.program import Report, options_of, run_and_judge, shortcomings, show_json
 from tests.chaos.run import Run
 
 READABLE_S_MAX = 10.0
@@ -33,11 +30,9 @@ STALL_S_MAX = 5.0
 CLASSES_MIN = 8
 
 
-def failures(report: dict[str, Any], options: argparse.Namespace) -> list[str]:
+def failures(report: Report, options: argparse.Namespace) -> list[str]:
     """Return why a run has failed; none if it has passed."""
-    found = [f"{each['name']}: {each['text']}" for each in report["anomalies"]]
-    if report["faults"] < options.faults_min:
-        found.append(f"only {report['faults']} faults, not {options.faults_min}")
+    found = shortcomings(report, options.faults_min)
     if report["classes"] < (1 if options.only else CLASSES_MIN):
         found.append(f"only {report['classes']} classes of faults")
     healing = report["healing"]
@@ -52,7 +47,7 @@ def failures(report: dict[str, Any], options: argparse.Namespace) -> list[str]:
     return found
 
 
-def show(report: dict[str, Any]) -> None:
+def show(report: Report) -> None:
     """Print the report for people."""
     for name, count in report["by_class"].items():
         print(f"  {name:20} {count}")
@@ -80,10 +75,7 @@ def show(report: dict[str, Any]) -> None:
 
 def main() -> int:
     """Run and judge."""
-    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--every-s", type=float, default=3.0, help="mean time between faults")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser = options_of("make chaos", __doc__, minutes=30.0)
     parser.add_argument("--per-s", type=float, default=200.0, help="records/s of each producer")
     parser.add_argument(
         "--secured", action="store_true", help="TLS and logins on all links, renewed meanwhile"
@@ -92,36 +84,28 @@ def main() -> int:
     parser.add_argument(
         "--strikes", type=int, default=0, help="so many, each after recovery from the one before"
     )
-    parser.add_argument("--faults-min", type=int, default=0, help="fail if there were fewer")
     parser.add_argument(
         "--readable-s-max", type=float, default=READABLE_S_MAX, help="after healing; see README.md"
     )
-    parser.add_argument("--out", type=Path, help="keep logs and history in this new folder")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     options = parser.parse_args()
     options.faults_min = max(options.faults_min, options.strikes)
-    print(f"chaos: seed {options.seed}", file=sys.stderr)
-    folder = options.out or Path(tempfile.mkdtemp(prefix="quire-chaos-"))
-    folder.mkdir(parents=True, exist_ok=options.out is None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # processes and mounts must not stay
-    plan = Plan(options.seed, options.every_s, options.minutes * 60, options.strikes)
-    with Run(plan, options.per_s, options.only, folder, is_secured=options.secured) as run:
-        missing = [name for name in options.only if name not in run.armed]
-        if missing or len(run.armed) < (1 if options.only else CLASSES_MIN):
-            parser.exit(2, f"chaos: cannot be done here: {run.unarmed}\n")
-        report = run.run()
-    found = failures(report, options)
-    if options.json:
-        print(json.dumps(report, indent=1))
-    else:
-        show(report)
-    for failure in found:
-        print(f"FAILED {failure}")
-    if found:
-        print(f"logs and history are in {folder}")
-    elif options.out is None:
-        shutil.rmtree(folder)
-    return 1 if found else 0
+
+    @contextmanager
+    def armed_run(plan: Plan, folder: Path) -> Iterator[Run]:
+        with Run(plan, options.per_s, options.only, folder, is_secured=options.secured) as run:
+            missing = [name for name in options.only if name not in run.armed]
+            if missing or len(run.armed) < (1 if options.only else CLASSES_MIN):
+                parser.exit(2, f"chaos: cannot be done here: {run.unarmed}\n")
+            yield run
+
+    return run_and_judge(
+        armed_run,
+        options,
+        lambda report: failures(report, options),
+        strikes=options.strikes,
+        show=show_json if options.json else show,
+    )
 
 
 if __name__ == "__main__":

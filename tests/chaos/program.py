@@ -1,6 +1,7 @@
-"""The frame of the chaos programs about one thing each: command line, campaign, report, verdict.
+"""The frame of the chaos programs: command line, campaign, report, verdict.
 
-A program has a `ClusterRun` of its own and says when its report counts as failed.
+A program has a run of its own and says when its report counts as failed; those about one thing each
+have a `ClusterRun`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.chaos.campaign import Campaign, Plan, Unavailable
 from tests.chaos.checkers import Anomaly
@@ -25,6 +27,14 @@ from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults import Strike
 
 Report = dict[str, Any]
+
+
+class Reporting(Protocol):
+    """A run that has been set up."""
+
+    def run(self) -> Report:
+        """Let it run; return the report, in which `anomalies` is a list of `Anomaly`."""
+        ...
 
 
 class ClusterRun(ABC):
@@ -88,10 +98,10 @@ class ClusterRun(ABC):
         print(f"{time.monotonic() - self._began_s:7.1f} s  {text}", file=sys.stderr, flush=True)
 
 
-def options_of(prog: str, about: str | None) -> argparse.ArgumentParser:
-    """Return a parser of the flags that all programs have."""
+def options_of(prog: str, about: str | None, minutes: float = 10.0) -> argparse.ArgumentParser:
+    """Return a parser of the flags that all programs have; `minutes`: how long by default."""
     parser = argparse.ArgumentParser(prog=prog, description=(about or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=minutes)
     parser.add_argument("--every-s", type=float, default=3.0, help="mean time between faults")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--faults-min", type=int, default=0, help="fail if there were fewer")
@@ -107,20 +117,32 @@ def shortcomings(report: Report, faults_min: int) -> list[str]:
     return found
 
 
+def show_json(report: Report) -> None:
+    """Print a report for programs."""
+    print(json.dumps(report, indent=1))
+
+
 def run_and_judge(
-    make: Callable[[Plan, Path], ClusterRun],
+    make: Callable[[Plan, Path], AbstractContextManager[Reporting]],
     options: argparse.Namespace,
     failures: Callable[[Report], list[str]],
+    *,
+    strikes: int = 0,
+    show: Callable[[Report], None] = show_json,
 ) -> int:
-    """Make a run, print its report and what it failed by; return the exit code."""
+    """Make a run, show its report and what it failed by; return the exit code.
+
+    `strikes`: see `Plan`.
+    """
     print(f"chaos: seed {options.seed}", file=sys.stderr)
     folder = options.out or Path(tempfile.mkdtemp(prefix="quire-chaos-"))
     folder.mkdir(parents=True, exist_ok=options.out is None)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # processes must not stay
-    with make(Plan(options.seed, options.every_s, options.minutes * 60), folder) as run:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # processes and mounts must not stay
+    plan = Plan(options.seed, options.every_s, options.minutes * 60, strikes)
+    with make(plan, folder) as run:
         report = run.run()
     report["anomalies"] = [anomaly._asdict() for anomaly in report["anomalies"]]
-    print(json.dumps(report, indent=1))
+    show(report)
     found = failures(report)
     for failure in found:
         print(f"FAILED {failure}")

@@ -257,7 +257,7 @@ class Run:
             "recoveries_s": [round(each, 1) for each in campaign.recoveries_s],
             "restarts_by_themselves": dict(campaign.restarts),
             "records": sum(map(len, log.values())),
-            "anomalies": [anomaly._asdict() for anomaly in anomalies],
+            "anomalies": anomalies,
             "healing": None
             if healing is None
             else {

@@ -50,7 +50,8 @@ from client.metadata import paths
 from tests.simulation.compacted_book import CompactedBook, Expected
 from tests.simulation.entries import Batch, batches_of
 from tests.simulation.kafka_link import OUT_OF_RANGE, Fetched, Refused
-from tests.simulation.oracle import BookieBook, LedgerBook, LedgerOracle, ledger_of
+from tests.simulation.ledger_books import BookieBook, LedgerBook, ledger_of
+from tests.simulation.oracle import LedgerOracle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ the scripted ones of `tests/fakes`, whose faults are those that a segment list c
 that are lost, leaders that are killed or do not know that they were replaced, cleaners broken off
 at any step, calls that fail. So a schedule takes milliseconds, and meets hundreds of swaps.
 
-The truth is what stands in the ledgers that leaders wrote themselves, which are kept here even
-after they were deleted. Violations carry the names of the invariants of compaction:
+The truth is what stands in the ledgers that leaders wrote themselves (`compaction_log.py`).
+Violations carry the names of the invariants of compaction:
 
     Z1  the newest value of every key below the clean point is there
     Z2  what is there was written at that offset, unchanged
@@ -26,35 +26,27 @@ import contextlib
 import random
 import traceback
 import zlib
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.compaction.compactor import Compactor
 from broker.compaction.config import CompactionConfig
 from broker.compaction.core.round_messages import BeginRound
 from broker.compaction.worker import LocalWorker
-from broker.errors import BrokerError, CompactionFailed, LogReadFailed, OffsetOutOfRange
+from broker.errors import BrokerError, CompactionFailed
 from broker.leadership.orphan_ledgers import OrphanLedgers
 from client.errors import LedgerError, LogCorrupt, MetadataError, WriteFailed
 from client.ids import BrokerId, LedgerId, Offset
-from client.log.segment_pages import decode_page
-from client.log.segments import Segment, SegmentList, decode_segments
 from client.metadata import paths
 from client.metadata.memory import Fault, Operation
 from client.wire.kafka.batches.records import Codec
 from tests.fakes.brokers import Broker, World, done
-from tests.fakes.keyed import Kept, keyed, newest, opened
+from tests.fakes.keyed import Kept, keyed, newest
 from tests.fakes.transactions import FakeVerifier
 from tests.fakes.virtual_time import VirtualTimeLoop
-from tests.simulation.compaction_transactions import (
-    Batch,
-    Producer,
-    Written,
-    batches,
-    committed,
-    judged,
-    stable_offset,
-)
+from tests.simulation.compaction_log import CompactedLog, Violation, fail
+from tests.simulation.compaction_plan import draw
+from tests.simulation.compaction_readers import CompactionReaders
+from tests.simulation.compaction_transactions import Producer, stable_offset
 from tests.simulation.result import Result
 
 if TYPE_CHECKING:
@@ -63,7 +55,6 @@ if TYPE_CHECKING:
     from broker.compaction.core.round_messages import Request, WorkDone
     from broker.partition.partition import Partition
     from client.node.turns import Turns
-    from tests.fakes.ledgers import StoredLedger
 
 TROUBLE: Final = (BrokerError, LedgerError, MetadataError, LogCorrupt)
 FAULTS: Final = (
@@ -74,10 +65,6 @@ _LAST_PRODUCER: Final = 99
 _SLOW_READ_S: Final = 0.1
 _HEALING_S: Final = 5.0
 _HEALING_LOOKS: Final = 60
-_STUCK_READS: Final = 200
-_GONE: Final = ("NoSuchLedger", "NoNode")
-"""What is said of a ledger, or of a page of the list, that is not there any more."""
-_INTERNAL_MAGIC: Final = 0x51
 
 
 class FrailWorker:
@@ -104,72 +91,6 @@ class FrailWorker:
         await self._worker.close()
 
 
-class Violation(AssertionError):
-    """An invariant does not hold."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionPlan:
-    """Options of one schedule, drawn from its seed."""
-
-    keys: int
-    batches: int
-    think_s: float
-    page_entries: int
-    segment_bytes: int
-    key_bytes: int
-    lag_ms_min: int
-    retain_ms: int
-    grace_ms: int
-    deletes: bool
-    roll_p: float
-    trim_p: float
-    takeover_s: float
-    break_off_s: float
-    lose_p: float
-    fail_p: float
-    readers: int
-    sweeps: bool
-    transaction_p: float
-    producers: int
-    die_p: float
-    slow_read_p: float
-    """How often an answer of a bookie to a reader, or to the cleaner, is on its way for longer."""
-
-    def describe(self) -> str:
-        """Return the options, one per line."""
-        return "\n".join(f"  {f.name} = {getattr(self, f.name)}" for f in fields(self))
-
-
-def draw(seed: int) -> CompactionPlan:
-    """Draw the options of a schedule."""
-    rng = random.Random(f"compaction {seed}")
-    return CompactionPlan(
-        keys=rng.choice((1, 2, 4, 8)),
-        batches=rng.choice((20, 40, 80)),
-        think_s=rng.choice((0.01, 0.05, 0.2)),
-        page_entries=rng.choice((2, 3, 256)),
-        segment_bytes=rng.choice((200, 800, 1 << 20)),
-        key_bytes=rng.choice((25 * 3, 25 * 5, 1 << 20)),
-        lag_ms_min=rng.choice((0, 0, 300, 2000)),
-        retain_ms=rng.choice((0, 50, 1000, 20_000)),
-        grace_ms=rng.choice((500, 2000)),
-        deletes=rng.random() < 0.2,
-        roll_p=rng.choice((0.3, 0.6, 1.0)),
-        trim_p=rng.choice((0.0, 0.0, 0.1)),
-        takeover_s=rng.choice((0.3, 1.0, 1e9)),
-        break_off_s=rng.choice((0.1, 0.5, 1e9)),
-        lose_p=rng.choice((0.0, 0.02, 0.1)),
-        fail_p=rng.choice((0.0, 0.0, 0.02)),
-        readers=rng.choice((1, 2, 3)),
-        sweeps=rng.random() < 0.5,
-        transaction_p=rng.choice((0.0, 0.4, 0.8)),
-        producers=rng.choice((1, 3)),
-        die_p=rng.choice((0.0, 0.0, 0.01, 0.05)),
-        slow_read_p=rng.choice((0.0, 0.02, 0.2)),
-    )
-
-
 class CompactionWorld:
     """Everything of one schedule."""
 
@@ -181,15 +102,11 @@ class CompactionWorld:
         self.log: list[str] = []
         self.is_healed = False
         self._world = World(segment_page_entries=self.plan.page_entries)
-        self._originals: dict[LedgerId, Segment] = {}
-        """Segments as leaders listed them first, in order."""
-        self._books: dict[LedgerId, StoredLedger] = {}
-        self._known: dict[LedgerId, list[Batch]] = {}
-        self._listed = SegmentList()
-        self._flat_before: list[Segment] = []
-        self._data = b""
+        self.known: CompactedLog
+        """What is known of the partition, once it is there."""
+        self._readers = CompactionReaders(self)
         self._lives: list[tuple[Broker, asyncio.Task[Any]]] = []
-        self._leader: Partition | None = None
+        self.leader: Partition | None = None
         self._producers = [Producer(number) for number in range(1, self.plan.producers + 1)]
         self._tasks: list[asyncio.Task[Any]] = []
         self._broken: list[BaseException] = []
@@ -201,133 +118,8 @@ class CompactionWorld:
     def count(self, name: str) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1
 
-    def fail(self, name: str, text: str) -> None:
-        raise Violation(f"{name}: {text}")
-
     def note(self, text: str) -> None:
         self.log.append(f"{asyncio.get_running_loop().time():.3f} {text}")
-
-    def _written(self) -> list[Batch]:
-        """Return every batch that ever was in the log, oldest first."""
-        found: list[Batch] = []
-        for ledger_id in self._originals:
-            found += self._batches(ledger_id)
-        return found
-
-    def truth(self) -> list[Written]:
-        """Return every record that ever was in the log, and what became of it."""
-        return judged(self._written())
-
-    def _batches(self, ledger_id: LedgerId) -> list[Batch]:
-        known = self._known.get(ledger_id)
-        if known is not None:
-            return known
-        ledger = self._books[ledger_id]
-        end = ledger.confirmed if ledger.closed_at is None else ledger.closed_at
-        entries = ledger.entries[: end + 1]
-        found = batches(entry for entry in entries if entry[16] != _INTERNAL_MAGIC)
-        if ledger.closed_at is not None:
-            self._known[ledger_id] = found
-        return found
-
-    # ---------------------------------------------------------------- the list, as it changes
-
-    def _on_request(self, request: Operation) -> Fault | None:
-        try:
-            self._look()
-        except Violation as error:
-            self._broken.append(error)
-        is_ours = request.path.startswith(self._path) and request.name in ("set", "create")
-        if is_ours and not self.is_healed and self.rng.random() < self.plan.lose_p:
-            fault = self.rng.choice((Fault.LOSE_REPLY, Fault.LOSE_REQUEST))
-            self.faults[fault.value] = self.faults.get(fault.value, 0) + 1
-            return fault
-        return None
-
-    def _look(self) -> None:
-        """Judge the list if it has changed."""
-        data = self._world.cluster.tree.get(self._path).data
-        if data == self._data:
-            return
-        self._data = data
-        listed = decode_segments(data)
-        self.note(f"list {data.decode()}")
-        flat = self._flat(listed)
-        there = self._world.backend.service.ledgers
-        now_ms = self._world.clock.now_ms()
-        for segment in flat:
-            if segment.ledger_id not in there:
-                self.fail("Z7", f"listed ledger {segment.ledger_id} is missing")
-            self._books[segment.ledger_id] = there[segment.ledger_id]
-            if segment.cleaned:
-                self._check_epoch(segment)
-            else:
-                self._originals[segment.ledger_id] = segment
-        for retired in listed.compaction.retired:
-            if retired.ledger_id not in there:
-                self.fail("Z7", f"retired ledger {retired.ledger_id} is gone before its time")
-            was = self._listed.compaction.retired
-            if retired not in was:
-                self._check_age(retired.ledger_id, now_ms)
-        self._check_replaced(listed, flat, now_ms)
-        if len(listed.compaction.retired) > len(self._listed.compaction.retired):
-            self.count("swaps")
-        if any(segment.cleaned for segment in self._flat_tail(flat)):
-            self.fail("Z6", "what a takeover replays was cleaned")
-        self._listed = listed
-        self._flat_before = flat
-
-    def _check_replaced(self, listed: SegmentList, flat: Sequence[Segment], now_ms: int) -> None:
-        """What left the list was trimmed, or waits for its grace."""
-        there = {one.ledger_id for one in flat}
-        retired = {one.ledger_id for one in listed.compaction.retired}
-        for segment in self._flat_before:
-            is_trimmed = (segment.end_offset or 0) <= listed.log_start_offset
-            if segment.ledger_id not in there | retired and not is_trimmed:
-                self.fail("Z7", f"{segment} was replaced, and is not noted as retired")
-        for one in self._listed.compaction.retired:
-            waited_ms = now_ms - one.since_ms
-            if one.ledger_id not in retired and waited_ms < self.plan.grace_ms:
-                self.fail("Z7", f"{one} was let go after {waited_ms} ms")
-
-    def _flat_tail(self, flat: Sequence[Segment]) -> Sequence[Segment]:
-        """Return the last two segments, and the newest with entries and what follows it."""
-        at = max(0, len(flat) - 2)
-        while at and not any(one.facts and one.facts.size_bytes for one in flat[at:-1]):
-            at -= 1
-            if not any(one.facts and one.facts.size_bytes for one in flat[:at]):
-                break
-        return flat[at:] if any(not one.cleaned for one in flat) else ()
-
-    def _flat(self, listed: SegmentList) -> list[Segment]:
-        found = [*listed.oldest]
-        left = [*reversed(listed.pages)]
-        while left:
-            ref = left.pop()
-            node = self._world.cluster.tree.get(paths.segment_page(self._path, *ref.name))
-            page = decode_page(node.data, ref)
-            found += page.segments
-            left += reversed(page.pages)
-        return [*found, *listed.segments]
-
-    def _check_epoch(self, segment: Segment) -> None:
-        assert segment.base_offset is not None
-        assert segment.end_offset is not None
-        for original in self._originals.values():
-            base, end = original.base_offset, original.end_offset
-            if base is None or end is None:
-                continue
-            overlaps = base < segment.end_offset and segment.base_offset < end
-            if overlaps and original.leader_epoch != segment.leader_epoch:
-                self.fail("Z6", f"{segment} has another epoch than {original}")
-
-    def _check_age(self, ledger_id: LedgerId, now_ms: int) -> None:
-        """What was just replaced may be compacted."""
-        original = self._originals.get(ledger_id)
-        if original is None or original.facts is None or not self.plan.lag_ms_min:
-            return
-        if original.facts.max_timestamp_ms > now_ms - self.plan.lag_ms_min:
-            self.fail("Z6", f"{original} is younger than min.compaction.lag.ms")
 
     # ---------------------------------------------------------------- who does what
 
@@ -345,17 +137,30 @@ class CompactionWorld:
             message_timestamp_after_max_ms=str(1 << 50),
         )
         self._path = paths.partition(self._topic.id_text, 0)
+        self.known = CompactedLog(world, plan, self._path, self.count, self.note)
         world.cluster.on_request = self._on_request
         world.backend.service.read_s = self._slowness(random.Random(f"reads {self.rng.random()}"))
         await self._take_over()
         self._start(self._churn())
         for _ in range(plan.readers):
-            self._start(self._read_again_and_again())
+            self._start(self._readers.read_again_and_again())
         await self._write()
         self.is_healed = True
         await self._heal()
         for task in self._tasks:
             task.cancel()
+
+    def _on_request(self, request: Operation) -> Fault | None:
+        try:
+            self.known.look()
+        except Violation as error:
+            self._broken.append(error)
+        is_ours = request.path.startswith(self._path) and request.name in ("set", "create")
+        if is_ours and not self.is_healed and self.rng.random() < self.plan.lose_p:
+            fault = self.rng.choice((Fault.LOSE_REPLY, Fault.LOSE_REQUEST))
+            self.faults[fault.value] = self.faults.get(fault.value, 0) + 1
+            return fault
+        return None
 
     def _slowness(self, rng: random.Random) -> Callable[[], float]:
         """Return how slow each read is: swaps come in between."""
@@ -392,22 +197,22 @@ class CompactionWorld:
             if how == "kill":
                 old[0].kill()
                 old[1].cancel()
-            elif how == "close" and self._leader is not None:
-                await self._leader.close(1.0)
+            elif how == "close" and self.leader is not None:
+                await self.leader.close(1.0)
         while True:
             self._broker_count += 1
             broker = await self._world.broker(self._broker_count, owning=False)
             try:
-                self._leader = await broker.open(self._topic)
+                self.leader = await broker.open(self._topic)
             except (*TROUBLE, RuntimeError) as error:
                 self.note(f"not opened: {error!r}")
                 await asyncio.sleep(0.05)
                 continue
             break
         broker.services.coordinators.verifier = FakeVerifier()
-        self._look()
-        self._check_stable(self._leader)
-        task = self._start(self._clean(broker, self._leader))
+        self.known.look()
+        self._check_stable(self.leader)
+        task = self._start(self._clean(broker, self.leader))
         self._start(self._keep_lease(broker))
         self._lives.append((broker, task))
         for stale, stale_task in self._lives[:-2]:
@@ -417,10 +222,10 @@ class CompactionWorld:
 
     def _check_stable(self, leader: Partition) -> None:
         """A leader that has just begun knows the open transactions by what it has replayed."""
-        log = self._written()
+        log = self.known.written()
         stable = max(stable_offset(log, leader.high_watermark), leader.log_start_offset)
         if leader.last_stable_offset != stable:
-            self.fail("Z6", f"stable up to {leader.last_stable_offset}, not {stable}")
+            fail("Z6", f"stable up to {leader.last_stable_offset}, not {stable}")
 
     async def _keep_lease(self, broker: Broker) -> None:
         while not broker.dead:
@@ -473,18 +278,18 @@ class CompactionWorld:
                 for at in range(rng.randrange(4) + 1)
             ]
             batch = keyed(*pairs, timestamp_ms=now_ms, codec=rng.choice(list(Codec)))
-            assert self._leader is not None
+            assert self.leader is not None
             try:
                 async with asyncio.timeout(5.0):
                     if rng.random() < plan.transaction_p:
-                        await self._transact(self._leader, pairs, now_ms)
+                        await self._transact(self.leader, pairs, now_ms)
                     else:
-                        await done(self._leader.append(batch))
+                        await done(self.leader.append(batch))
                     if rng.random() < plan.roll_p:
-                        await self._leader.changes.roll()
+                        await self.leader.changes.roll()
             except (*TROUBLE, TimeoutError):
                 await asyncio.sleep(0.1)
-                if not self._leader.is_open:
+                if not self.leader.is_open:
                     await self._take_over()
             await asyncio.sleep(rng.expovariate(1 / plan.think_s))
 
@@ -516,10 +321,10 @@ class CompactionWorld:
                 next_s = rng.expovariate(1 / plan.takeover_s)
                 await self._take_over()
                 self.faults["takeover"] = self.faults.get("takeover", 0) + 1
-            if rng.random() < plan.trim_p and self._leader is not None:
-                await self._trim(self._leader)
-            if plan.deletes and self._leader is not None:
-                await self._maintain(self._leader)
+            if rng.random() < plan.trim_p and self.leader is not None:
+                await self._trim(self.leader)
+            if plan.deletes and self.leader is not None:
+                await self._maintain(self.leader)
             if plan.sweeps and rng.random() < 0.3:
                 await self._sweep()
             if rng.random() < plan.fail_p:
@@ -556,89 +361,6 @@ class CompactionWorld:
             return []
         return found
 
-    # ---------------------------------------------------------------- readers
-
-    async def _read_again_and_again(self) -> None:
-        while True:
-            await self._read(self.rng.choice((0.0, 0.0, 0.01, 0.1)))
-            await asyncio.sleep(self.rng.random() * 0.3)
-
-    async def _read(self, pause_s: float, *, is_committed: bool | None = None) -> list[Kept] | None:
-        """Read from the log's start to its end, and judge; None: a trim came in between."""
-        loop = asyncio.get_running_loop()
-        began_s, stuck = loop.time(), 0
-        leader = self._leader
-        assert leader is not None
-        start = position = leader.log_start_offset
-        seen: list[Kept] = []
-        size_max = self.rng.choice((1, 300, 1 << 20))
-        if is_committed is None:
-            is_committed = self.rng.random() < 0.5
-        while position < (leader.last_stable_offset if is_committed else leader.high_watermark):
-            if self.is_healed or self.rng.random() < 0.5:
-                _forget(leader)
-            try:
-                fetched = await leader.reader.read(
-                    position, size_max, at_least_one=True, read_committed=is_committed
-                )
-            except OffsetOutOfRange:
-                return None
-            except (BrokerError, LogCorrupt) as error:
-                if isinstance(error, LogCorrupt):
-                    self.fail("Z8", f"{error}")
-                if isinstance(error, LogReadFailed) and any(what in str(error) for what in _GONE):
-                    self._check_gone(leader, error)
-                stuck += 1
-                if stuck > _STUCK_READS:
-                    self.fail("Z8", f"a reader at {position} gets {error!r}")
-                await asyncio.sleep(0.05)
-                leader = self._leader
-                assert leader is not None
-                continue
-            if fetched.next_offset <= position:
-                self.fail("Z8", f"a reader at {position} is given nothing below the end")
-            given = committed(fetched) if is_committed else opened(map(bytes, fetched.buffers))
-            seen += [one for one in given if one.offset >= position]
-            position = fetched.next_offset
-            if pause_s:
-                await asyncio.sleep(self.rng.random() * pause_s)
-        took_ms = (loop.time() - began_s) * 1000
-        self._judge(seen, start, position, took_ms, is_committed=is_committed)
-        return seen
-
-    def _check_gone(self, leader: Partition, error: BaseException) -> None:
-        """A ledger or a page that is gone was trimmed, or replaced: then there is a new list."""
-        if leader is self._leader and leader.is_open and not self._trims:
-            self.fail("Z3", f"a reader is cut off: {error!r}")
-
-    @property
-    def _trims(self) -> bool:
-        return bool(self.plan.trim_p or self.plan.deletes)
-
-    def _judge(
-        self, seen: Sequence[Kept], start: int, end: int, took_ms: float, *, is_committed: bool
-    ) -> None:
-        self.count("committed readers" if is_committed else "readers")
-        truth = {one.record.offset: one for one in self.truth() if start <= one.record.offset < end}
-        before = -1
-        for one in seen:
-            known = truth.get(one.offset)
-            if known is None or known.record != one:
-                self.fail("Z2", f"{one} is shown, {known} was written")
-            elif is_committed and not known.is_committed:
-                self.fail("Z5", f"{known} is shown to a reader of committed data")
-            if one.offset <= before:
-                self.fail("Z3", f"{one.offset} is shown after {before}")
-            before = one.offset
-        ended = newest([one for one in seen if truth[one.offset].is_committed])
-        for key, last in newest([one.record for one in truth.values() if one.is_committed]).items():
-            found = ended.get(key)
-            if last.value is not None:
-                if found != last:
-                    self.fail("Z3", f"{key} ends with {found}, written was {last}")
-            elif found is not None and found.value is not None and took_ms <= self.plan.retain_ms:
-                self.fail("Z4", f"{found} is shown, but not {last}")
-
     # ---------------------------------------------------------------- the end
 
     async def _heal(self) -> None:
@@ -647,7 +369,7 @@ class CompactionWorld:
         if self.plan.transaction_p:
             await self._abort_across_segments()
         await self._take_over()
-        leader = self._leader
+        leader = self.leader
         assert leader is not None
         for producer in self._producers:
             if producer.is_open or producer.is_in_doubt:
@@ -662,16 +384,16 @@ class CompactionWorld:
         for _ in range(_HEALING_LOOKS):
             await asyncio.sleep(_HEALING_S)
             self.check_broken()
-            self._look()
-            state = self._listed.compaction
+            self.known.look()
+            state = self.known.listed.compaction
             clean = self._cleanable_end() <= state.cleaned_until
             if clean and not state.retired and state.next_horizon_ms < 0:
                 break
-        await self._read(0.0, is_committed=True)
-        seen = await self._read(0.0, is_committed=False)
+        await self._readers.read(0.0, is_committed=True)
+        seen = await self._readers.read(0.0, is_committed=False)
         if seen is None:
-            self.fail("Z8", "nobody trims any more, and a reader is out of range")
-        self._look()
+            fail("Z8", "nobody trims any more, and a reader is out of range")
+        self.known.look()
         assert seen is not None
         self._check_clean(seen)
         await self._take_over()
@@ -679,10 +401,10 @@ class CompactionWorld:
             task.cancel()
             broker.dead = True
         await self._sweep()
-        self._look()
-        listed = {one.ledger_id for one in self._flat(self._listed)}
-        listed |= {one.ledger_id for one in self._listed.compaction.retired}
-        current = self._listed.leader_epoch
+        self.known.look()
+        listed = {one.ledger_id for one in self.known.flat()}
+        listed |= {one.ledger_id for one in self.known.listed.compaction.retired}
+        current = self.known.listed.leader_epoch
         left = [
             ledger_id
             for ledger_id, ledger in self._world.backend.service.ledgers.items()
@@ -690,12 +412,12 @@ class CompactionWorld:
             and int(ledger.custom_metadata["quire.leader_epoch"]) < current
         ]
         if left:
-            self.fail("Z7", f"{left} are left behind")
+            fail("Z7", f"{left} are left behind")
 
     async def _abort_across_segments(self) -> None:
         """Write a transaction into one segment and its end into the next, which is listed in the
         ledger of the takeover that follows: of such a segment nothing is lost (OWN-INDEX)."""
-        leader, producer = self._leader, Producer(_LAST_PRODUCER)
+        leader, producer = self.leader, Producer(_LAST_PRODUCER)
         assert leader is not None
         self._producers.append(producer)
         with contextlib.suppress(*TROUBLE, TimeoutError):
@@ -706,35 +428,27 @@ class CompactionWorld:
 
     def _check_clean(self, seen: Sequence[Kept]) -> None:
         """Nothing is left below the clean point that should be gone by now."""
-        state = self._listed.compaction
+        state = self.known.listed.compaction
         clean = [one for one in seen if one.offset < state.cleaned_until]
-        void = {one.record.offset for one in self.truth() if not one.is_committed}
+        void = {one.record.offset for one in self.known.truth() if not one.is_committed}
         newer = newest(clean)
         for one in clean:
             assert one.key is not None
             if one.offset in void:
-                self.fail("Z8", f"{one} was aborted, and is left, {state}")
+                fail("Z8", f"{one} was aborted, and is left, {state}")
             if newer[one.key] != one:
-                self.fail("Z8", f"{one} is left, although {newer[one.key]} is newer, {state}")
+                fail("Z8", f"{one} is left, although {newer[one.key]} is newer, {state}")
             if one.value is None:
-                self.fail("Z8", f"{one} is kept for ever, {state}")
+                fail("Z8", f"{one} is kept for ever, {state}")
         if state.retired:
-            self.fail("Z7", f"{state.retired} are kept for ever")
+            fail("Z7", f"{state.retired} are kept for ever")
         if state.cleaned_until < self._cleanable_end():
-            self.fail("Z8", f"clean is only what is below {state.cleaned_until}")
+            fail("Z8", f"clean is only what is below {state.cleaned_until}")
 
     def _cleanable_end(self) -> int:
         """Return where compaction has to come to: all but what was written last."""
-        ends = [one.end_offset for one in self._flat(self._listed)[:-4]]
+        ends = [one.end_offset for one in self.known.flat()[:-4]]
         return max((end for end in ends if end is not None), default=0)
-
-
-def _forget(leader: Partition) -> None:
-    """Let a leader know what it has in memory as it would after it has led for long."""
-    reader = leader.reader
-    reader._tail.clear()
-    reader.log._aborted._indexes.clear()
-    reader.log._aborted._blocks.clear()
 
 
 def run_schedule(seed: int, *, log: bool = False) -> Result:

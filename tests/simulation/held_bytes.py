@@ -143,7 +143,7 @@ class HeldBytes:
             unconfirmed, limit = sum(waiting[:-1]), config.writer_in_flight_bytes_max
             if unconfirmed >= limit:
                 self._fail("B3", f"{unconfirmed} unconfirmed bytes, the limit is {limit}")
-        if self._world.is_only_slow and (
+        if self._world.calm.is_only_slow and (
             adds.members.suspended or adds.state is AddsState.CHANGING
         ):
             self._fail(

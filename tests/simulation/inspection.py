@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from client.ledger.bookies.bookies import Bookie
     from client.metadata.store import MetadataStore
     from client.wire.bookkeeper.messages import Request
+    from tests.simulation.ledger_books import BookieBook
     from tests.simulation.machines import Machines
-    from tests.simulation.oracle import BookieBook
 
 _PATIENCE_S = 8.0
 """An operator has restarted what a failed disk stopped by then."""

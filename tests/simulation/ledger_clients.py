@@ -14,8 +14,8 @@ from client.errors import LedgerError, NoSuchLedger, QuireError
 from client.ids import EntryId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
+from tests.simulation.durable_records import mark
 from tests.simulation.hosts import Host, Process, SimClock
-from tests.simulation.oracle import mark
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

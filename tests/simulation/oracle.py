@@ -24,22 +24,17 @@ the ledger client. It never asks the code under test.
 
 from __future__ import annotations
 
-import itertools
-import re
 from typing import TYPE_CHECKING
 
-from bookie.storage.core.log_format import (
-    RECORD_HEADER_BYTES,
-    RECORD_MAGIC,
-    Kind,
-    unpack_record_header,
-)
 from client.errors import LedgerError, Outcome
 from client.ids import EntryId
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata, LedgerState
+from tests.simulation import durable_records
 from tests.simulation.fair_share import FairShare
+from tests.simulation.ledger_books import BookieBook, LedgerBook, holders, is_member, ledger_of
 from tests.simulation.loop import SimLoop, Violation
+from tests.simulation.metadata_rules import MetadataRules
 from tests.simulation.trace import Trace
 
 if TYPE_CHECKING:
@@ -50,87 +45,6 @@ if TYPE_CHECKING:
     from tests.simulation.wiretap import Pending
 
 OK, NO_LEDGER, NO_ENTRY = 0, 1, 2
-_MARK = re.compile(rb"<(\d+):(\d+)>")
-_FENCE = re.compile(RECORD_MAGIC + rb".{8}" + bytes([Kind.FENCE]) + rb".{19}(.{8})", re.DOTALL)
-"""The record of a fence in a bookie's log, up to the ledger id."""
-_LEDGER_PATH = re.compile(r"^/ledgers/(\d\d)/(\d{4})/L(\d{4})$")
-
-
-def mark(ledger_id: int, number: int, size: int) -> bytes:
-    """Return the payload of the `number`-th thing sent to a ledger: unique, `size` or longer."""
-    return b"<%d:%d>" % (ledger_id, number) + b"\xab" * max(0, size - 16)
-
-
-def whole_records_bytes(run: bytearray) -> int:
-    """Return where the records in a piece of log end, but for one that is cut off."""
-    at = run.find(RECORD_MAGIC)
-    while at >= 0:
-        header = unpack_record_header(run, at) if len(run) - at >= RECORD_HEADER_BYTES else None
-        if header is None or at + RECORD_HEADER_BYTES + header.size > len(run):
-            return at
-        at = run.find(RECORD_MAGIC, at + RECORD_HEADER_BYTES + header.size)
-    return len(run)
-
-
-class LedgerBook:
-    """All that is known about one ledger."""
-
-    def __init__(self, ledger_id: int) -> None:
-        self.ledger_id = ledger_id
-        self.metadata: LedgerMetadata | None = None
-        self.deleted = False
-        self.sent: list[bytes] = []
-        self.acked = -1
-        """Highest entry whose add was reported as done."""
-        self.failed_at: int | None = None
-        """Entry id of the first add reported as failed."""
-        self.definite: dict[int, LedgerError] = {}
-        """Adds reported as certainly not applied."""
-        self.lac_sent = -1
-        """Highest LAC field that the writer's own adds brought to any bookie."""
-        self.fenced_for: dict[str, set[str]] = {}
-        """Bookies whose answer to a fencing LAC read was heard, by the process that asked."""
-        self.seen_max = -1
-        """Highest entry that any reader was given."""
-
-    @property
-    def closed_at(self) -> int | None:
-        """Last entry once CLOSED."""
-        if self.metadata is None or self.metadata.state is not LedgerState.CLOSED:
-            return None
-        return self.metadata.last_entry
-
-
-class BookieBook:
-    """All that is known about one bookie; survives its restarts."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.durable: set[tuple[int, int]] = set()
-        self.awaited: dict[tuple[int, int], bytes] = {}
-        """Entries that arrived and are not durable, and what their bytes on the disk hold."""
-        self.stored: dict[int, dict[int, int]] = {}
-        """Entries whose add was answered OK, by ledger, and when (in received requests)."""
-        self.fenced_at: dict[int, int] = {}
-        """When a fence was first answered, by ledger (position among received requests)."""
-        self.pending: dict[tuple[int, int], list[Pending]] = {}
-        self.fences: set[int] = set()
-        """Ledgers whose fence is on the disk."""
-        self.wiped = False
-        self.is_nobody = False
-        """Its disk is gone and with it what it promised: it must not answer under its name."""
-        self.rotten = False
-        """A byte of its log rotted: what it calls the last entry may be an earlier one. That is
-        harmless, recovery then asks for more; a denial would not be."""
-
-    def wipe(self) -> None:
-        """The disk is gone and with it all promises."""
-        self.is_nobody = self.is_nobody or bool(self.stored or self.fenced_at)
-        self.durable.clear()
-        self.fences.clear()
-        self.stored.clear()
-        self.fenced_at.clear()
-        self.wiped = True
 
 
 class LedgerOracle:
@@ -148,6 +62,7 @@ class LedgerOracle:
         self._received = 0
         self.trace = Trace(self.fail)
         self.share = FairShare(self.fail)
+        self._metadata_rules = MetadataRules(self)
 
     def hot(self, what: str, who: str = "") -> None:
         """A moment at which a fault would hurt."""
@@ -211,9 +126,11 @@ class LedgerOracle:
         closed_at = book.closed_at
         if closed_at is not None and entry_id > closed_at:
             self.fail("L2", f"ledger {ledger_id}: {entry_id} acked, but closed at {closed_at}")
-        self._check_durable(book, entry_id, "R8")
+        self.check_durable(book, entry_id, "R8")
 
-    def _check_durable(self, book: LedgerBook, entry_id: int, name: str) -> None:
+    def check_durable(self, book: LedgerBook, entry_id: int, name: str) -> None:
+        """See that enough bookies of its write set have an entry on their disks; else the rule
+        `name` is broken."""
         metadata = book.metadata
         if metadata is None:
             return
@@ -330,11 +247,8 @@ class LedgerOracle:
         )
         self.hot("metadata changed")
         self.trace.changed(book.ledger_id, new)
-        self._check_transition(book, old, new)
-        self._check_fragments(book, old, new)
+        self._metadata_rules.check(book, old, new)
         if new.state is LedgerState.CLOSED:
-            if old.state is not LedgerState.CLOSED:
-                self._check_closed(book, new)
             self._release(book, old, new)
 
     def _release(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
@@ -347,79 +261,11 @@ class LedgerOracle:
             if self.may_have_dropped(bookie, book.ledger_id):
                 bookie.stored.pop(book.ledger_id, None)
                 bookie.fenced_at.pop(book.ledger_id, None)
-            elif old.state is LedgerState.CLOSED and not _is_member(bookie.name, old):
+            elif old.state is LedgerState.CLOSED and not is_member(bookie.name, old):
                 bookie.fenced_at.pop(book.ledger_id, None)
                 stored = bookie.stored.get(book.ledger_id, {})
-                for entry in [e for e in stored if bookie.name not in _holders(new, EntryId(e))]:
+                for entry in [e for e in stored if bookie.name not in holders(new, EntryId(e))]:
                     del stored[entry]
-
-    def _check_transition(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
-        where = f"ledger {book.ledger_id}"
-        if new.state < old.state:
-            self.fail("L1", f"{where} went from {old.state.name} to {new.state.name}")
-        if old.state is LedgerState.CLOSED and (
-            (old.last_entry, old.length) != (new.last_entry, new.length)
-        ):
-            self.fail("L1", f"{where}: closed end moved {old.last_entry} -> {new.last_entry}")
-        quorums = (old.ensemble_size, old.write_quorum, old.ack_quorum)
-        if quorums != (new.ensemble_size, new.write_quorum, new.ack_quorum):
-            self.fail("L1", f"{where} changed its quorums")
-        if new.state is LedgerState.IN_RECOVERY and old.last_fragment != new.last_fragment:
-            self.fail("R6", f"{where}: fragments published while in recovery: {new.fragments}")
-
-    def _check_fragments(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
-        where = f"ledger {book.ledger_id}"
-        firsts = [fragment.first_entry for fragment in new.fragments]
-        if firsts[0] != 0 or any(a >= b for a, b in itertools.pairwise(firsts)):
-            self.fail("L6", f"{where}: fragments start at {firsts}")
-        if any(len(set(f.ensemble)) != new.ensemble_size for f in new.fragments):
-            self.fail("L6", f"{where}: an ensemble does not hold E distinct bookies")
-        if old.fragments == new.fragments:
-            return
-        kept = [fragment.first_entry for fragment in old.fragments[:-1]]
-        if old.state is LedgerState.CLOSED:
-            kept = [fragment.first_entry for fragment in old.fragments]
-        if firsts[: len(kept)] != kept or (old.state is LedgerState.CLOSED and firsts != kept):
-            self.fail("L6", f"{where}: {old.fragments} became {new.fragments}")
-        self._check_copied(book, old, new)
-        if old.state is LedgerState.CLOSED or old.last_fragment == new.last_fragment:
-            return
-        if new.state is LedgerState.OPEN and firsts[-1] <= book.acked:
-            self.fail("R7", f"{where}: new fragment at {firsts[-1]}, but {book.acked} is acked")
-
-    def _check_copied(self, book: LedgerBook, old: LedgerMetadata, new: LedgerMetadata) -> None:
-        """Auto recovery gave finished fragments other members: they must hold the entries."""
-        last = new.last_entry if new.state is LedgerState.CLOSED else book.acked
-        ends = [f.first_entry for f in new.fragments[1:]] + [last + 1]
-        for was, now, end in zip(old.fragments, new.fragments, ends, strict=False):
-            is_growing = now is new.fragments[-1] and old.state is not LedgerState.CLOSED
-            if was.first_entry != now.first_entry or was == now or is_growing:
-                continue
-            self.count("fragments repaired")
-            for entry_id in range(now.first_entry, end):
-                self._check_durable(book, entry_id, "L4")
-
-    def _check_closed(self, book: LedgerBook, new: LedgerMetadata) -> None:
-        where, last = f"ledger {book.ledger_id}", new.last_entry
-        if book.acked > last:
-            self.fail("L2", f"{where} closed at {last}, but {book.acked} was acked")
-        if book.seen_max > last:
-            self.fail("R1", f"{where} closed at {last}, but {book.seen_max} was read")
-        if last >= len(book.sent):
-            self.fail("L5", f"{where} closed at {last}, but only {len(book.sent)} were sent")
-        length = sum(map(len, book.sent[: last + 1]))
-        if last >= 0 and new.length == 0 < length:
-            self.count("closed with unknown length")
-        elif last >= 0 and new.length != length:
-            self.fail("L5", f"{where} closed with length {new.length}, sent were {length}")
-        for entry_id in range(last + 1):
-            self._check_durable(book, entry_id, "L4")
-        for entry_id, error in book.definite.items():
-            if entry_id <= last:
-                self.fail(
-                    "R11",
-                    f"{where}: {entry_id} failed for certain ({error!r}), but it is in the ledger",
-                )
 
     # ---------------------------------------------------------------- disks
 
@@ -428,33 +274,13 @@ class LedgerOracle:
         if not file.name.startswith("log/"):
             return
         book = self.bookie(bookie)
-        run = bytearray()
-        end = -1
-        for offset, data in writes:
-            if data is None:
-                continue
-            if offset != end:
-                self._find(book, run)
-                run = bytearray()
-            run += data
-            end = offset + len(data)
-        self._find(book, run)
-
-    def _find(self, book: BookieBook, run: bytearray) -> None:
-        """Note what durable bytes of a log hold; a record cut off at their end does not count."""
-        whole = run[: whole_records_bytes(run)]
-        self.find_entries(book, whole)
-        self.find_fences(book, whole)
+        for run in durable_records.runs_of(writes):
+            self.find_entries(book, run)
+            book.fences.update(durable_records.fences_in(run))
 
     def find_entries(self, book: BookieBook, run: bytearray) -> None:
         """Note which entries are in bytes that are durable now."""
-        for match in _MARK.finditer(run):
-            book.durable.add((int(match[1]), int(match[2])))
-
-    def find_fences(self, book: BookieBook, run: bytearray) -> None:
-        """Note which fences are in bytes that are durable now."""
-        for match in _FENCE.finditer(run):
-            book.fences.add(int.from_bytes(match[1], "big"))
+        book.durable.update(durable_records.marks_in(run))
 
     def wiped(self, bookie: str) -> None:
         """A bookie lost its disk."""
@@ -636,7 +462,7 @@ class LedgerOracle:
         return (
             metadata is not None
             and metadata.state is LedgerState.CLOSED
-            and not _is_member(book.name, metadata)
+            and not is_member(book.name, metadata)
         )
 
     def _check_negative(self, book: BookieBook, read: Pending) -> None:
@@ -649,19 +475,3 @@ class LedgerOracle:
         for add in book.pending.get((read.ledger, read.entry), ()):
             if read.fence and add.arrived < read.arrived:
                 add.denied = True
-
-
-def _is_member(bookie: str, metadata: LedgerMetadata) -> bool:
-    return any(bookie in fragment.ensemble for fragment in metadata.fragments)
-
-
-def _holders(metadata: LedgerMetadata, entry_id: EntryId) -> set[str]:
-    """Return the bookies that should have an entry."""
-    ensemble = metadata.fragment_of(entry_id).ensemble
-    return {ensemble[index] for index in metadata.schedule.write_set(entry_id)}
-
-
-def ledger_of(path: str) -> int | None:
-    """Return the ledger id that a znode path of the hierarchical layout stands for."""
-    match = _LEDGER_PATH.match(path)
-    return int(match[1] + match[2] + match[3]) if match else None

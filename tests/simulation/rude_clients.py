@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import random
 
     from tests.simulation.cluster_world import ClusterWorld
-    from tests.simulation.kafka_clients import Guide
+    from tests.simulation.guide import Guide
 
 _SILENCE_S = 2.0
 _VISITS_MAX = 12

@@ -11,8 +11,9 @@ from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import Fragment, LedgerMetadata
 from client.metadata import paths
+from tests.simulation.durable_records import mark, whole_records_bytes
 from tests.simulation.loop import SimLoop
-from tests.simulation.oracle import LedgerOracle, mark, whole_records_bytes
+from tests.simulation.oracle import LedgerOracle
 
 _SEED = seed_of(7)
 

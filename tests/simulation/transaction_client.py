@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.simulation import transaction_link as wire
+from tests.simulation.guide import TROUBLE
 from tests.simulation.hosts import SimClock
-from tests.simulation.kafka_clients import TROUBLE
 from tests.simulation.kafka_link import PRODUCE, Answer, Refused
 from tests.simulation.transaction_link import ProducerKey, Request, TransactionLink
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.simulation.cluster_world import ClusterWorld
-    from tests.simulation.kafka_clients import Guide
+    from tests.simulation.guide import Guide
     from tests.simulation.transaction_book import Place, Transaction, TransactionBook
     from tests.simulation.transaction_load import TransactionOptions
 

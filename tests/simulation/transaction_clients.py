@@ -12,7 +12,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from tests.simulation.kafka_clients import OUTPUTS, TOPIC, TROUBLE, Guide
+from tests.simulation.guide import TOPIC, TROUBLE, Guide
+from tests.simulation.kafka_clients import OUTPUTS
 from tests.simulation.transaction_book import TransactionBook
 from tests.simulation.transaction_client import Client, Fenced, MustAbort, TransactionalClient
 from tests.simulation.transaction_link import Offset

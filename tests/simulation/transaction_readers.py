@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from client.wire.kafka.batches.control_batch import read_marker
 from client.wire.kafka.batches.records import CONTROL_BIT, TRANSACTIONAL_BIT
 from tests.simulation.entries import batches_of
-from tests.simulation.kafka_clients import TROUBLE, visit
+from tests.simulation.guide import TROUBLE, visit
 from tests.simulation.kafka_link import (
     EARLIEST,
     LATEST,
@@ -22,7 +22,7 @@ from tests.simulation.kafka_link import (
 if TYPE_CHECKING:
     from tests.simulation.cluster_world import ClusterWorld
     from tests.simulation.entries import Batch
-    from tests.simulation.kafka_clients import Guide
+    from tests.simulation.guide import Guide
     from tests.simulation.transaction_book import Place, TransactionBook
 
 _SILENCE_S = 2.0

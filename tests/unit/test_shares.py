@@ -1,8 +1,12 @@
-"""Which integration tests stay in one process when two run side by side."""
+"""Which integration tests stay in one process when two run side by side, and which begin first."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from tests.conftest import share_of
+from tests.conftest import LONGEST, TOGETHER, Shares, longest_of, share_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,3 +20,48 @@ def test_folders_with_dear_fixtures_stay_together_and_one_spark_is_enough() -> N
     assert share_of("tests/integration/spark/test_sink.py::test_x") == "spark"
     assert share_of("tests/integration/test_bench.py::test_x") == "spark"
     assert share_of("tests/integration/page/test_page.py::test_x") == "page"
+
+
+def test_the_long_shares_are_there() -> None:
+    files = [share for share in LONGEST if share not in TOGETHER.values()]
+    assert [share for share in files if not (ROOT / share).is_file()] == []
+    assert [share for share in files if share_of(f"{share}::test_x") != share] == []
+
+
+def test_the_longest_share_begins_first_and_others_in_their_order() -> None:
+    assert longest_of(["a.py", LONGEST[3], "b.py", LONGEST[1]]) == LONGEST[1]
+    assert longest_of(["b.py", "a.py"]) == "b.py"
+
+
+class Worker:
+    """A process of xdist that is given tests."""
+
+    shutting_down = False
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.given: list[int] = []
+
+    def send_runtest_some(self, indexes: list[int]) -> None:
+        self.given += indexes
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_the_scheduler_gives_long_shares_to_the_first_processes() -> None:
+    many = [f"tests/integration/test_many.py::test_{number}" for number in range(9)]
+    long = [f"{LONGEST[-1]}::test_x", "tests/integration/spark/test_sink.py::test_x"]
+    tests = [*many, *long]
+    config: Any = SimpleNamespace(
+        getvalue=lambda _: ["2*popen"], option=SimpleNamespace(loadscopereorder=True)
+    )
+    shares = Shares(config)
+    workers: list[Any] = [Worker("a"), Worker("b")]
+    for worker in workers:
+        shares.add_node(worker)
+    for worker in workers:
+        shares.add_node_collection(worker, tests)
+    shares.schedule()
+    first = [tests[worker.given[0]] for worker in workers]
+    assert first == [*reversed(long)]

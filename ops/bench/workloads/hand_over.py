@@ -19,8 +19,6 @@ from ops.bench.peers.system import PeerError, System
 _INTERVAL_S: Final = {1: 0.002}
 _INTERVAL_OF_MANY_S: Final = 0.05
 """Between an acknowledgement and the next record of a partition: the resolution of the figures."""
-_SETTLE_S: Final = 2.0
-"""How long the load goes on after each step, for a pause that comes later."""
 _MOVE_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.05
 
@@ -53,16 +51,16 @@ async def moves(system: System, run: Run, topic: str, load: LoadProcess) -> dict
     leaders = await topics.leaders(system.bootstrap_servers, topic)
     await system.hand_over(leaders[0])
     await until_led(system, topic, leaders[0], at_all=False)
-    await asyncio.sleep(_SETTLE_S)
+    await asyncio.sleep(run.scale.settle_s)
     pauses["planned hand-over"] = await _longest_ms(load)
 
     await system.hand_back(leaders[0])
     await until_led(system, topic, leaders[0], at_all=True)
-    await asyncio.sleep(_SETTLE_S)
+    await asyncio.sleep(run.scale.settle_s)
     pauses["hand-back"] = await _longest_ms(load)
 
     await system.rolling_restart()
-    await asyncio.sleep(_SETTLE_S)
+    await asyncio.sleep(run.scale.settle_s)
     pauses["rolling restart"] = await _longest_ms(load)
     return pauses
 

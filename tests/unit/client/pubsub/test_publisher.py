@@ -75,7 +75,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
     FakeProducer.made = []
     FakeProducer.refuse = False
     monkeypatch.setattr(module, "AIOKafkaProducer", FakeProducer)
-    monkeypatch.setattr(module, "_TOPIC_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(module, "TOPIC_TIMEOUT_S", 0.01)
     monkeypatch.setattr(module, "_ABANDON_TIMEOUT_S", 0.01)
     return FakeProducer.made
 

@@ -16,6 +16,7 @@ from ops.bench.catalog import GB, WORKLOADS, Workload
 from ops.bench.figures import Figure, Run, Scale
 from ops.bench.peers.system import SystemName
 from ops.bench.report import results
+from ops.bench.systems import ALIKE_IN_SHORT, systems
 from ops.bench.turns import Budget, Plan, Turns, blocks_of, check_disk, claimed
 from ops.bench.workloads.partitions import wanted
 
@@ -204,6 +205,10 @@ def test_a_long_run_gives_each_workload_fresh_systems_and_a_short_one_shares_the
     assert sorted(itertools.chain.from_iterable(short)) == sorted(WORKLOADS)
     brokers = next(block for block in short if "failover" in block)
     assert brokers[-1] == "failover"  # leaves a broker dead
+    assert "produce" in brokers, "on the same start of the same systems"
+    for kind, like in ALIKE_IN_SHORT.items():
+        made = [systems(one, peers=True, short=True) for one in (kind, like)]
+        assert [*made[0]] == [*made[1]]
 
 
 @pytest.mark.parametrize("anyway", [False, True])
