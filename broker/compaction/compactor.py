@@ -89,6 +89,8 @@ class Compactor:
         self._worker = worker or LocalWorker(services.turns)
         self._watches: dict[str, _Watch] = {}
         self._running: str | None = None
+        self._cleaning: CleaningRound | None = None
+        """The round under way."""
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -130,6 +132,12 @@ class Compactor:
             reason=reason,
             failure_count=watch.attempts.failure_count,
         )
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of this process that the round under way takes: keys, entries."""
+        cleaning = self._cleaning
+        return self._worker.key_bytes + (0 if cleaning is None else cleaning.memory.size)
 
     def statuses(self) -> list[CompactionStatus]:
         """Return how all led partitions of compacted topics stand."""
@@ -220,7 +228,7 @@ class Compactor:
         watch.asked = False
         self._running = partition.name
         topic = partition.topic
-        cleaning = CleaningRound(
+        cleaning = self._cleaning = CleaningRound(
             self._services,
             Led(
                 topic,
@@ -254,7 +262,7 @@ class Compactor:
             if partition.log_start_offset == log_start:
                 self._failed(partition, error)  # else a trim has taken what was being read
         finally:
-            self._running = None
+            self._running = self._cleaning = None
             metrics.compaction_read_bytes += cleaning.read_bytes
             metrics.compaction_written_bytes += cleaning.written_bytes
             metrics.compaction_removed_records += cleaning.removed_records
