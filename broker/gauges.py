@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker.compaction.compactor import Compactor
+from broker.compaction.core.plan import Standing
 from broker.front.core.client_telemetry import ClientTelemetry
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.read_budget import ReadBudget
@@ -123,9 +124,13 @@ def _provide_open_transactions(metrics: Metrics, partitions: Partitions, clock: 
 
 def _provide_compaction(shared: LogServices, compactor: Compactor) -> None:
     one, statuses = shared.metrics.provide_one, compactor.statuses
+
+    def standings() -> list[Standing]:
+        return [status.found for status in statuses() if status.found is not None]
+
     one(
         _B + "compaction_dirty_ratio",
-        lambda: max((status.found.dirty_ratio for status in statuses()), default=0.0),
+        lambda: max((found.dirty_ratio for found in standings()), default=0.0),
     )
     one(
         _B + "compaction_due_partitions",
@@ -136,9 +141,19 @@ def _provide_compaction(shared: LogServices, compactor: Compactor) -> None:
         lambda: sum(bool(status.reason) for status in statuses()),
     )
 
+    one(_B + "compaction_saved_bytes", compactor.saved_bytes)
+
+    def waiting_s() -> float:
+        now_ms = shared.clock.now_ms()
+        return (
+            max((now_ms - each.due_ms for each in statuses() if each.due_ms >= 0), default=0) / 1000
+        )
+
+    one(_B + "compaction_waiting_seconds", waiting_s)
+
     def overdue_s() -> float:
         now_ms = shared.clock.now_ms()
-        return max((now_ms - status.found.overdue_ms for status in statuses()), default=0.0) / 1000
+        return max((now_ms - found.overdue_ms for found in standings()), default=0.0) / 1000
 
     one(_B + "compaction_bytes", lambda: compactor.held_bytes)
     one(_B + "compaction_overdue_seconds", lambda: max(0.0, overdue_s()))

@@ -183,12 +183,21 @@ _ROWS: Final = (
     ),
     Row(
         _B + "compaction_stuck_partitions", _G,
-        "Partitions led here whose last round failed, or that an open transaction holds back;"
-        " their descriptions say why.",
+        "Partitions led here whose last round, or look, failed, or that an open transaction holds"
+        " back; their descriptions say why.",
     ),
     Row(
         _B + "compaction_overdue_seconds", _G,
         "How far the most overdue partition led here is beyond max.compaction.lag.ms.",
+    ),
+    Row(
+        _B + "compaction_waiting_seconds", _G,
+        "How long the partition led here that has been due for longest waits for a round that is"
+        " complete.",
+    ),
+    Row(
+        _B + "compaction_saved_bytes", _G,
+        "What compaction has made the logs of partitions led here smaller by.",
     ),
     # groups
     Row("quire_groups", _G, "Consumer groups coordinated here.", ("state",)),

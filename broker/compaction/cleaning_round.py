@@ -134,6 +134,7 @@ class CleaningRound:
             if done.is_changed or len(new) < len(group) or any(map(is_listed_elsewhere, group)):
                 for output in outputs:
                     await output.verify(self._services.ledgers, self.memory)
+                    self.read_bytes += output.read_bytes
                 await self._led.swap(Swap(tuple(one.ledger_id for one in group), tuple(new)))
                 outputs = []
                 self.removed_records = done.removed_records

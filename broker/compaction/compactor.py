@@ -5,6 +5,11 @@ after it, it looks anew, so that what became overdue meanwhile comes before what
 partition that fails waits for a while, and the others go on; why it waits is shown to whoever asks.
 Here ledgers that were replaced are let go, too, once their grace is over.
 
+No partition is left out in silence: one that cannot even be looked at is shown as
+failing, and so is one whose segment list is quicker than its rounds, three times in a row. What
+nobody expected of a partition, a mistake of ours, counts as its failure, and is raised after all
+others have had their turn.
+
 The internal topics are not compacted: their coordinators copy what is alive and trim
 (`coordinator/log_copy.py`), which needs no second reading of the log.
 """
@@ -16,7 +21,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.cluster.core.topic_config import TopicConfig
 from broker.compaction.byte_rate import ByteRate
@@ -32,7 +37,7 @@ from broker.compaction.core.plan import (
     why_due,
 )
 from broker.compaction.worker import LocalWorker, Worker
-from broker.errors import BrokerError, SegmentsChanged
+from broker.errors import BrokerError, CompactionFailed, SegmentsChanged
 from broker.partition.log_services import LogServices
 from broker.partition.partition import Partition
 from broker.topics.core.topic_rules import INTERNAL_TOPICS
@@ -46,17 +51,26 @@ from client.segments.pages import SegmentPages
 
 _LOG = logging.getLogger(__name__)
 
+OUTRUN_MAX: Final = 3
+"""Rounds in a row that the segment list may outrun before that counts as a failure."""
+
 
 class CompactionStatus(NamedTuple):
     """How one partition stands, for people."""
 
-    found: Standing
+    found: Standing | None
+    """None: it could not be looked at so far."""
     why: Why | None
     """Why it is due; None: it is not."""
+    due_ms: int
+    """Since when it is due, without a round that was complete; -1: it is not."""
     is_running: bool
     reason: str
-    """Why the last round failed, or what stands in the way of more; empty: nothing does."""
+    """Why the last look or round failed, or what stands in the way of more; empty: nothing does."""
     failure_count: int
+
+
+_UNSEEN: Final = CompactionStatus(None, None, -1, False, "", 0)
 
 
 @dataclass(slots=True)
@@ -64,6 +78,12 @@ class _Watch:
     """What is known of one led partition."""
 
     attempts: Attempts = field(default_factory=Attempts)
+    """Its rounds."""
+    looks: Attempts = field(default_factory=Attempts)
+    """Failures to find out how it stands; the next look comes as soon as ever."""
+    outrun_count: int = 0
+    """Rounds in a row that were broken off because the segment list had changed."""
+    due_ms: int = -1
     asked: bool = False
     status: CompactionStatus | None = None
     runs: Sequence[Sequence[Segment]] = ()
@@ -91,6 +111,7 @@ class Compactor:
         self._running: str | None = None
         self._cleaning: CleaningRound | None = None
         """The round under way."""
+        self._unexpected: Exception | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -122,15 +143,22 @@ class Compactor:
     def status(self, partition: Partition) -> CompactionStatus | None:
         """Return how a partition stands; None: it is not compacted, or was not looked at yet."""
         watch = self._watches.get(partition.name)
-        if watch is None or watch.status is None or not is_compacted(partition):
+        if watch is None or not is_compacted(partition):
             return None
-        reason, blocked_at = watch.attempts.reason, watch.status.found.blocked_at
-        if not reason and blocked_at is not None:
-            reason = f"a transaction is open from offset {blocked_at} on: it holds back the rest"
-        return watch.status._replace(
+        failing = watch.looks if watch.looks.failure_count else watch.attempts
+        if watch.status is None and not failing.failure_count:
+            return None
+        reason, known = failing.reason, watch.status or _UNSEEN
+        if not reason and known.found is not None and known.found.blocked_at is not None:
+            reason = (
+                f"a transaction is open from offset {known.found.blocked_at} on:"
+                " it holds back the rest"
+            )
+        return known._replace(
+            due_ms=watch.due_ms,
             is_running=self._running == partition.name,
             reason=reason,
-            failure_count=watch.attempts.failure_count,
+            failure_count=failing.failure_count,
         )
 
     @property
@@ -144,8 +172,15 @@ class Compactor:
         found = (self.status(partition) for partition in self._partitions)
         return [status for status in found if status is not None]
 
+    def saved_bytes(self) -> int:
+        """Return what compaction has made the logs of led partitions smaller by."""
+        return sum(partition.usage.listed.compaction.saved_bytes for partition in self._partitions)
+
     async def visit_all(self) -> None:
-        """Look at all partitions, and compact until none is due that may be tried."""
+        """Look at all partitions, and compact until none is due that may be tried.
+
+        Raises what nobody expected of one of them, after the others.
+        """
         done: set[str] = set()
         while True:
             await self._look()
@@ -155,6 +190,9 @@ class Compactor:
             done.add(chosen.name)
             await self._compact(chosen)
         await self._worker.close()
+        unexpected, self._unexpected = self._unexpected, None
+        if unexpected is not None:
+            raise unexpected
 
     async def _run(self) -> None:
         while True:
@@ -177,7 +215,14 @@ class Compactor:
                 if is_compacted(partition):
                     await self._judge(partition)
             except (BrokerError, MetadataError, LogCorrupt) as error:
-                self._failed(partition, error)
+                self._unseen(partition, error)
+            except Exception as error:  # one partition must not be the end of all others
+                self._unexpected = error
+                self._unseen(partition, error)
+            else:
+                watch = self._watches.get(partition.name)
+                if watch is not None:
+                    watch.looks.on_done()
 
     async def _release(self, partition: Partition) -> None:
         before_ms = self._services.clock.now_ms() - self._config.grace_ms
@@ -204,7 +249,12 @@ class Compactor:
         found = standing(segments, listed.compaction, limits, stable, now_ms)
         why = why_due(found, limits, now_ms, asked=watch.asked)
         watch.asked &= why is not None
-        watch.status = CompactionStatus(found, why, False, "", 0)
+        if why is None:
+            watch.due_ms = -1
+            watch.attempts.on_done()  # what failed is not wanted any more
+        elif watch.due_ms < 0:
+            watch.due_ms = now_ms
+        watch.status = CompactionStatus(found, why, watch.due_ms, False, "", 0)
 
     def _choose(self, done: set[str]) -> Partition | None:
         now_s = asyncio.get_running_loop().time()
@@ -214,8 +264,11 @@ class Compactor:
             watch = self._watches.get(partition.name)
             if watch is None or watch.status is None or watch.status.why is None:
                 continue
+            if watch.looks.failure_count:
+                continue  # what is known of it is of an older list
             if partition.name in done or not watch.attempts.may_try(now_s):
                 continue
+            assert watch.status.found is not None
             key = urgency(watch.status.why, watch.status.found)
             if partition.is_open and (best_key is None or key < best_key):
                 best, best_key = partition, key
@@ -225,57 +278,82 @@ class Compactor:
         watch = self._watches[partition.name]
         assert watch.status is not None
         assert watch.status.why is not None
-        watch.asked = False
+        found = watch.status.found
+        assert found is not None
+        asked, watch.asked = watch.asked, False
         self._running = partition.name
-        topic = partition.topic
-        cleaning = self._cleaning = CleaningRound(
-            self._services,
-            Led(
-                topic,
-                partition.index,
-                partition.leader_epoch,
-                partial(_aborted, partition),
-                partition.changes.compact,
-            ),
-            limits_of(topic.config),
-            self._rate,
-            self._config.key_bytes_max,
-            self._worker,
-        )
+        cleaning = self._cleaning = self._round(partition)
         _LOG.info(
             "compaction.began topic=%s partition=%d why=%s from=%d to=%d",
-            topic.name, partition.index, watch.status.why.value,
-            watch.status.found.first_dirty, watch.status.found.end,
+            partition.topic.name, partition.index, watch.status.why.value,
+            found.first_dirty, found.end,
         )  # fmt: skip
         metrics, log_start = self._services.metrics, partition.log_start_offset
         try:
-            done = await cleaning.run(watch.runs, watch.status.found)
+            done = await cleaning.run(watch.runs, found)
             await partition.changes.compact(None, done)
             watch.attempts.on_done()
+            watch.outrun_count, watch.due_ms, asked = 0, -1, False
             metrics.compaction_rounds += 1
         except SegmentsChanged as error:
-            _LOG.info(
-                "compaction.outrun topic=%s partition=%d error=%s",
-                topic.name, partition.index, error,
-            )  # fmt: skip
+            self._outrun(partition, error)
         except (BrokerError, LedgerError, MetadataError, LogCorrupt, RemoteProtocolError) as error:
             if partition.log_start_offset == log_start:
-                self._failed(partition, error)  # else a trim has taken what was being read
+                self._failed(partition, error)
+            else:  # a trim has taken what was being read
+                self._outrun(partition, error)
+        except Exception as error:  # one partition must not be the end of all others
+            self._unexpected = error
+            self._failed(partition, error)
         finally:
+            watch.asked |= asked  # unless it was done, it is still asked for
             self._running = self._cleaning = None
             metrics.compaction_read_bytes += cleaning.read_bytes
             metrics.compaction_written_bytes += cleaning.written_bytes
             metrics.compaction_removed_records += cleaning.removed_records
 
-    def _failed(self, partition: Partition, error: Exception) -> None:
-        if not partition.is_open:
-            return  # whoever leads it now goes on
+    def _round(self, partition: Partition) -> CleaningRound:
+        led = Led(
+            partition.topic,
+            partition.index,
+            partition.leader_epoch,
+            partial(_aborted, partition),
+            partition.changes.compact,
+        )
+        limits = limits_of(partition.topic.config)
+        key_bytes_max = self._config.key_bytes_max
+        return CleaningRound(self._services, led, limits, self._rate, key_bytes_max, self._worker)
+
+    def _outrun(self, partition: Partition, error: Exception) -> None:
+        """The list has changed under a round: no failure, unless that goes on."""
+        _LOG.info(
+            "compaction.outrun topic=%s partition=%d error=%s",
+            partition.topic.name, partition.index, error,
+        )  # fmt: skip
         watch = self._watches.setdefault(partition.name, _Watch())
-        watch.attempts.on_failed(str(error) or repr(error), asyncio.get_running_loop().time())
+        watch.outrun_count += 1
+        if watch.outrun_count >= OUTRUN_MAX:
+            times = f"{watch.outrun_count} rounds in a row were broken off"
+            self._failed(partition, CompactionFailed(f"{times}: {error}"))
+
+    def _unseen(self, partition: Partition, error: Exception) -> None:
+        """Nobody could find out how a partition stands; the next look may."""
+        if partition.is_open:
+            watch = self._watches.setdefault(partition.name, _Watch())
+            self._note(partition, watch.looks, error)
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        """A round has failed: the next one is after a pause."""
+        if partition.is_open:  # else whoever leads it now goes on
+            watch = self._watches.setdefault(partition.name, _Watch())
+            self._note(partition, watch.attempts, error)
+
+    def _note(self, partition: Partition, failing: Attempts, error: Exception) -> None:
+        failing.on_failed(str(error) or repr(error), asyncio.get_running_loop().time())
         self._services.metrics.compaction_failures += 1
         _LOG.warning(
             "compaction.failed topic=%s partition=%d failures=%d error=%r",
-            partition.topic.name, partition.index, watch.attempts.failure_count, error,
+            partition.topic.name, partition.index, failing.failure_count, error,
         )  # fmt: skip
 
 

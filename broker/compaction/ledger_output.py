@@ -30,6 +30,8 @@ class LedgerOutput:
         self._rate = rate
         self._crc = 0
         self._entry_count = 0
+        self.read_bytes = 0
+        """Of reading it back."""
         self._unconfirmed = 0
         self._error: LedgerError | None = None
         self._changed = asyncio.Event()
@@ -83,6 +85,7 @@ class LedgerOutput:
             while count < self._entry_count:
                 some = await reader.read_some(EntryId(count), reader.last_entry)
                 size = sum(len(entry.payload) for entry in some)
+                self.read_bytes += size
                 with memory.held(size):
                     for entry in some:
                         crc = crc32c(entry.payload, crc)

@@ -26,16 +26,17 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "topic": text("The topic."),
             "partition": whole("Its number."),
             "state": text(
-                "running; due: it waits for its turn; failing: the last round failed, and it is"
-                " tried again after a pause; blocked: what stands in the way is no failure; clean:"
-                " nothing is to be done; unknown: nobody has looked yet.",
+                "running; due: it waits for its turn; failing: the last round failed, or nobody"
+                " could find out how it stands, and it is tried again; blocked: what stands in the"
+                " way is no failure; clean: nothing is to be done; unknown: nobody has looked yet.",
                 enum=["running", "due", "failing", "blocked", "clean", "unknown"],
             ),
             "why": nullable(text("Why it is due: asked, overdue, tombstones or dirty.")),
             "reason": text(
-                "Why the last round failed, or what stands in the way of more; empty: nothing."
+                "Why the last look or round failed, or what stands in the way of more; empty:"
+                " nothing."
             ),
-            "failures": whole("Rounds that failed since the last one that did not."),
+            "failures": whole("Looks or rounds that failed since the last one that did not."),
             "dirty_percent": nullable(
                 whole("Share of bytes never compacted, of those that may be; see"
                       " min.cleanable.dirty.ratio.", 0, 100)
@@ -88,12 +89,16 @@ def _shown(context: AdminContext, partition: Partition) -> dict[str, Any]:
         "retired_ledgers": len(listed.retired),
         "asked": compactor.is_asked(partition),
     }
-    if status is None:
+    found = None if status is None else status.found
+    if status is None or found is None:
         unknown = (
             "why", "dirty_percent", "clean_bytes", "dirty_bytes", "cleanable_until", "overdue_ms",
         )  # fmt: skip
-        return {**shown, "state": "unknown", "reason": "", "failures": 0, **dict.fromkeys(unknown)}
-    found = status.found
+        state, reason, failures = "unknown", "", 0
+        if status is not None:
+            state, reason, failures = "failing", status.reason, status.failure_count
+        return {**shown, "state": state, "reason": reason, "failures": failures,
+                **dict.fromkeys(unknown)}  # fmt: skip
     state = "clean" if status.why is None else "due"
     if status.reason:
         state = "failing" if status.failure_count else "blocked"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -146,3 +147,45 @@ def test_a_compacted_topic_is_read_over_its_gaps(
     gone = set(range(offsets[-1] + 1)) - set(offsets)
     assert len(gone) > OVERWRITES // 2
     assert len(last) == KEYS + TAIL
+
+
+def test_kafka_go_reads_over_compacted_ends_of_batches_by_two_hundred_bytes(
+    cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
+    """What its TestReaderReadCompactedMessage asks: segments of 200 bytes, batches of three that
+    end with more and more records that are gone, answers of 200 bytes; each key comes once."""
+    shell = shell_for(cluster, tmp_path)
+    _create(cluster.bootstrap_servers, topic, 1, cleanup_policy="compact", segment_bytes="200")
+    names: list[str] = []
+    for repeats in range(5):
+        for _ in range(10):
+            names.append(f"{len(names):04}")
+            names += ["dup_"] * repeats
+    overwritten = len(names)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 1_000})
+
+    def produce(chosen: list[str]) -> None:
+        for at, name in enumerate(chosen):
+            producer.produce(topic, name, name, partition=0)
+            if at % 3 == 2:
+                assert producer.flush(30) == 0
+        assert producer.flush(30) == 0
+
+    produce(names)
+    for half in range(2):  # Kafka leaves the last segment as it is, Quire the last two
+        shell.ok(f"quire topic roll {topic}")
+        markers = [f"e-{half}{number}" for number in range(5)]
+        names += markers
+        produce(markers)
+    shell.ok(f"quire topic compact {topic}")
+
+    def is_clean() -> bool:
+        (row,) = json.loads(shell.ok(f"quire topic compaction {topic} --json"))
+        return bool(row["cleaned_until"] >= overwritten)
+
+    wait_until(is_clean, "compaction")
+    wanted = sorted({name: at for at, name in enumerate(names)}.values())
+    where = {"brokers": cluster.bootstrap_servers, "topic": topic}
+    found = received(step("kafka-go", "records", partitions=1, bytes_max=200, **where))
+    assert [one.offset for one in found] == wanted
+    assert [one.value for one in found] == [names[at] for at in wanted]

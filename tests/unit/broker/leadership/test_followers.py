@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
+from broker.compaction.config import CompactionConfig
 from broker.errors import NotLeader
 from broker.follower_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR, FollowerSettings
 from broker.partition.partition import Partition
@@ -71,11 +72,16 @@ class Two:
 
 
 @contextlib.asynccontextmanager
-async def started(follower: FollowerSettings) -> AsyncIterator[Two]:
-    cloud = FakeCloud()
+async def started(
+    follower: FollowerSettings,
+    compaction: CompactionConfig | None = None,
+    config: Mapping[str, str] | None = None,
+) -> AsyncIterator[Two]:
+    """`config`: of the topic."""
+    cloud, more = FakeCloud(), {} if compaction is None else {"compaction": compaction}
     for node_id in (1, 2):
-        await cloud.start_broker(node_id, rack=f"r{node_id}", follower=follower)
-    topic = await cloud.brokers[1].topics.create("t")
+        await cloud.start_broker(node_id, rack=f"r{node_id}", follower=follower, **more)
+    topic = await cloud.brokers[1].topics.create("t", config=config)
     await until(lambda: any(one.partitions.find("t", 0) for one in cloud.brokers.values()))
     await until(lambda: all(topic.name in one.cluster.topics for one in cloud.brokers.values()))
     (partition,) = (
@@ -226,6 +232,29 @@ async def test_a_list_may_be_old_until_something_is_not_in_it() -> None:
         await two.seal(b"b")
         await asyncio.sleep(0.11)
         assert offsets(await two.ask_other(1)) == [1]
+
+
+async def test_a_list_of_before_a_compaction_is_read_anew_once_its_ledgers_are_gone() -> None:
+    old = FollowerSettings(selector=RACK_AWARE_SELECTOR, behind_bytes_min=1, list_age_ms=3_600_000)
+    at_once = CompactionConfig(grace_ms=0, check_interval_ms=20, bytes_per_s=0, in_child=False)
+    topic = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
+    async with started(old, at_once, topic) as two:
+        for number in range(6):
+            await two.seal(b"%d" % number)
+        seen: list[int] = []
+        offset = 0
+        while offset < 6:
+            seen += offsets(await two.ask_other(offset))
+            offset = seen[-1] + 1
+        assert seen == [0, 1, 2, 3, 4, 5]
+        gone = [one.ledger_id for one in two.partition.usage.listed.segments[:5]]
+        two.leader.compactor.ask(two.partition)
+        await until(lambda: two.partition.usage.listed.compaction.cleaned_until > 0)
+        await until(lambda: two.partition.usage.listed.compaction.retired == ())
+        await until(lambda: {*two.cloud.ledgers.ledgers} & {*gone} == set())
+        answer = await two.ask_other(0)
+        assert answer.error_code is ErrorCode.none
+        assert offsets(answer)[0] == two.partition.usage.listed.compaction.cleaned_until - 1
 
 
 async def test_only_so_many_partitions_are_kept() -> None:

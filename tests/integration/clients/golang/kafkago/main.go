@@ -163,7 +163,7 @@ func records(s steps.Settings) []steps.Record {
 	for p := range s.Partitions {
 		reader := kafka.NewReader(kafka.ReaderConfig{
 			Brokers: s.Seeds(), Topic: s.Topic, Partition: p, IsolationLevel: kafka.ReadCommitted,
-			MaxWait: 200 * time.Millisecond,
+			MaxWait: 200 * time.Millisecond, MinBytes: s.BytesMax, MaxBytes: s.BytesMax,
 		})
 		steps.Check(reader.SetOffset(kafka.FirstOffset))
 		for {

@@ -29,6 +29,7 @@ type Settings struct {
 	Codec      string  `json:"codec"`
 	Members    int     `json:"members"`
 	Count      int     `json:"count"`
+	BytesMax   int     `json:"bytes_max"` // of an answer; 0: the client's own
 	ID         string  `json:"id"`
 	Source     string  `json:"source"`
 	Rounds     []Round `json:"rounds"`
