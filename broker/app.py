@@ -159,7 +159,7 @@ class Broker:
             link=links.services,
             markers=markers,
             producer_ids=producer_ids,
-            users=Users(store, own_credentials(config.security, rng)),
+            users=_users(store, config, rng, self.metrics),
             rights=Rights(config.security, store, self.metrics),
             quotas=Quotas(config.security, store, self.metrics),
             metrics=self.metrics,
@@ -407,6 +407,13 @@ def _server(services: Services, ledgers: Ledgers, tls: TlsFiles) -> Server:
     logins = Logins(security, services.users, services.turns, services.rng, services.clock)
     doors = Doors(security, tls, logins, services.metrics)
     return Server(services, Dispatcher(services, handlers()), ledgers.memory, doors)
+
+
+def _users(store: MetadataStore, config: BrokerConfig, rng: Rng, metrics: Metrics) -> Users:
+    security = config.security
+    users = Users(store, security.users_max, own_credentials(security, rng))
+    metrics.provide_one("quire_broker_users", lambda: users.count)
+    return users
 
 
 def _telemetry(config: BrokerConfig) -> ClientTelemetry:

@@ -155,6 +155,7 @@ def _provide_compaction(shared: LogServices, compactor: Compactor) -> None:
         now_ms = shared.clock.now_ms()
         return max((now_ms - found.overdue_ms for found in standings()), default=0.0) / 1000
 
+    one(_B + "compaction_bytes", lambda: compactor.held_bytes)
     one(_B + "compaction_overdue_seconds", lambda: max(0.0, overdue_s()))
 
 

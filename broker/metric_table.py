@@ -63,6 +63,9 @@ _ROWS: Final = (
         _B + "quota_owners", _G,
         "Users, client ids and addresses whose use is counted for their quotas.",
     ),
+    Row(_B + "quota_entities", _G, "Entities whose quotas are kept in memory."),
+    Row(_B + "users", _G, "Users with passwords that are kept in memory; those of brokers apart."),
+    Row(_B + "acls", _G, "Access control entries that are kept in memory."),
     Row(_B + "tls_handshakes", _G, "TLS handshakes under way."),
     Row(
         _B + "tls_handshakes_failed", _C,
@@ -165,6 +168,11 @@ _ROWS: Final = (
     Row(_B + "compaction_read_bytes", _C, "Bytes that compaction has read from bookies."),
     Row(_B + "compaction_written_bytes", _C, "Bytes of ledgers that compaction has written."),
     Row(_B + "compaction_removed_records", _C, "Records that compaction has removed."),
+    Row(
+        _B + "compaction_bytes", _G,
+        "Memory of the round of compaction under way: its keys, unless a child has them, what was"
+        " read, and what was made of it.",
+    ),
     Row(
         _B + "compaction_dirty_ratio", _G,
         "Largest share of bytes never compacted, of what may be, in a partition led here.",

@@ -8,7 +8,8 @@ those that wanted it has gone away meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class HeldMemory:
@@ -32,3 +33,12 @@ class HeldMemory:
         assert self.size >= 0, "bytes are given back once"
         if self.on_given is not None:
             self.on_given()
+
+    @contextmanager
+    def held(self, size: int) -> Iterator[None]:
+        """Hold so many bytes meanwhile."""
+        self.take(size)
+        try:
+            yield
+        finally:
+            self.give(size)

@@ -66,6 +66,11 @@ class AclStore:
         """Stop following."""
         await self._nodes.close()
 
+    @property
+    def count(self) -> int:
+        """Entries that are kept in memory."""
+        return self._acls.count
+
     def find(self, wanted: AclFilter) -> list[Acl]:
         """Return the entries that a filter means, sorted."""
         return sorted(

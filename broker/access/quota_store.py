@@ -27,8 +27,6 @@ from client.metadata.store import MetadataStore
 log = logging.getLogger(__name__)
 
 _FORMAT: Final = 1
-ENTITIES_MAX: Final = 10_000
-"""Each is a node of one directory, whose listing has a limit of its own."""
 
 Quotas = Mapping[str, float]
 Changes = Mapping[str, float | None]
@@ -38,9 +36,16 @@ Changes = Mapping[str, float | None]
 class QuotaStore:
     """All entities that have limits."""
 
-    def __init__(self, store: MetadataStore, on_change: Callable[[QuotaLimits], None]) -> None:
-        """`on_change` gets all limits, at first and after every change."""
+    def __init__(
+        self,
+        store: MetadataStore,
+        on_change: Callable[[QuotaLimits], None],
+        entities_max: int,
+    ) -> None:
+        """`on_change` gets all limits, at first and after every change; `entities_max`: more
+        entities are not taken here."""
         self._on_change = on_change
+        self._entities_max = entities_max
         self._nodes: EditableDirectory[tuple[Entity, Quotas]] = EditableDirectory(
             store, paths.QUOTAS, _decode, self._report
         )
@@ -52,6 +57,11 @@ class QuotaStore:
     async def close(self) -> None:
         """Stop following."""
         await self._nodes.close()
+
+    @property
+    def count(self) -> int:
+        """Entities that are kept in memory."""
+        return len(self._nodes.values)
 
     def all(self) -> list[tuple[Entity, Quotas]]:
         """Return every entity with its limits, sorted."""
@@ -65,10 +75,13 @@ class QuotaStore:
         name = _node_name(entity)
 
         def change(data: bytes | None) -> bytes | None:
-            if data is None and len(self._nodes.values) >= ENTITIES_MAX:
-                raise InvalidRequest(f"more than {ENTITIES_MAX} entities with quotas")
             merged = {**({} if data is None else _decode(name, data)[1]), **changes}
             after = {key: value for key, value in merged.items() if value is not None}
+            if data is None and after and self.count >= self._entities_max:
+                raise InvalidRequest(
+                    f"more than security.quota_entities_max ({self._entities_max}) entities with"
+                    " quotas: remove some that nobody needs, or raise it on every broker"
+                )
             return _encode(entity, after) if after else None
 
         await self._nodes.edit(name, change, subject=f"the quotas of {dict(entity)}")

@@ -54,7 +54,7 @@ class Quotas:
         self._limits = QuotaLimits()
         self._window_s = config.quota_window_ms / 1000
         self._table = QuotaTable(config.quota_owners_max, self._window_s)
-        self._store = QuotaStore(store, self._replace)
+        self._store = QuotaStore(store, self._replace, config.quota_entities_max)
         self._waits: dict[QuotaKey, int] = dict.fromkeys(QuotaKey, 0)
         self._waited_s: dict[QuotaKey, float] = dict.fromkeys(QuotaKey, 0.0)
         self.is_on = False
@@ -65,6 +65,7 @@ class Quotas:
 
     def _provide(self, metrics: Metrics) -> None:
         metrics.provide_one("quire_broker_quota_owners", lambda: len(self._table))
+        metrics.provide_one("quire_broker_quota_entities", lambda: self._store.count)
         metrics.provide(
             "quire_broker_quota_waits",
             lambda: [({"kind": str(key)}, count) for key, count in self._waits.items()],

@@ -103,6 +103,7 @@ class Rights:
         self.acls = AclStore(store, self._authorizer.replace, config.acls_max)
         """The entries; somebody has to start them."""
         metrics.provide_one("quire_broker_requests_denied", lambda: self.denied)
+        metrics.provide_one("quire_broker_acls", lambda: self.acls.count)
 
     async def start(self) -> None:
         """Read the entries, if they decide anything. Raises MetadataError."""

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from broker.cluster.editable_directory import EditableDirectory
+from broker.errors import InvalidRequest
 from broker.security.core.mechanisms import Mechanism
 from broker.security.core.scram import (
     HASHES,
@@ -43,9 +44,13 @@ class Users:
     """All users. Implements `broker.security.core.sasl.Users`."""
 
     def __init__(
-        self, store: MetadataStore, own: Mapping[str, Credentials] = MappingProxyType({})
+        self,
+        store: MetadataStore,
+        users_max: int,
+        own: Mapping[str, Credentials] = MappingProxyType({}),
     ) -> None:
-        """`own`: who can log in whatever the store says, by name."""
+        """`users_max`: how many are taken; `own`: who can log in whatever the store says."""
+        self._users_max = users_max
         self._own = own
         self._nodes: EditableDirectory[tuple[str, Credentials]] = EditableDirectory(
             store, paths.USERS, _decode, lambda: None
@@ -62,6 +67,11 @@ class Users:
         """Stop following."""
         await self._nodes.close()
 
+    @property
+    def count(self) -> int:
+        """Users that are kept in memory."""
+        return len(self._nodes.values)
+
     def names(self) -> list[str]:
         """Return the names of all users, sorted."""
         return sorted(name for name, _ in self._nodes.values.values())
@@ -76,12 +86,18 @@ class Users:
     async def edit(self, user: str, edit: Edit) -> None:
         """Change what is kept of a user; one of whom nothing is left is gone.
 
-        Raises what `edit` raises, MetadataError (it may have happened), RequestTimedOut.
+        Raises what `edit` raises, InvalidRequest (there are too many), MetadataError (it may have
+        happened), RequestTimedOut.
         """
         name = _node_name(user)
 
         def change(data: bytes | None) -> bytes | None:
             after = edit({} if data is None else _decode(name, data)[1])
+            if data is None and after and self.count >= self._users_max:
+                raise InvalidRequest(
+                    f"more than security.users_max ({self._users_max}) users: delete some that"
+                    " nobody needs, or raise it on every broker"
+                )
             return _encode(user, after) if after else None
 
         await self._nodes.edit(name, change, subject=f"user {user!r}")

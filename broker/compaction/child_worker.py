@@ -41,6 +41,11 @@ class ChildWorker:
         self._reaping: dict[asyncio.Task[None], None] = {}
 
     @property
+    def key_bytes(self) -> int:
+        """None of this process: the child has a limit of its own, `memory_bytes_max`."""
+        return 0
+
+    @property
     def pid(self) -> int:
         """Process id of the child; 0: there is none."""
         return 0 if self._process is None else self._process.pid

@@ -41,6 +41,7 @@ from broker.errors import CompactionFailed, SegmentsChanged
 from broker.partition.ledger_creation import create_ledger
 from broker.partition.log_services import LogServices
 from client.errors import LedgerError, MetadataError
+from client.held_memory import HeldMemory
 from client.ids import EntryId, LeaderEpoch, LedgerId, Offset
 from client.log.aborted_transactions import AbortedTransaction
 from client.log.compacted import Round, Swap
@@ -79,6 +80,8 @@ class CleaningRound:
         self._rate = rate
         self._key_bytes_max = key_bytes_max
         self._worker = worker
+        self.memory = HeldMemory()
+        """What was read and is worked on, and what was made of it and is not handed to a ledger."""
         self.read_bytes = 0
         self.written_bytes = 0
         self.removed_records = 0
@@ -130,7 +133,7 @@ class CleaningRound:
             new, done = await self._write(group, outputs)
             if done.is_changed or len(new) < len(group) or any(map(is_listed_elsewhere, group)):
                 for output in outputs:
-                    await output.verify(self._services.ledgers)
+                    await output.verify(self._services.ledgers, self.memory)
                     self.read_bytes += output.read_bytes
                 await self._led.swap(Swap(tuple(one.ledger_id for one in group), tuple(new)))
                 outputs = []
@@ -181,27 +184,33 @@ class CleaningRound:
         new: list[Segment],
     ) -> None:
         """Write what a worker has made; `first`: of the group that it was made of."""
-        base = Offset(0)
-        for one in made:
-            match one:
-                case Begun(base):
-                    outputs.append(await self._begin(base))
-                case Written(payload):
-                    await outputs[-1].add(payload)
-                case Ended(facts):
-                    ledger = outputs[-1]
-                    await ledger.finish()
-                    self.written_bytes += facts.size_bytes
-                    new.append(
-                        Segment(
-                            ledger.ledger_id,
-                            ledger.base_offset,
-                            first.leader_epoch,
-                            first.created_ms,
-                            facts.of_ledger(ledger.ledger_id),
-                            cleaned=True,
-                        )
+        size = sum(len(part) for one in made if isinstance(one, Written) for part in one.payload)
+        with self.memory.held(size):
+            for one in made:
+                await self._put_one(one, first, outputs, new)
+
+    async def _put_one(
+        self, one: Output, first: Segment, outputs: list[LedgerOutput], new: list[Segment]
+    ) -> None:
+        match one:
+            case Begun(base):
+                outputs.append(await self._begin(base))
+            case Written(payload):
+                await outputs[-1].add(payload)
+            case Ended(facts):
+                ledger = outputs[-1]
+                await ledger.finish()
+                self.written_bytes += facts.size_bytes
+                new.append(
+                    Segment(
+                        ledger.ledger_id,
+                        ledger.base_offset,
+                        first.leader_epoch,
+                        first.created_ms,
+                        facts.of_ledger(ledger.ledger_id),
+                        cleaned=True,
                     )
+                )
 
     async def _begin(self, base: Offset) -> LedgerOutput:
         led = self._led
@@ -223,9 +232,10 @@ class CleaningRound:
             payloads = [entry.payload for entry in entries]
             size = sum(map(len, payloads))
             self.read_bytes += size
-            await self._rate.use(size)
-            aborted = await self._aborted(segment, payloads)
-            yield Run(source, first == 0, until == last, payloads, aborted)
+            with self.memory.held(size):
+                await self._rate.use(size)
+                aborted = await self._aborted(segment, payloads)
+                yield Run(source, first == 0, until == last, payloads, aborted)
             first = EntryId(until + 1)
 
     async def _aborted(

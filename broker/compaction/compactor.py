@@ -109,6 +109,8 @@ class Compactor:
         self._worker = worker or LocalWorker(services.turns)
         self._watches: dict[str, _Watch] = {}
         self._running: str | None = None
+        self._cleaning: CleaningRound | None = None
+        """The round under way."""
         self._unexpected: Exception | None = None
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -158,6 +160,12 @@ class Compactor:
             reason=reason,
             failure_count=failing.failure_count,
         )
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of this process that the round under way takes: keys, entries."""
+        cleaning = self._cleaning
+        return self._worker.key_bytes + (0 if cleaning is None else cleaning.memory.size)
 
     def statuses(self) -> list[CompactionStatus]:
         """Return how all led partitions of compacted topics stand."""
@@ -274,7 +282,7 @@ class Compactor:
         assert found is not None
         asked, watch.asked = watch.asked, False
         self._running = partition.name
-        cleaning = self._round(partition)
+        cleaning = self._cleaning = self._round(partition)
         _LOG.info(
             "compaction.began topic=%s partition=%d why=%s from=%d to=%d",
             partition.topic.name, partition.index, watch.status.why.value,
@@ -299,7 +307,7 @@ class Compactor:
             self._failed(partition, error)
         finally:
             watch.asked |= asked  # unless it was done, it is still asked for
-            self._running = None
+            self._running = self._cleaning = None
             metrics.compaction_read_bytes += cleaning.read_bytes
             metrics.compaction_written_bytes += cleaning.written_bytes
             metrics.compaction_removed_records += cleaning.removed_records

@@ -15,6 +15,7 @@ from broker.compaction.byte_rate import ByteRate
 from broker.errors import CompactionFailed
 from broker.partition.ledgers import Ledgers, Writer
 from client.errors import LedgerError
+from client.held_memory import HeldMemory
 from client.ids import EntryId, LedgerId, Offset
 from client.wire.kafka.batches.records import Buffer
 
@@ -73,18 +74,22 @@ class LedgerOutput:
         """It will not be used."""
         self._writer.abandon()
 
-    async def verify(self, ledgers: Ledgers) -> None:
-        """Read it back. Raises LedgerError; CompactionFailed if it is not what was written."""
+    async def verify(self, ledgers: Ledgers, memory: HeldMemory) -> None:
+        """Read it back; what is read counts in `memory` meanwhile.
+
+        Raises LedgerError; CompactionFailed if it is not what was written.
+        """
         reader = await ledgers.open(self.ledger_id)
         crc = count = 0
         if reader.last_entry == self._entry_count - 1:
             while count < self._entry_count:
                 some = await reader.read_some(EntryId(count), reader.last_entry)
-                for entry in some:
-                    crc = crc32c(entry.payload, crc)
                 size = sum(len(entry.payload) for entry in some)
                 self.read_bytes += size
-                await self._rate.use(size)
+                with memory.held(size):
+                    for entry in some:
+                        crc = crc32c(entry.payload, crc)
+                    await self._rate.use(size)
                 count += len(some)
         if (count, crc) != (self._entry_count, self._crc):
             raise CompactionFailed(f"ledger {self.ledger_id} is not what was written to it")

@@ -16,6 +16,11 @@ from client.node.turns import Turns
 class Worker(Protocol):
     """Does the work of one round after the other."""
 
+    @property
+    def key_bytes(self) -> int:
+        """Memory of this process that the keys of the round under way take."""
+        ...
+
     async def do(self, request: Request) -> WorkDone:
         """Do what is asked next. Raises CompactionFailed, after which a round begins anew."""
         ...
@@ -31,6 +36,11 @@ class LocalWorker:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._work: RoundWork | None = None
+
+    @property
+    def key_bytes(self) -> int:
+        """Memory of the keys."""
+        return 0 if self._work is None else self._work.key_bytes
 
     async def do(self, request: Request) -> WorkDone:
         """Do what is asked next, in turns. Raises CompactionFailed."""

@@ -150,6 +150,12 @@ class SecurityConfig:
         " each. Higher: lists of all of them hold up others for longer.",
         at_least=1, at_most=200_000,
     )  # fmt: skip
+    users_max: int = setting(
+        10_000,
+        "Users with passwords (SCRAM) that are taken in all; 2 KiB of memory for each, on every"
+        " broker. ZooKeeper lists at most some 15,000 at once.",
+        at_least=1, at_most=15_000,
+    )  # fmt: skip
     quotas: bool = setting(
         True,
         "Whether the quotas of the cluster (users, client ids, addresses) are followed here.",
@@ -166,6 +172,12 @@ class SecurityConfig:
         " one of them may have.",
         at_least=1,
     )
+    quota_entities_max: int = setting(
+        10_000,
+        "Users, client ids and addresses, and pairs of them, whose quotas are taken in all; 2 KiB"
+        " of memory for each. ZooKeeper lists at most some 15,000 at once.",
+        at_least=1, at_most=15_000,
+    )  # fmt: skip
     tls_handshake_timeout_ms: int = setting(
         10_000,
         "A connection whose TLS handshake is not done after so long is closed. Low: clients far"

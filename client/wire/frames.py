@@ -5,7 +5,9 @@ soon as its four bytes are there, before anything is kept for it, so a peer can 
 most one frame of the agreed size. A frame that lies within one received chunk is handed out as a
 view of that chunk, without a copy; a frame spread over several chunks is joined once. What is held
 costs what was received: the end of a chunk is copied, and small pieces are copied together, so that
-a frame that comes in crumbs is not a list of crumbs, and a crumb does not keep its chunk alive.
+a frame that comes in crumbs is not a list of crumbs, and a crumb does not keep its chunk alive. A
+very large frame grows in one piece: to join it at its end would hold up everybody else for as long
+as that takes, some 50 ms for 100 MB.
 
 Whoever receives frames of megabytes can say where their bytes go before they are read from the
 socket, which saves two copies of all of them: `intake.py`, or `FrameReceiver` where buffers are
@@ -26,6 +28,8 @@ _TLS_RECORD: Final = b"\x16\x03"
 """A handshake of TLS begins so; as a length it would be 369 MB."""
 _SMALL_BYTES: Final = 4096
 """Pieces below this are copied: an object of its own for each would cost a multiple of them."""
+GROWN_BYTES_MIN: Final = 4 << 20
+"""A larger frame grows piece by piece: the allocator extends it by moving pages, not bytes."""
 
 Chunk = bytes | bytearray | memoryview
 
@@ -75,15 +79,33 @@ class FrameSplitter:
         Raises RemoteProtocolError when a length is negative or above the limit; frames that the
         same bytes completed before the bad length are lost with the connection.
         """
-        if self.buffered_bytes:
-            self.buffered_bytes += len(data)
-            if self.buffered_bytes < self._needed:
-                self._keep(data)
-                return []
-            self._parts.append(data)
-            data = b"".join(self._parts)
-            self._parts = []
+        if not self.buffered_bytes:
+            return self._split(memoryview(data))
+        if self._needed > GROWN_BYTES_MIN:
+            return self._grow(data)
+        self.buffered_bytes += len(data)
+        if self.buffered_bytes < self._needed:
+            self._keep(data)
+            return []
+        self._parts.append(data)
+        data = b"".join(self._parts)
+        self._parts = []
         return self._split(memoryview(data))
+
+    def _grow(self, data: bytes) -> list[memoryview]:
+        """Take more of a very large frame."""
+        if len(self._parts) > 1 or not isinstance(self._parts[0], bytearray):
+            self._parts = [bytearray().join(self._parts)]
+        whole = self._parts[0]
+        assert isinstance(whole, bytearray)
+        missing = self._needed - self.buffered_bytes
+        whole += data if len(data) <= missing else memoryview(data)[:missing]
+        if len(data) < missing:
+            self.buffered_bytes += len(data)
+            return []
+        self._parts = []
+        frames = [memoryview(whole)[LENGTH_BYTES:]]
+        return frames + self._split(memoryview(data[missing:]))
 
     def _keep(self, data: bytes) -> None:
         if len(data) >= _SMALL_BYTES:

@@ -18,6 +18,7 @@ from broker.config import BrokerConfig
 from client.config import settings_of
 from client.ledger.config import LedgerClientConfig
 from client.node.http_connections import BODIES_BYTES_MAX
+from ops.schemas.config import SchemasConfig
 
 DOCUMENT: Final = Path(__file__).resolve().parent.parent / "MEMORY.md"
 BEGIN: Final = "<!-- tables: python -m ops.monitoring.memory -->\n"
@@ -79,7 +80,14 @@ BROKER: Final = (
            "quire_ledger_batch_buffer_bytes"),
     Buffer("compaction: keys of the round under way, unless a child has them, and eight of the"
            " largest entries", "broker/compaction/cleaning_round.py",
-           [["compaction.key_bytes_max"], [8, "ledger.frame_bytes_max"]], ""),
+           [["compaction.key_bytes_max"], [8, "ledger.frame_bytes_max"]],
+           "quire_broker_compaction_bytes"),
+    Buffer("users with passwords", "broker/access/users.py",
+           [["security.users_max", 2 * _KIB]], "quire_broker_users"),
+    Buffer("entities with quotas", "broker/access/quota_store.py",
+           [["security.quota_entities_max", 2 * _KIB]], "quire_broker_quota_entities"),
+    Buffer("access control entries", "broker/access/acl_store.py",
+           [["security.acls_max", 512]], "quire_broker_acls"),
     Buffer("metrics that clients push, and how their software is called",
            "broker/front/core/client_telemetry.py",
            [["telemetry.series_max", 2 * _KIB], [2_000 * _KIB]],
@@ -147,6 +155,13 @@ LEDGER: Final = (
 )  # fmt: skip
 """Of each writer, connection, read and recovery of a ledger client: they are no sum."""
 
+SCHEMAS: Final = (
+    Buffer("schemas, deleted ones too, levels and modes", "ops/schemas/core/catalogue.py",
+           [["held_bytes_max"]], "quire_schemas_held_bytes"),
+    Buffer("bodies of requests", "client/node/http_connections.py",
+           [[BODIES_BYTES_MAX]], "quire_schemas_body_bytes"),
+)  # fmt: skip
+
 PARTS: Final = {
     # of a broker
     "control_request_bytes_max": "one request of those that are not answered",
@@ -170,6 +185,8 @@ PARTS: Final = {
     # of a bookie
     "unsent_bytes_max": "answers of one connection: where they begin to count as unread",
     "log_file_bytes_max": "on the disk",
+    # of a registry
+    "schema_bytes_max": "of its schemas, one",
 }
 """Limits in bytes that add nothing to the sum, with the reason."""
 
@@ -251,6 +268,12 @@ def tables() -> str:
         " read ahead or for a fetch. Nodes of auto recovery and applications have one, too.",
         "",
         *_rows(LEDGER, LedgerClientConfig()),
+        "",
+        "## A schema registry",
+        "",
+        "Beside the process itself and its client of the brokers:",
+        "",
+        *_rows(SCHEMAS, SchemasConfig()),
         "",
         "",
     ]

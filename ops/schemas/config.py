@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.security.admin_access import AdminAccess, check_admin_access
+from ops.schemas.core.registry import HELD_BYTES_MAX
 from ops.schemas.core.schema import Level
 
 
@@ -27,6 +28,12 @@ class SchemasConfig(AdminAccess):
     )
     schema_bytes_max: int = setting(
         1 << 20, "Largest schema that is taken.", at_least=1 << 10, at_most=8 << 20
+    )
+    held_bytes_max: int = setting(
+        HELD_BYTES_MAX,
+        "Memory that all schemas of the topic may take, deleted ones too, in this process: beyond"
+        " that none is taken any more. What the topic holds is always read.",
+        at_least=1 << 20,
     )
     refresh_ms: int = setting(
         500, "How long it takes until lists show what other registries wrote.", at_least=50

@@ -7,6 +7,7 @@ from typing import Final
 
 from client.histogram import Histogram
 from client.node.exposition import Exposition, Kind, Row, table
+from client.node.http_connections import HttpConnections
 from ops.schemas.core.catalogue import Catalogue
 from ops.schemas.log import SchemaLog
 
@@ -16,6 +17,8 @@ REQUEST_SECONDS: Final = _S + "request_seconds"
 SUBJECTS: Final = _S + "subjects"
 LAST_ID: Final = _S + "last_id"
 UNREADABLE: Final = _S + "unreadable_records"
+HELD_BYTES: Final = _S + "held_bytes"
+BODY_BYTES: Final = _S + "body_bytes"
 
 ROWS: Final = (
     Row(REQUESTS, Kind.COUNTER, "Requests of the REST API answered, by HTTP status.", ("status",)),
@@ -23,6 +26,8 @@ ROWS: Final = (
     Row(SUBJECTS, Kind.GAUGE, "Subjects that are not deleted."),
     Row(LAST_ID, Kind.GAUGE, "The highest id that was given to a schema."),
     Row(UNREADABLE, Kind.COUNTER, "Records of the topic that are none of a registry."),
+    Row(HELD_BYTES, Kind.GAUGE, "Memory that all schemas take, deleted ones too."),
+    Row(BODY_BYTES, Kind.GAUGE, "Bytes of the bodies of requests under way."),
 )
 TABLE: Final = table(ROWS)
 
@@ -37,7 +42,11 @@ class SchemaStats:
 
 
 def provide(
-    exposition: Exposition, stats: SchemaStats, catalogue: Catalogue, log: SchemaLog
+    exposition: Exposition,
+    stats: SchemaStats,
+    catalogue: Catalogue,
+    log: SchemaLog,
+    doors: HttpConnections,
 ) -> None:
     """Show them."""
     exposition.provide(
@@ -48,3 +57,5 @@ def provide(
     exposition.provide_one(SUBJECTS, lambda: len(catalogue.subjects()))
     exposition.provide_one(LAST_ID, lambda: catalogue.last_id)
     exposition.provide_one(UNREADABLE, lambda: log.unreadable_count)
+    exposition.provide_one(HELD_BYTES, lambda: catalogue.held_bytes)
+    exposition.provide_one(BODY_BYTES, lambda: doors.bodies_bytes)

@@ -50,14 +50,14 @@ class SchemaServer:
         self._config = config
         self._catalogue = Catalogue()
         self._log = SchemaLog(brokers, config.topic, self._catalogue)
-        registry = Registry(self._catalogue, config.level)
+        registry = Registry(self._catalogue, config.level, config.held_bytes_max)
         service = SchemaService(self._log, self._catalogue, registry, config.schema_bytes_max)
         self._stats = SchemaStats()
         self._metrics = Exposition(TABLE)
-        provide(self._metrics, self._stats, self._catalogue, self._log)
+        self._doors = HttpConnections()
+        provide(self._metrics, self._stats, self._catalogue, self._log, self._doors)
         self._metrics.add_collector(ProcessCollector(registry=None))
         self._heard_s = 0.0
-        self._doors = HttpConnections()
         self.guard = guard = HttpGuard(config, config.host, takes_basic=True)
         self._metrics.add_part(guard.exposition())
         app = web.Application(

@@ -65,6 +65,10 @@ IN_FLIGHT: Final = ("broker-0", "quire_broker_in_flight_bytes")
 HARDLY_FILLED: Final[Mapping[str, str]] = {
     "quire_broker_fetch_reading_bytes": "as much as the disk is behind, which differs",
     "quire_broker_fetch_session_partitions": "unit/broker/front/core/test_fetch_sessions.py",
+    "quire_broker_compaction_bytes": "unit/broker/compaction/test_compactor.py",
+    "quire_broker_users": "unit/broker/front/test_kept_names.py",
+    "quire_broker_quota_entities": "the same",
+    "quire_broker_acls": "the same",
     "quire_broker_client_metrics_series": "counted by series; tests of client metrics do it",
     "quire_broker_follower_partitions": "unit/broker/leadership/test_followers.py",
     "quire_broker_tail_cache_bytes": "full as soon as the topic is larger than it",

@@ -76,6 +76,10 @@ class FrailWorker:
         self._worker = LocalWorker(turns)
         self._is_dead = False
 
+    @property
+    def key_bytes(self) -> int:
+        return self._worker.key_bytes
+
     async def do(self, request: Request) -> WorkDone:
         world = self._world
         self._is_dead &= not isinstance(request, BeginRound)

@@ -49,6 +49,11 @@ class RoundWork:
         """Where the next batch of the segment that is read should stand."""
         self._in_step = 0
 
+    @property
+    def key_bytes(self) -> int:
+        """Memory that the keys take."""
+        return self._keys.keys.size_bytes
+
     def do(self, request: Request) -> Steps[WorkDone]:
         """Do what is asked. Raises CompactionFailed, for what was read is not what it should be."""
         outputs: list[Output] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
@@ -21,6 +22,12 @@ T = TypeVar("T")
 
 REFERENCES_MAX: Final = 1_000
 """Schemas that one may need, directly or not."""
+_VERSION_BYTES: Final = 1_500
+"""What one version takes in the tables, beside its texts: measured."""
+_REFERENCE_BYTES: Final = 700
+"""The same of a reference."""
+SETTING_BYTES: Final = 300
+"""The same of a level, or a mode, beside the name of its subject."""
 
 
 class Catalogue:
@@ -37,6 +44,8 @@ class Catalogue:
         self._ids: dict[Schema, int] = {}
         """The same schema has the same id in all subjects."""
         self._referrers: dict[tuple[str, int], set[tuple[str, int]]] = {}
+        self.held_bytes = 0
+        """Memory of all versions, deleted ones too."""
 
     def apply(self, change: Change) -> None:
         """Fold the next record of the log."""
@@ -51,9 +60,9 @@ class Catalogue:
                     if version.number <= last:
                         self.apply(SchemaStored(version._replace(is_deleted=True)))
             case LevelSet(subject, level):
-                _put(self.levels, subject, level)
+                self.held_bytes += _put(self.levels, subject, level)
             case ModeSet(subject, mode):
-                _put(self.modes, subject, mode)
+                self.held_bytes += _put(self.modes, subject, mode)
             case IdsGiven(last_id):
                 self.last_id = max(self.last_id, last_id)
 
@@ -116,6 +125,7 @@ class Catalogue:
         self._by_id.setdefault(version.id, {})[at] = version
         self._ids.setdefault(version.schema, version.id)
         self.last_id = max(self.last_id, version.id)
+        self.held_bytes += memory_bytes(version)
         for one in version.schema.references:
             self._referrers.setdefault((one.subject, one.version), set()).add(at)
 
@@ -123,6 +133,7 @@ class Catalogue:
         version = self._subjects.get(subject, {}).pop(number, None)
         if version is None:
             return
+        self.held_bytes -= memory_bytes(version)
         if not self._subjects[subject]:
             del self._subjects[subject]
         same_id = self._by_id[version.id]
@@ -133,6 +144,13 @@ class Catalogue:
             del self._ids[version.schema]
         for one in version.schema.references:
             self._referrers[one.subject, one.version].discard((subject, number))
+
+
+def memory_bytes(version: Version) -> int:
+    """Return about how much memory a version takes."""
+    schema = version.schema
+    named = sum(_REFERENCE_BYTES + sys.getsizeof(one.name) for one in schema.references)
+    return _VERSION_BYTES + sys.getsizeof(schema.text) + sys.getsizeof(version.subject) + named
 
 
 def page(items: Sequence[T], offset: int, limit: int) -> Sequence[T]:
@@ -146,8 +164,11 @@ def _holds(versions: dict[tuple[str, int], Version], schema: Schema) -> bool:
     return any(one.schema == schema for one in versions.values())
 
 
-def _put(kept: dict[str | None, T], key: str | None, value: T | None) -> None:
+def _put(kept: dict[str | None, T], key: str | None, value: T | None) -> int:
+    """Set or unset what a subject has; return how many bytes of memory more that takes."""
+    before = len(kept)
     if value is None:
         kept.pop(key, None)
     else:
         kept[key] = value
+    return (len(kept) - before) * (SETTING_BYTES + sys.getsizeof(key))

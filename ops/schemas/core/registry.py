@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ops.schemas.core import errors
-from ops.schemas.core.catalogue import Catalogue
+from ops.schemas.core.catalogue import SETTING_BYTES, Catalogue, memory_bytes
 from ops.schemas.core.errors import RegistryError
 from ops.schemas.core.log_records import (
     Change,
@@ -28,6 +28,7 @@ from ops.schemas.core.log_records import (
 from ops.schemas.core.schema import Level, Mode, Schema, Version
 
 LEVEL_BY_DEFAULT: Final = Level.BACKWARD
+HELD_BYTES_MAX: Final = 256 << 20
 ID_MAX: Final = 2**31 - 1
 _SUBJECT_CHARACTERS_MAX: Final = 1_024
 
@@ -63,10 +64,17 @@ def check_subject(subject: str) -> None:
 class Registry:
     """Decides, from what the catalogue holds."""
 
-    def __init__(self, catalogue: Catalogue, level: Level = LEVEL_BY_DEFAULT) -> None:
-        """`level` is that of subjects that have none, until one is set for all of them."""
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        level: Level = LEVEL_BY_DEFAULT,
+        held_bytes_max: int = HELD_BYTES_MAX,
+    ) -> None:
+        """`level` is that of subjects that have none, until one is set for all of them;
+        `held_bytes_max`: what would make the catalogue take more memory is refused."""
         self._all = catalogue
         self._level = level
+        self._held_bytes_max = held_bytes_max
 
     def level(self, subject: str | None = None) -> Level:
         """Return the level in effect for a subject, or for those that have none."""
@@ -135,6 +143,7 @@ class Registry:
         if schema_id > ID_MAX:
             raise RegistryError(errors.NOT_PERMITTED, "all ids are taken")
         version = Version(asked.subject, self._next(asked.subject), schema_id, asked.schema)
+        self._check_room(memory_bytes(version))
         return version, [SchemaStored(version)]
 
     def delete_subject(self, subject: str, *, for_good: bool) -> tuple[list[int], list[Change]]:
@@ -203,6 +212,8 @@ class Registry:
                 raise no_level_of(subject)
         if self.mode(subject) is Mode.READONLY:
             raise _read_only(subject)
+        if subject is not None and level is not None and subject not in self._all.levels:
+            self._check_room(SETTING_BYTES + len(subject))
         return [LevelSet(subject, level)]
 
     def set_mode(self, subject: str | None, mode: Mode | None, *, force: bool) -> list[Change]:
@@ -218,6 +229,8 @@ class Registry:
                     errors.NOT_PERMITTED,
                     "there are schemas already: mode IMPORT needs force=true",
                 )
+        if subject is not None and mode is not None and subject not in self._all.modes:
+            self._check_room(SETTING_BYTES + len(subject))
         return [ModeSet(subject, mode)]
 
     def _import(self, asked: Asked) -> tuple[Version, list[Change]]:
@@ -241,7 +254,19 @@ class Registry:
                 errors.NOT_PERMITTED,
                 f"version {number} of subject {asked.subject!r} is another schema",
             )
+        self._check_room(memory_bytes(version) - (0 if there is None else memory_bytes(there)))
         return version, [SchemaStored(version)]
+
+    def _check_room(self, more_bytes: int) -> None:
+        """Raises RegistryError if the catalogue would take more memory than it may."""
+        held_bytes = self._all.held_bytes
+        if more_bytes > 0 and held_bytes + more_bytes > self._held_bytes_max:
+            raise RegistryError(
+                errors.NOT_PERMITTED,
+                f"all schemas take {held_bytes} bytes of memory, and held_bytes_max is"
+                f" {self._held_bytes_max}: delete for good what nobody needs, or raise it on every"
+                " registry of the topic",
+            )
 
     def _next(self, subject: str) -> int:
         every = self._all.versions(subject, deleted=True)

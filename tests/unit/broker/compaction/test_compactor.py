@@ -18,6 +18,7 @@ from broker.partition.partition import Partition
 from broker.topics.topic_cleaner import TopicCleaner
 from client.errors import NoNode, WriteFailed
 from client.ids import Offset
+from client.ledger.config import LedgerClientConfig
 from client.log.compaction_state import NEVER_COMPACTED
 from client.log.segment_pages import Page, PageRef
 from client.metadata import paths
@@ -217,6 +218,33 @@ def test_a_worker_that_dies_fails_the_round_and_nothing_else() -> None:
         assert broker.services.metrics.compaction_rounds == 1
         assert newest(await read_keyed(partition)) == newest(written)
 
+    one_partition(scenario, config=COMPACT)
+
+
+def test_what_a_round_holds_is_counted_and_stays_below_its_limit() -> None:
+    held: list[int] = []
+
+    class Watched(LocalWorker):
+        async def do(self, request: Request) -> WorkDone:
+            done = await super().do(request)
+            held.append(cleaning.held_bytes)
+            return done
+
+    async def scenario(world: World, broker: Broker, partition: Partition) -> None:
+        nonlocal cleaning
+        value = "v" * 20_000
+        for _ in range(4):
+            await write(partition, *((f"k{at}", value) for at in range(40)))
+        forget_cache(partition)
+        config = CompactionConfig(bytes_per_s=0, key_bytes_max=2_000)
+        cleaning = Compactor(broker.services, [partition], config, Watched(broker.services.turns))
+        assert cleaning.held_bytes == 0
+        await cleaning.visit_all()
+        frame_bytes_max = LedgerClientConfig().frame_bytes_max
+        assert 40 * len(value) < max(held) <= config.key_bytes_max + 8 * frame_bytes_max
+        assert cleaning.held_bytes == 0, "the round is over"
+
+    cleaning: Compactor
     one_partition(scenario, config=COMPACT)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client.errors import RemoteProtocolError
-from client.wire.frames import FrameReceiver, FrameSplitter
+from client.wire.frames import GROWN_BYTES_MIN, FrameReceiver, FrameSplitter
 from client.wire.reused_buffers import ReusedBuffers
 
 
@@ -134,3 +134,32 @@ def test_a_large_frame_that_is_still_viewed_is_not_written_to() -> None:
             frames = receiver.received(count)
         kept.append(frames[0][5:9])  # a view of a view, as entries are
     assert [bytes(view) for view in kept] == [bytes([number]) * 4 for number in range(6)]
+
+
+LARGE = GROWN_BYTES_MIN + 3
+
+
+@given(st.sampled_from([1, 3, 4, 5, 70_000, 1 << 20, 9 << 20]), st.sampled_from([262_144, 700_001]))
+def test_very_large_frames_are_what_was_sent(first: int, size: int) -> None:
+    bodies = [b"small", bytes(range(250)) * (LARGE // 250 + 1), b"", b"x" * LARGE, b"y" * 5_000]
+    stream = b"".join(map(frame, bodies))
+    splitter = FrameSplitter(8 << 20)
+    frames = splitter.feed(stream[:first])
+    for at in range(first, len(stream), size):
+        frames += splitter.feed(stream[at : at + size])
+        assert splitter.buffered_bytes < 4 + len(bodies[1])
+    assert [bytes(view) for view in frames] == bodies
+    assert splitter.buffered_bytes == 0
+
+
+def test_a_very_large_frame_is_not_joined_at_its_end() -> None:
+    """Its bytes are where they stay: nothing of the length of the frame is done with the last."""
+    splitter = FrameSplitter(8 << 20)
+    stream = frame(bytes(LARGE)) + frame(b"next")[:6]
+    for at in range(0, len(stream) - 100, 65_536):
+        assert splitter.feed(stream[at : min(at + 65_536, len(stream) - 100)]) == []
+    (whole,) = splitter._parts
+    [view] = splitter.feed(stream[-100:])
+    assert view.obj is whole
+    assert len(view) == LARGE
+    assert splitter.buffered_bytes == 6

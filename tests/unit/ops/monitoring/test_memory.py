@@ -14,10 +14,13 @@ from bookie.config import BookieConfig
 from broker import metric_table
 from broker.compaction.config import CompactionConfig
 from broker.config import BrokerConfig
+from broker.security.config import SecurityConfig
 from client.config import settings_of
 from client.ledger.config import LedgerClientConfig
 from client.node.exposition import Kind
 from ops.monitoring import memory
+from ops.schemas import metrics as schemas_metrics
+from ops.schemas.config import SchemasConfig
 from tests.unit.ops.deploy.files import ROOT
 
 BROKER = BrokerConfig()
@@ -25,9 +28,11 @@ BOOKIE = BookieConfig(data_dir=Path("data"))
 ROWS: list[tuple[str, Any, memory.Buffer]] = [("broker", BROKER, row) for row in memory.BROKER]
 ROWS += [("bookie", BOOKIE, row) for row in memory.BOOKIE]
 ROWS += [("ledger", LedgerClientConfig(), row) for row in memory.LEDGER]
+ROWS += [("schemas", SchemasConfig(), row) for row in memory.SCHEMAS]
 GAUGES = {
     row.name
-    for table in (metric_table.TABLE, bookie_metrics.TABLE)  # a broker shows its ledger client's
+    # a broker shows its ledger client's
+    for table in (metric_table.TABLE, bookie_metrics.TABLE, schemas_metrics.TABLE)
     for row in table.values()
     if row.kind is Kind.GAUGE
 }
@@ -73,13 +78,15 @@ def test_the_example_takes_a_gibibyte() -> None:
     values = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])
     ledger = LedgerClientConfig(**values.pop("ledger"))
     compaction = CompactionConfig(**values.pop("compaction"))
-    example = BrokerConfig(**values, ledger=ledger, compaction=compaction)
+    security = SecurityConfig(**values.pop("security"))
+    example = BrokerConfig(**values, ledger=ledger, compaction=compaction, security=security)
     assert memory.BASE_BYTES + memory.sum_bytes(example) <= 1 << 30
 
 
 def test_every_limit_in_bytes_is_in_the_sum_or_is_a_part_of_another() -> None:
     """A new setting of this kind needs a row, or a reason."""
-    for config, rows in ((BROKER, memory.BROKER), (BOOKIE, memory.BOOKIE)):
+    kinds = (BROKER, memory.BROKER), (BOOKIE, memory.BOOKIE), (SchemasConfig(), memory.SCHEMAS)
+    for config, rows in kinds:
         summed = {factor for row in rows for term in row.most for factor in term}
         limits = {
             setting.key

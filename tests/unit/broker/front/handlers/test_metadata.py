@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.app import Broker
 from client.metadata.memory import Fault
+from client.node.logs import Repeats
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient
@@ -108,6 +110,22 @@ async def test_bad_names_are_never_created(broker: Broker, client: WireClient) -
     answer = await metadata(client, names, 12, allow_auto_topic_creation=True)
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.invalid_topic_exception}
     assert list(broker.cluster.topics) == ["a.b"]
+
+
+async def test_a_client_that_asks_for_wrong_names_fills_no_log(
+    broker: Broker, client: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each such line is one that a client causes at will: `client/node/logs.py` counts the rest."""
+    caplog.set_level(logging.INFO)
+    for number in range(200):
+        answer = await metadata(client, [f"no/topic{number}"], 4, allow_auto_topic_creation=True)
+        assert answer.topics[0].error_code is ErrorCode.invalid_topic_exception
+    repeats = Repeats()
+    told = [line for line in caplog.records if line.message.startswith("topic.not_created")]
+    assert len(told) == 200
+    for line in told:
+        line.created = 100.0  # however long the requests took
+    assert sum(map(repeats.filter, told)) == 50
 
 
 async def test_topics_by_id(broker: Broker, client: WireClient) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from ops.schemas.core import errors
@@ -221,3 +223,39 @@ def test_a_setting_of_the_program_holds_until_one_is_set_for_all() -> None:
     assert registry.level("s") is Level.FULL
     everything.apply(LevelSet(None, Level.FORWARD))
     assert registry.level("s") is Level.FORWARD
+
+
+def test_what_the_catalogue_takes_in_memory_is_bounded() -> None:
+    bench = Bench()
+    most = 200_000
+    bench.registry = Registry(bench.all, held_bytes_max=most)
+    with pytest.raises(RegistryError, match="held_bytes_max is 200000") as refused:
+        for number in range(1_000):
+            bench.register("s", f"{number} {'x' * 5_000}")
+    assert code(refused) == errors.NOT_PERMITTED
+    kept = len(bench.all.versions("s"))
+    assert most - 10_000 < bench.all.held_bytes <= most
+    assert kept == bench.all.last_id
+    with pytest.raises(RegistryError, match="held_bytes_max"):
+        for number in range(10_000):
+            bench.do(bench.registry.set_level(f"subject {number}", Level.FULL))
+    for number in range(10_000):  # what goes makes room
+        if f"subject {number}" in bench.all.levels:
+            bench.do(bench.registry.set_level(f"subject {number}", None))
+    bench.delete("s")
+    bench.delete("s", for_good=True)
+    assert bench.all.held_bytes == 0
+    bench.register("s", "x" * 100_000)
+
+
+def test_what_is_counted_is_what_it_takes() -> None:
+    """Beside dear texts, many small ones: measured, so that the limit is one of memory."""
+    bench = Bench()
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            bench.register(f"subject-{number % 500}", f"text {number}", Reference("r", "t", 1))
+        found, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert bench.all.held_bytes / 3 < found < bench.all.held_bytes

@@ -1,0 +1,241 @@
+"""D2, D3, D9, D10: requests that cost others time, answers or leaders; see `mends.py`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.hostile.mends import HANDLERS, LEDGER, Change, Mend, mended
+
+_LARGE: Final = f"{HANDLERS}test_large_requests.py::"
+_EARLY: Final = f"{HANDLERS}test_requests_before_the_leader.py::"
+_ROOM: Final = f"{HANDLERS}test_produce_room.py::"
+_SCAN: Final = "client/wire/kafka/batches/record_scan.py"
+_PRODUCE: Final = "broker/front/handlers/produce.py"
+_AWAITED: Final = "broker/leadership/awaited_partitions.py"
+_NEXT_STEP: Final = """
+        work += 1
+        if work >= STEP_RECORDS:
+            work = 0
+            yield None
+"""
+
+MENDS: Final = (
+    mended(
+        "D2", "what an answer says of an error is cut to what its oldest version holds",
+        "the client's own words come back whole",
+        Change(
+            "broker/faults.py",
+            'return text if len(text) <= _MESSAGE_MAX else f"{text[:_MESSAGE_MAX]}..."',
+            "return text",
+        ),
+        f"{_ROOM}test_a_refusal_that_repeats_a_long_name_can_be_encoded",
+        seen="the connection was closed",
+    ),
+    Mend(
+        "D2", "an answer that cannot be encoded costs its own connection only",
+        "what encoding raises goes on to whoever completed the append",
+        (
+            Change(
+                _PRODUCE,
+                "                self._channel.answer(slot, buffers)\n"
+                "        except Exception:  # the outermost loop of a request\n"
+                "            self._break()\n",
+                "                self._channel.answer(slot, buffers)\n"
+                "        except ZeroDivisionError:\n"
+                "            self._break()\n",
+            ),
+            Change(
+                _PRODUCE,
+                "            return\n"
+                "        except Exception:  # the outermost loop of a request\n"
+                "            self._break()\n",
+                "            return\n"
+                "        except ZeroDivisionError:\n"
+                "            self._break()\n",
+            ),
+        ),
+        (f"{_ROOM}test_an_answer_that_cannot_be_encoded_costs_its_own_connection_only",),
+        "nobody was answered",
+    ),
+    mended(
+        "D2", "LINK-OTHERS: what one request's callback raises costs nobody else an answer",
+        "it ends the work on the bytes that came",
+        Change(
+            "client/ledger/bookies/bookie_link.py",
+            "        except callbacks.RAISED as error:\n"
+            "            callbacks.failed(callbacks.Kind.REQUEST, error)\n\n"
+            "    def connection_lost",
+            "        except ZeroDivisionError:\n            raise\n\n    def connection_lost",
+        ),
+        f"{LEDGER}bookies/test_completion.py"
+        "::test_the_others_in_the_same_bytes_are_answered_and_the_connection_stays",
+        seen="the others failed with `connection lost`",
+    ),
+    mended(
+        "D2", "what the owner of an add raises fails its writer, after all were told",
+        "it ends the telling",
+        Change(
+            "client/ledger/write/add_reports.py",
+            "except callbacks.RAISED as raised:", "except ZeroDivisionError as raised:",
+        ),
+        f"{LEDGER}write/test_completion.py"
+        "::test_a_raising_on_done_fails_its_writer_after_all_that_is_due_was_told",
+        seen="entry 2 was never told of",
+    ),
+    mended(
+        "D3", "records are passed over in steps of 2,000, with turns of others between",
+        "a batch is one step",
+        Change(_SCAN, f"        at = end{_NEXT_STEP}", "        at = end\n"),
+        f"{_LARGE}test_many_keys_are_looked_at_in_many_turns",
+        f"{_LARGE}test_a_search_goes_through_many_records_in_many_turns",
+        seen="0 turns where 10, and 20, are wanted",
+    ),
+    mended(
+        "D3", "one request has at most `opened_records_max` records looked at for their keys",
+        "as many as it brings",
+        Change(
+            "broker/front/batches/key_checks.py",
+            "if not self._opened.take(count):", "if False:",
+        ),
+        f"{_LARGE}test_one_request_has_so_many_records_opened_and_no_more",
+        seen="all four batches were stored",
+    ),
+    mended(
+        "D3", "a search by time opens no more than that, and ends at a batch",
+        "it opens whatever is in its way",
+        Change(
+            "broker/partition/log_reader.py",
+            "if header.has_log_append_time or not opened.take(header.record_count):",
+            "if header.has_log_append_time:",
+        ),
+        f"{_LARGE}test_a_search_that_would_open_too_much_ends_at_a_batch",
+        seen="the search went through all of it",
+    ),
+    mended(
+        "D3", "keys are not looked for in a few bytes that claim very many records",
+        "any count is believed",
+        Change(
+            "broker/partition/core/batch_checks.py",
+            "if header.record_count > count_max:", "if False:",
+        ),
+        f"{_LARGE}test_a_few_bytes_that_claim_many_records_are_not_opened",
+        seen="the batch was opened: INVALID_RECORD",
+    ),
+    mended(
+        "D3", "nor does anybody else open these", "any count is believed",
+        Change(_SCAN, "if count > cautious_records_max(size):", "if False:"),
+        "tests/unit/client/wire/kafka/batches/test_record_scan.py"
+        "::test_a_few_bytes_cannot_claim_many_records",
+        seen="it was opened: damaged",
+    ),
+    mended(
+        "D3", "a Fetch answers a partition once, however often it is named",
+        "once for each name",
+        Change(
+            "broker/front/handlers/fetch.py",
+            "found[topic.topic, fetch.partition] = Asked(topic.topic, fetch)",
+            "found[topic.topic, len(found)] = Asked(topic.topic, fetch)",
+        ),
+        f"{_LARGE}test_a_fetch_answers_a_partition_once_as_the_last_of_its_names_asks",
+        seen="the partition was answered many times",
+    ),
+    mended(
+        "D3", "a request has at most `request_items_max` items",
+        "as many as its bytes hold",
+        Change("client/wire/steps.py", "if self._announced > self._count_max:", "if False:"),
+        f"{_LARGE}test_a_fetch_of_too_many_partitions_is_refused",
+        f"{_LARGE}test_other_requests_of_too_many_items_are_refused",
+        seen="no answer within the time; another error, for all of the items had been dealt with",
+    ),
+    mended(
+        "D3", "large requests are decoded, begun and answered in steps of 500 items",
+        "in one",
+        Change("client/wire/steps.py", "if self._in_step < STEP_ITEMS:", "if True:"),
+        f"{_LARGE}test_a_large_request_is_decoded_and_answered_in_many_turns",
+        seen="0 turns where 18 are wanted",
+    ),
+    mended(
+        "D9", "a Produce for a partition that is being opened waits until it is led",
+        "it is refused",
+        Change(
+            _PRODUCE, "if isinstance(batch.rows[batch.at][2], NotLeader):", "if False:"
+        ),
+        f"{_EARLY}test_a_produce_waits_until_the_partition_is_led",
+        f"{_EARLY}test_nothing_sent_with_acks_0_is_lost_although_the_client_hangs_up",
+        f"{_EARLY}test_many_with_acks_0_keep_their_order",
+        seen="nothing waits; the records with acks=0 are lost; the connection is closed",
+    ),
+    mended(
+        "D9", "the wait goes on when a takeover fails once",
+        "it ends with the first failure",
+        Change(
+            "broker/leadership/ownership.py",
+            "                failures += 1\n",
+            "                failures += 1\n"
+            "                self._ownership._partitions.awaited.end(self.key)\n",
+        ),
+        f"{_EARLY}test_a_takeover_that_fails_once_loses_nothing",
+        seen="NOT_LEADER_OR_FOLLOWER",
+    ),
+    mended(
+        "D9", "what waits for leaders holds at most `partition_hold_bytes_max`",
+        "any amount",
+        Change(_AWAITED, "if self.held_bytes + size > self._bytes_max:", "if False:"),
+        f"{_EARLY}test_too_many_bytes_do_not_wait",
+        seen="it waited, and no answer came",
+    ),
+    mended(
+        "D9", "nobody waits for longer than `partition_hold_max_ms` since the takeover began",
+        "for as long as it takes",
+        Change(
+            _AWAITED,
+            "return max(0.0, since_s + self._hold_s - asyncio.get_running_loop().time())",
+            "return 3600.0",
+        ),
+        f"{_EARLY}test_a_produce_waits_no_longer_than_allowed_and_then_is_not_stored",
+        seen="it waited, and no answer came",
+    ),
+    mended(
+        "D10", "a topic remembers how many partitions it had, and those stay where they are",
+        "all are spread anew",
+        Change(
+            "broker/cluster/core/assignment.py",
+            "(*grown_from, partition_count), live", "(partition_count,), live",
+        ),
+        "tests/unit/broker/cluster/core/test_assignment.py"
+        "::test_partitions_that_are_added_move_none_and_share_what_is_left",
+        seen="leaders of the first partitions changed",
+    ),
+    mended(
+        "D10", "CreatePartitions writes that number down",
+        "it does not",
+        Change(
+            "broker/topics/topic_changes.py",
+            "                grown_from=(*topic.grown_from, topic.partition_count),\n", "",
+        ),
+        "tests/unit/broker/topics/test_topics.py"
+        "::test_growing",
+        seen="`grown_from` stayed empty",
+    ),
+    mended(
+        "D10", "what a client causes at will is logged 50 times in ten seconds at most",
+        "as often as it comes",
+        Change(
+            "client/node/logs.py", 'if not getattr(record, "at_will", False):', "if True:"
+        ),
+        "tests/unit/client/node/test_logs.py"
+        "::test_what_a_client_causes_at_will_is_left_out_whatever_it_says_and_counted",
+        seen="2,000 lines instead of 50",
+    ),
+    mended(
+        "D10", "names of topics that cannot be are such a line",
+        "an ordinary one",
+        Change(
+            "broker/front/handlers/metadata.py",
+            'log.info("topic.not_created topic=%r error=%s", name, error, extra=AT_WILL)',
+            'log.info("topic.not_created topic=%r error=%s", name, error)',
+        ),
+        f"{HANDLERS}test_metadata.py::test_a_client_that_asks_for_wrong_names_fills_no_log",
+        seen="200 lines instead of 50",
+    ),
+)  # fmt: skip
