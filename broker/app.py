@@ -65,6 +65,7 @@ from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
 from broker.security.config import SecurityConfig
+from broker.security.core.freshness import Freshness
 from broker.security.tls_files import TlsFiles
 from broker.settings.client_subscriptions import ClientSubscriptions
 from broker.settings.live_settings import LiveSettings
@@ -136,6 +137,7 @@ class Broker:
         producer_ids = ProducerIds(store)
         parts = self.cluster, self.topics, self.partitions, producer_ids, config
         tls, access = _access(config.security, clock, rng)
+        freshness = _freshness(config, self.log_services.lease)
         peers, leader_changes = _peers(self.cluster, store, config, access)
         links = _links(self.cluster, config, self.incarnation, access, self.metrics)
         transactions = Transactions(*parts, LinkedMarkers(links), clock)
@@ -159,8 +161,8 @@ class Broker:
             link=links.services,
             markers=markers,
             producer_ids=producer_ids,
-            users=Users(store, own_credentials(config.security, rng)),
-            rights=Rights(config.security, store, self.metrics),
+            users=Users(store, own_credentials(config.security, rng), freshness),
+            rights=Rights(config.security, store, self.metrics, freshness),
             quotas=Quotas(config.security, store, self.metrics),
             metrics=self.metrics,
             deadlines=Deadlines(),
@@ -255,6 +257,7 @@ class Broker:
         await self.services.subscriptions.start()
         await self.services.features.load()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
+        await self.log_services.lease.ask(self.store)
         await self.services.rights.start()
         await self.services.quotas.start()
         self.ports = await self.server.start()
@@ -357,6 +360,13 @@ def _access(config: SecurityConfig, clock: Clock, rng: Rng) -> tuple[TlsFiles, P
     """Return the certificates, and how other brokers are reached."""
     tls = TlsFiles(config, clock)
     return tls, PeerAccess(tls.peer_context, own_account(config, rng))
+
+
+def _freshness(config: BrokerConfig, lease: SessionLease) -> Freshness:
+    """Return how old what is known of users and rights may be; the lease's questions tell."""
+    made = Freshness(config.security.access_age_max_s(config.session_timeout_ms))
+    lease.add_listener(made.answered)
+    return made
 
 
 def _links(

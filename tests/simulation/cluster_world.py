@@ -213,7 +213,8 @@ class ClusterWorld(Machines):
         if options is None:
             return None
         bound_s = self.plan.broker_session_s + _FOLLOW_S
-        book = self.oracle.access = AccessBook(self.loop, self.oracle.fail, bound_s)
+        fail = self.oracle.fail
+        book = self.oracle.access = AccessBook(self.loop, fail, bound_s, self.plan.broker_session_s)
         return SecuredClients(self, book, options, TOPIC)
 
     def _add_secured(self) -> list[Host]:
@@ -461,7 +462,9 @@ class ClusterWorld(Machines):
                 config,
                 listen_host="127.0.0.1",
                 advertised_host=None,
-                security=secured_load.security(self.plan.secured, host.name),
+                security=secured_load.security(
+                    self.plan.secured, host.name, config.session_timeout_ms
+                ),
             )
         if self.plan.compaction is not None:
             object.__setattr__(config, "retention_check_interval_ms", 300)

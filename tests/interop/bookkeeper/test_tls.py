@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from client.errors import LedgerError, WriteFailed
+from client.errors import LedgerError, LedgerFenced, WriteFailed
 from client.security.cluster_security import ClusterSecurity
 from tests.fakes import certificates
 from tests.integration.cluster import RealZooKeeper
@@ -112,6 +112,22 @@ async def test_we_write_and_read_over_tls(
     await fill(writer, 100)
     await writer.close()
     assert await contents(await client.open(writer.ledger_id)) == payloads(100)
+
+
+@pytest.mark.parametrize("v2", [False, True])
+async def test_java_fences_and_recovers_what_we_write_over_tls(
+    tree: BookieTree, files: Path, peer: Peer, ours: Callable[..., Any], v2: bool
+) -> None:
+    client = await ours(tree.root, security=ours_with(files))
+    writer = await client.create(ensemble_size=4, write_quorum=4, ack_quorum=4)
+    await fill(writer, 100)
+    opened = await asyncio.to_thread(
+        peer.call, "open", tree.root, ledger=writer.ledger_id, recover=True, conf=java(files, v2)
+    )
+    assert opened["last"] == 99
+    with pytest.raises(LedgerFenced):
+        await writer.append(b"too late")
+    assert await asyncio.to_thread(peer.read, tree.root, opened["handle"]) == payloads(100)
 
 
 def test_java_without_tls_or_with_another_name_may_do_nothing(
