@@ -85,7 +85,8 @@ async def test_brokers_tell_who_did_what_by_the_admin_api_and_no_token(
         assert "needs role administer" in problem["detail"]
 
 
-async def test_a_setting_says_how_many_are_kept() -> None:
+async def test_a_setting_says_how_many_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     async with AdminCloud(1, admin_audit_entries_max=3) as cloud:
         for number in range(5):
             put = {"partition_count": 1, "replication_factor": 3}
