@@ -12,7 +12,6 @@ from broker.access.rights import Need, Rights
 from broker.cluster.directory_view import DirectoryView
 from broker.security.core import acls, scram
 from broker.security.core.acls import Authorizer, Operation, PatternType
-from broker.security.core.freshness import Freshness
 from client.errors import MetadataError
 from client.metadata import paths
 
@@ -141,17 +140,6 @@ def entries_are_read_while_serving(patch: Any) -> None:
         self.__dict__["later"] = asyncio.get_running_loop().create_task(later())
 
     original = patch(Rights, "start", start)
-
-
-def old_knowledge_counts_for_ever(patch: Any) -> None:
-    """A broker that is cut off from the store goes by what it knew, for as long as it likes."""
-    patch(Freshness, "is_fresh", lambda self, now_s: True)
-
-
-def news_count_as_read(patch: Any) -> None:
-    """A broker takes what it knows for up to date before it has read what has changed."""
-    patch(Freshness, "told", lambda self, node: None)
-    patch(Freshness, "found", lambda self, node, directory: None)
 
 
 def requests_before_a_login(patch: Any) -> None:
