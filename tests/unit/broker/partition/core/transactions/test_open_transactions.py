@@ -225,6 +225,21 @@ def test_an_open_transaction_keeps_nothing_of_those_that_end_behind_it() -> None
     assert stable(state, 5_001) == 0
 
 
+def test_ten_thousand_open_ones_take_what_is_counted_for_them() -> None:
+    """0.3 KiB each, as `ops/MEMORY.md` has it; 40 bytes in a snapshot."""
+    count = 10_000
+    batches = [header(pid) for pid in range(count)]
+    state = OpenTransactions(count_max=count)
+    tracemalloc.start()
+    try:
+        for offset, batch in enumerate(batches):
+            state.on_batch(batch, Offset(offset), 5)
+        assert tracemalloc.get_traced_memory()[0] < 300 * count
+    finally:
+        tracemalloc.stop()
+    assert len(state.encode()) < 40 * count
+
+
 def test_the_log_start_may_pass_an_open_transaction() -> None:
     assert stable(opened((1, 3)), 9, log_start=6) == 6
 
