@@ -64,7 +64,6 @@ from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
-from broker.security.config import SecurityConfig
 from broker.security.core.freshness import Freshness
 from broker.security.tls_files import TlsFiles
 from broker.settings.client_subscriptions import ClientSubscriptions
@@ -136,8 +135,7 @@ class Broker:
         groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
         parts = self.cluster, self.topics, self.partitions, producer_ids, config
-        tls, access = _access(config.security, clock, rng)
-        freshness = _freshness(config, self.log_services.lease)
+        tls, access, freshness = _access(config, self.log_services.lease, clock, rng)
         peers, leader_changes = _peers(self.cluster, store, config, access)
         links = _links(self.cluster, config, self.incarnation, access, self.metrics)
         transactions = Transactions(*parts, LinkedMarkers(links), clock)
@@ -356,17 +354,16 @@ def _housekeeping(
     )
 
 
-def _access(config: SecurityConfig, clock: Clock, rng: Rng) -> tuple[TlsFiles, PeerAccess]:
-    """Return the certificates, and how other brokers are reached."""
-    tls = TlsFiles(config, clock)
-    return tls, PeerAccess(tls.peer_context, own_account(config, rng))
-
-
-def _freshness(config: BrokerConfig, lease: SessionLease) -> Freshness:
-    """Return how old what is known of users and rights may be; the lease's questions tell."""
-    made = Freshness(config.security.access_age_max_s(config.session_timeout_ms))
-    lease.add_listener(made.answered)
-    return made
+def _access(
+    config: BrokerConfig, lease: SessionLease, clock: Clock, rng: Rng
+) -> tuple[TlsFiles, PeerAccess, Freshness]:
+    """Return the certificates, how other brokers are reached, and how old what is known of users
+    and rights may be: the lease's questions tell."""
+    security = config.security
+    tls = TlsFiles(security, clock)
+    freshness = Freshness(security.access_age_max_s(config.session_timeout_ms))
+    lease.add_listener(freshness.answered)
+    return tls, PeerAccess(tls.peer_context, own_account(security, rng)), freshness
 
 
 def _links(
