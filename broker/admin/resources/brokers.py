@@ -23,7 +23,6 @@ from broker.admin.schema import (
     whole,
 )
 from broker.cluster.core.topology import BrokerInfo
-from broker.security.core.listeners import SecurityProtocol
 from client.config import Resolved, effective
 
 _LIVE: Final = record(
@@ -73,7 +72,7 @@ _LISTENER: Final = record(
     "A listener of a broker.",
     {
         "name": text("Its name."),
-        "protocol": text("How clients speak to it.", enum=[*SecurityProtocol]),
+        "protocol": text("How clients speak to it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
         "host": text("Where its clients are sent."),
         "port": whole("The port there."),
         "is_advertised": truth("Whether that was configured; else they stay where they came to."),
