@@ -76,7 +76,7 @@ interop: $(INSTALLED) clients  ## Prove it against Apache BookKeeper; SECONDS of
 	@QUIRE_INTEROP_SECONDS=$(or $(SECONDS),120) $(BIN)/python -m pytest -m interop \
 		--durations 10 tests/interop/bookkeeper $(ARGS)
 
-interop-short: $(INSTALLED) clients  ## The form of it that CI runs: all ten rows
+interop-short: $(INSTALLED) clients  ## The form of it that CI runs: all rows
 	@$(BIN)/python -m pytest -m interop tests/interop/bookkeeper $(ARGS)
 
 clients:  ## Install the foreign programs that tests use: kcat, Chromium, Prometheus, Java's jars

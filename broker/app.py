@@ -64,7 +64,7 @@ from broker.partition.ledgers import Ledgers
 from broker.partition.log_services import LogServices
 from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
-from broker.security.config import SecurityConfig
+from broker.security.core.freshness import Freshness
 from broker.security.tls_files import TlsFiles
 from broker.settings.client_subscriptions import ClientSubscriptions
 from broker.settings.live_settings import LiveSettings
@@ -135,7 +135,7 @@ class Broker:
         groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
         parts = self.cluster, self.topics, self.partitions, producer_ids, config
-        tls, access = _access(config.security, clock, rng)
+        tls, access, freshness = _access(config, self.log_services.lease, clock, rng)
         peers, leader_changes = _peers(self.cluster, store, config, access)
         links = _links(self.cluster, config, self.incarnation, access, self.metrics)
         transactions = Transactions(*parts, LinkedMarkers(links), clock)
@@ -159,8 +159,8 @@ class Broker:
             link=links.services,
             markers=markers,
             producer_ids=producer_ids,
-            users=_users(store, config, rng, self.metrics),
-            rights=Rights(config.security, store, self.metrics),
+            users=_users(store, config, rng, self.metrics, freshness),
+            rights=Rights(config.security, store, self.metrics, freshness),
             quotas=Quotas(config.security, store, self.metrics),
             metrics=self.metrics,
             deadlines=Deadlines(),
@@ -255,6 +255,7 @@ class Broker:
         await self.services.subscriptions.start()
         await self.services.features.load()
         self.cluster.add_listener(lambda: self.metrics.keep_topics(self.cluster.topics))
+        await self.log_services.lease.ask(self.store)
         await self.services.rights.start()
         await self.services.quotas.start()
         self.ports = await self.server.start()
@@ -353,10 +354,16 @@ def _housekeeping(
     )
 
 
-def _access(config: SecurityConfig, clock: Clock, rng: Rng) -> tuple[TlsFiles, PeerAccess]:
-    """Return the certificates, and how other brokers are reached."""
-    tls = TlsFiles(config, clock)
-    return tls, PeerAccess(tls.peer_context, own_account(config, rng))
+def _access(
+    config: BrokerConfig, lease: SessionLease, clock: Clock, rng: Rng
+) -> tuple[TlsFiles, PeerAccess, Freshness]:
+    """Return the certificates, how other brokers are reached, and how old what is known of users
+    and rights may be: the lease's questions tell."""
+    security = config.security
+    tls = TlsFiles(security, clock)
+    freshness = Freshness(security.access_age_max_s(config.session_timeout_ms))
+    lease.add_listener(freshness.answered)
+    return tls, PeerAccess(tls.peer_context, own_account(security, rng)), freshness
 
 
 def _links(
@@ -409,9 +416,11 @@ def _server(services: Services, ledgers: Ledgers, tls: TlsFiles) -> Server:
     return Server(services, Dispatcher(services, handlers()), ledgers.memory, doors)
 
 
-def _users(store: MetadataStore, config: BrokerConfig, rng: Rng, metrics: Metrics) -> Users:
+def _users(
+    store: MetadataStore, config: BrokerConfig, rng: Rng, metrics: Metrics, freshness: Freshness
+) -> Users:
     security = config.security
-    users = Users(store, security.users_max, own_credentials(security, rng))
+    users = Users(store, security.users_max, own_credentials(security, rng), freshness)
     metrics.provide_one("quire_broker_users", lambda: users.count)
     return users
 

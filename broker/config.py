@@ -79,6 +79,12 @@ class BrokerConfig(AdminAccess):
         " Brokers ask each other for the lags of 10,000 partitions at once.",
         at_least=50_000,
     )
+    admin_audit_entries_max: int = setting(
+        1_000,
+        "What was done last, and what was refused last, that a broker remembers for the page and"
+        " for `quire cluster audit`: so many of each. The log has all of it.",
+        at_least=1, at_most=10_000,
+    )  # fmt: skip
     admin_tls_ca: Path | None = setting(
         None, "PEM file with the authority of the other brokers' certificates, if it is not one"
         " that this machine trusts.",

@@ -48,6 +48,7 @@ CODES: Final[Mapping[type, Code]] = {
     s.ResourceNotFound: Code.resource_not_found,
     s.DuplicateResource: Code.duplicate_resource,
     s.UnacceptableCredential: Code.unacceptable_credential,
+    s.AccessUnknown: Code.request_timed_out,
     s.SecurityDisabled: Code.security_disabled,
     s.ThrottlingQuotaExceeded: Code.throttling_quota_exceeded,
     s.AuthorizationFailed: Code.cluster_authorization_failed,

@@ -1,5 +1,6 @@
 """The errors of who may come in and do what, a part of the family in `broker/errors.py`.
 
+AccessUnknown
 RequestError
 ├── ResourceNotFound, DuplicateResource, UnacceptableCredential
 ├── UnsupportedSaslMechanism, IllegalSaslState, SaslAuthenticationFailed
@@ -11,7 +12,7 @@ RequestError
 
 from __future__ import annotations
 
-from broker.errors import RequestError
+from broker.errors import BrokerError, RequestError
 
 
 class ResourceNotFound(RequestError):
@@ -24,6 +25,13 @@ class DuplicateResource(RequestError):
 
 class UnacceptableCredential(RequestError):
     """A credential is weaker, or larger, than this broker takes."""
+
+
+class AccessUnknown(BrokerError):
+    """This broker is cut off from the metadata store for too long to know who may come in, or do
+    what: another one does."""
+
+    retriable = True
 
 
 class SecurityDisabled(RequestError):

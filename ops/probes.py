@@ -12,11 +12,11 @@ from client.errors import RemoteProtocolError
 from client.wire.buffer import Reader
 
 _TIMEOUT_S: Final = 2.0
-_CORRELATION_ID: Final = 0x51554952
-_API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
+CORRELATION_ID: Final = 0x51554952
+API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, CORRELATION_ID, -1)
 """ApiVersions v0: frame length, API key 18, version, correlation id, no client id."""
 
-_METADATA: Final = struct.pack(">ihhihi", 14, 3, 1, _CORRELATION_ID, -1, 0)
+_METADATA: Final = struct.pack(">ihhihi", 14, 3, 1, CORRELATION_ID, -1, 0)
 """Metadata v1 about no topic: brokers only."""
 _METADATA_BYTES_MAX: Final = 1 << 20
 
@@ -27,10 +27,10 @@ async def kafka_answers(host: str, port: int, context: ssl.SSLContext | None = N
         async with asyncio.timeout(_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
-                writer.write(_API_VERSIONS)
+                writer.write(API_VERSIONS)
                 length: int
                 length, correlation_id, error = struct.unpack(">iih", await reader.readexactly(10))
-                return (correlation_id, error) == (_CORRELATION_ID, 0) and length >= 6
+                return (correlation_id, error) == (CORRELATION_ID, 0) and length >= 6
             finally:
                 writer.close()
     return False
@@ -46,7 +46,7 @@ async def kafka_brokers(host: str, port: int) -> frozenset[int]:
             try:
                 writer.write(_METADATA)
                 length, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
-                if correlation_id == _CORRELATION_ID and 4 < length < _METADATA_BYTES_MAX:
+                if correlation_id == CORRELATION_ID and 4 < length < _METADATA_BYTES_MAX:
                     return _broker_ids(await reader.readexactly(length - 4))
             finally:
                 writer.close()

@@ -29,6 +29,7 @@ from broker.security.core.acls import (
     Permission,
     ResourceType,
 )
+from broker.security.core.freshness import Freshness
 from client.metadata import paths
 from client.metadata.json_node import read_object
 from client.metadata.store import MetadataStore
@@ -47,15 +48,19 @@ class AclStore:
     """All entries."""
 
     def __init__(
-        self, store: MetadataStore, on_change: Callable[[Acls], None], entries_max: int
+        self,
+        store: MetadataStore,
+        on_change: Callable[[Acls], None],
+        entries_max: int,
+        freshness: Freshness,
     ) -> None:
         """`on_change` gets all entries, at first and after every change; `entries_max`: more of
-        them in all are not taken here."""
+        them in all are not taken here; `freshness` hears of changes."""
         self._on_change = on_change
         self._entries_max = entries_max
         self._acls = Acls()
         self._nodes: EditableDirectory[tuple[Acl, ...]] = EditableDirectory(
-            store, paths.ACLS, _decode_or_deny, self._report
+            store, paths.ACLS, _decode_or_deny, self._report, freshness
         )
 
     async def start(self) -> None:

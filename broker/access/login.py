@@ -21,12 +21,13 @@ from broker.access.token_keys import TokenKeys
 from broker.access.users import Users
 from broker.security.config import SecurityConfig
 from broker.security.core.bearer import Bearer, TokenRefused, bearer_of, token_of
-from broker.security.core.failure_delays import FailureDelays
 from broker.security.core.mechanisms import Mechanism
 from broker.security.core.sasl import Accepted, Challenge, Handshake, Refused, SaslSession
+from broker.security_errors import AccessUnknown
 from client.ids import Clock, Rng
 from client.node.logs import AT_WILL
 from client.node.turns import Turns
+from client.security.failure_delays import FailureDelays
 from client.wire.kafka.apis import ApiKey
 
 log = logging.getLogger(__name__)
@@ -143,12 +144,17 @@ class Login:
         return outcome
 
     async def authenticate(self, host: str, token: bytes) -> Challenge | Accepted | Refused:
-        """The client sends a token; what is refused is answered late."""
+        """The client sends a token; what is refused is answered late. Raises AccessUnknown."""
         logins = self._logins
         if self._session.mechanism is Mechanism.OAUTHBEARER:
             await self._prepare(token)
         await logins.turns.next()
-        outcome = self._session.authenticate(token)
+        try:
+            outcome = self._session.authenticate(token)
+        except AccessUnknown as error:
+            log.warning("login.unknown peer=%s reason=%r", host, str(error), extra=AT_WILL)
+            self.failure = "nobody knows the passwords now"
+            raise
         if isinstance(outcome, Accepted):
             logins.accepted += 1
             self._timer.cancel()

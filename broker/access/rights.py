@@ -7,11 +7,13 @@ remembered until the entries change.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from broker.access.acl_store import AclStore
+from broker.errors import BrokerError, CoordinatorNotAvailable
 from broker.faults import code_of
 from broker.metrics import Metrics
 from broker.security.config import SecurityConfig
@@ -22,7 +24,9 @@ from broker.security.core.acls import (
     Operation,
     ResourceType,
 )
+from broker.security.core.freshness import Freshness
 from broker.security_errors import (
+    AccessUnknown,
     AuthorizationFailed,
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -31,6 +35,7 @@ from broker.security_errors import (
 )
 from client.metadata.store import MetadataStore
 from client.node.logs import AT_WILL
+from client.wire.kafka.apis import ApiKey
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +46,16 @@ _ERRORS: Final[Mapping[ResourceType, type[AuthorizationFailed]]] = {
     ResourceType.TRANSACTIONAL_ID: TransactionalIdAuthorizationFailed,
 }
 
+
+_OF_COORDINATORS: Final = frozenset(
+    (
+        ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS,
+        ApiKey.LIST_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE,
+        ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
+    )
+)  # fmt: skip
 
 OPERATIONS_NOT_ASKED: Final = -(1 << 31)
 """In the place of authorized operations that nobody asked for."""
@@ -93,14 +108,22 @@ class Subject(Protocol):
 class Rights:
     """One for all requests of a broker."""
 
-    def __init__(self, config: SecurityConfig, store: MetadataStore, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        config: SecurityConfig,
+        store: MetadataStore,
+        metrics: Metrics,
+        freshness: Freshness | None = None,
+    ) -> None:
+        """`freshness`: of the entries; None: what is known always counts."""
         self.is_on = config.authorization
         """Whether anything can be refused."""
         self.denied = 0
+        self._freshness = freshness or Freshness()
         self._authorizer = Authorizer(
             config.super_users, allow_if_none=config.allow_everyone_if_no_acl_found
         )
-        self.acls = AclStore(store, self._authorizer.replace, config.acls_max)
+        self.acls = AclStore(store, self._authorizer.replace, config.acls_max, self._freshness)
         """The entries; somebody has to start them."""
         metrics.provide_one("quire_broker_requests_denied", lambda: self.denied)
         metrics.provide_one("quire_broker_acls", lambda: self.acls.count)
@@ -132,8 +155,24 @@ class Rights:
         Nothing that is missing counts as denied: it was not tried."""
         return sum(1 << one for one in SUPPORTED[kind] if self.may(who, Need(one, kind), name))
 
+    def require_known(self, who: Subject, api_key: int) -> None:
+        """Refuse a request whose sender's rights are not known any more: nobody but super users.
+
+        Raises CoordinatorNotAvailable for what clients ask of a coordinator, because they look
+        for another one then and end with most other errors; else AccessUnknown.
+        """
+        if not self.is_on or self._is_fresh():
+            return
+        if self._authorizer.is_super(who.user):
+            return
+        text = self._freshness.refusal("rights")
+        raise CoordinatorNotAvailable(text) if api_key in _OF_COORDINATORS else AccessUnknown(text)
+
+    def _is_fresh(self) -> bool:
+        return self._freshness.is_fresh(asyncio.get_running_loop().time())
+
     def require(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> None:
-        """Raise the AuthorizationFailed of the resource's type unless it may be done."""
+        """Raise what `refusal` returns unless it may be done."""
         if self.is_on and not self.may(who, need, name):
             raise self.refusal(who, need, name)
 
@@ -141,8 +180,11 @@ class Rights:
         """Return the code of what `require` would raise; 0 if it may be done."""
         return 0 if self.may(who, need, name) else code_of(self.refusal(who, need, name))
 
-    def refusal(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> AuthorizationFailed:
-        """Return the error of what may not be done, counted and logged."""
+    def refusal(self, who: Subject, need: Need, name: str = CLUSTER_NAME) -> BrokerError:
+        """Return the error of what may not be done, counted and logged; AccessUnknown if it may
+        have been allowed meanwhile."""
+        if not self._is_fresh():
+            return AccessUnknown(self._freshness.refusal("rights"))
         self.denied += 1
         what = f"{need.operation.name} {need.kind.name.lower()} {name[:249]!r}"
         log.warning(

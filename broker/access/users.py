@@ -11,6 +11,7 @@ once on the same broker.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 from broker.cluster.editable_directory import EditableDirectory
 from broker.errors import InvalidRequest
+from broker.security.core.freshness import Freshness
 from broker.security.core.mechanisms import Mechanism
 from broker.security.core.scram import (
     HASHES,
@@ -28,7 +30,7 @@ from broker.security.core.scram import (
     SALT_BYTES_MAX,
     ScramCredential,
 )
-from broker.security_errors import ResourceNotFound
+from broker.security_errors import AccessUnknown, ResourceNotFound
 from client.errors import LogCorrupt
 from client.metadata import paths
 from client.metadata.json_node import read_object, whole
@@ -48,12 +50,15 @@ class Users:
         store: MetadataStore,
         users_max: int,
         own: Mapping[str, Credentials] = MappingProxyType({}),
+        freshness: Freshness | None = None,
     ) -> None:
-        """`users_max`: how many are taken; `own`: who can log in whatever the store says."""
+        """`users_max`: how many are taken; `own`: who can log in whatever the store says, by name;
+        `freshness`: of what else we know; None: it always counts."""
         self._users_max = users_max
         self._own = own
+        self._freshness = freshness or Freshness()
         self._nodes: EditableDirectory[tuple[str, Credentials]] = EditableDirectory(
-            store, paths.USERS, _decode, lambda: None
+            store, paths.USERS, _decode, lambda: None, self._freshness
         )
 
     async def start(self) -> None:
@@ -77,9 +82,14 @@ class Users:
         return sorted(name for name, _ in self._nodes.values.values())
 
     def credentials(self, user: str) -> Credentials:
-        """Return what is kept of a user's passwords; empty: there is no such user."""
+        """Return what is kept of a user's passwords; empty: there is no such user.
+
+        Raises AccessUnknown: what we know is too old.
+        """
         if user in self._own:
             return self._own[user]
+        if not self._freshness.is_fresh(asyncio.get_running_loop().time()):
+            raise AccessUnknown(self._freshness.refusal("passwords"))
         found = self._nodes.values.get(_node_name(user))
         return {} if found is None or found[0] != user else found[1]
 

@@ -19,8 +19,6 @@ from typing import Any, Final
 
 from client.node import logs
 
-ENTRIES_MAX: Final = 1_000
-"""Of each list."""
 _CHARS_MAX: Final = 249
 _DONE: Final = {"request.changed": ("api", "what"), "admin.done": ("operation", "path", "status")}
 _REFUSED: Final = {
@@ -35,9 +33,11 @@ EVENTS: Final = (*_DONE, *_REFUSED)
 class AuditTrail(logging.Handler):
     """Of one process; `start` and `close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries_max: int) -> None:
+        """`entries_max`: of each list."""
         super().__init__(logging.INFO)
-        self._done: deque[dict[str, Any]] = deque(maxlen=ENTRIES_MAX)
+        self._entries_max = entries_max
+        self._done: deque[dict[str, Any]] = deque(maxlen=entries_max)
         self._refused: OrderedDict[tuple[str, ...], dict[str, Any]] = OrderedDict()
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class AuditTrail(logging.Handler):
         before = self._refused.pop(key, None)
         if before is not None:
             entry["count"] += before["count"]
-        elif len(self._refused) >= ENTRIES_MAX:
+        elif len(self._refused) >= self._entries_max:
             self._refused.popitem(last=False)
         self._refused[key] = entry
 

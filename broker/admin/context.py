@@ -20,6 +20,7 @@ from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.errors import GroupIdNotFound, LeaderNotAvailable, UnknownTopicOrPartition
 from client.ids import BrokerId
+from client.security.admin_access import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class AdminContext:
     lags: Lags
     sampler: Sampler
     audit_trail: AuditTrail
+    operation_roles: Mapping[str, Role]
+    """Name of each operation -> the role it needs."""
 
     @property
     def me(self) -> BrokerId:

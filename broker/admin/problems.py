@@ -51,7 +51,9 @@ class Problem(base.QuireError):
 
 def of_access(error: AccessRefused) -> Problem:
     """Return what whoever may not ask for something is answered with."""
-    return Problem(error.status, error.code, error.detail, error.hint, field=error.field)
+    made = Problem(error.status, error.code, error.detail, error.hint, field=error.field)
+    made.may_work_later = error.retry_after_s is not None
+    return made
 
 
 class _Row(NamedTuple):

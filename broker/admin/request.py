@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from client.security.admin_access import Caller, Role
+
 PREFIX: Final = "/admin/v1"
 JSON: Final = "application/json"
 BYTES: Final = "application/octet-stream"
@@ -21,6 +23,8 @@ class AdminRequest(NamedTuple):
     """The JSON body, bytes if the request had another media type, None without a body."""
     accepts_bytes: bool = False
     """Whether the client prefers `application/octet-stream` to JSON."""
+    caller: Caller = Caller("", Role.LOOK)
+    """Who sent it."""
 
 
 class Answer(NamedTuple):

@@ -46,7 +46,7 @@ from broker.config import BrokerConfig
 from client.config import DEFAULT, settings_of
 from client.errors import QuireError
 from client.node.http_connections import HttpConnections
-from client.node.http_guard import HttpGuard
+from client.node.http_guard import AccessRefused, HttpGuard
 from client.security.admin_access import Caller
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,8 @@ class AdminServer:
             peer_client=self._peer_client,
             lags=self._lags,
             sampler=self._sampler,
-            audit_trail=AuditTrail(),
+            audit_trail=AuditTrail(config.admin_audit_entries_max),
+            operation_roles={one.name: one.role for one in table.OPERATIONS},
         )
         self._doors = doors = HttpConnections()
         broker.metrics.provide_one("quire_broker_admin_body_bytes", lambda: doors.bodies_bytes)
@@ -165,7 +166,7 @@ class AdminServer:
         return web.Response(status=503, text="".join(f"not ready: {why}\n" for why in reasons))
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        self._guard.check_metrics(request)
+        await self._guard.check_metrics(request)
         return web.Response(
             body=self._broker.metrics.exposition(),
             headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
@@ -193,10 +194,10 @@ class AdminServer:
 
     def _handler(self, operation: Operation) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            caller = self._guard.check(request, operation.role)
+            caller = await self._guard.check(request, operation.role)
             is_forwarded = self._check_meant(request)
             body = await self._doors.body(request) if operation.takes else b""
-            checked = _checked(operation, request, body, self._config.admin_items_max)
+            checked = _checked(operation, request, body, self._config.admin_items_max, caller)
             if not self._broker.is_started:
                 raise Problem(
                     503, "starting", "this broker is still starting", "Try again in a moment."
@@ -272,7 +273,7 @@ class AdminServer:
 
 
 def _checked(
-    operation: Operation, request: web.Request, body: bytes, items_max: int
+    operation: Operation, request: web.Request, body: bytes, items_max: int, caller: Caller
 ) -> AdminRequest:
     """Check everything in a request; report every wrong field at once."""
     faults: list[Fault] = []
@@ -305,7 +306,7 @@ def _checked(
     if faults:
         raise problems.invalid(faults)
     accepts_bytes = BYTES in operation.gives and BYTES in request.headers.get("Accept", "")
-    return AdminRequest(path, query, content, accepts_bytes)
+    return AdminRequest(path, query, content, accepts_bytes, caller)
 
 
 def _body(operation: Operation, request: web.Request, body: bytes, items_max: int) -> Any:
@@ -345,8 +346,8 @@ def _problem(error: BaseException, headers: Mapping[str, str] | None = None) -> 
         response.headers["Allow"] = (headers or {})["Allow"]
     if body["status"] == 503:
         response.headers["Retry-After"] = str(problems.RETRY_AFTER_S)
-    if body["status"] == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, AccessRefused):
+        response.headers.update(error.headers)
     return response
 
 

@@ -18,6 +18,7 @@ from broker.admin.resources import (
     compaction,
     groups,
     led,
+    me,
     partitions,
     rates,
     records,
@@ -30,7 +31,7 @@ from broker.admin.schema import INT_MAX, NAME_CHARS_MAX, Schema, text, whole
 _MODULES: Final = (
     cluster, brokers, led, topics, partitions, segments, compaction, records, groups,
     transactions, bookies,
-    rates, audit,
+    rates, audit, me,
 )  # fmt: skip
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Generic, TypeVar
 
+from broker.security.core.freshness import Freshness
 from client.errors import LogCorrupt, MetadataError, NoNode
 from client.metadata.store import MetadataStore
 from client.node import background
@@ -42,8 +43,12 @@ class DirectoryView(Generic[V]):
         path: str,
         decode: Callable[[str, bytes], V],
         on_change: Callable[[], None],
+        freshness: Freshness | None = None,
     ) -> None:
-        """`decode` may raise LogCorrupt or ValueError: such a node is reported and left out."""
+        """`decode` may raise LogCorrupt or ValueError: such a node is reported and left out.
+
+        `freshness` hears of every change that we are told of, and when it counts here.
+        """
         self.values: dict[str, V] = {}
         self.changed: tuple[str, ...] = ()
         """Names whose values differ from what they were when `on_change` was called before: for
@@ -52,6 +57,9 @@ class DirectoryView(Generic[V]):
         self._path = path
         self._decode = decode
         self._on_change = on_change
+        self._freshness = freshness or Freshness()
+        self._seen: dict[str, None] = {}
+        """Paths that were read, and count once `on_change` was called."""
         self._watchers: dict[str, Callable[[], None]] = {}
         self._stale: dict[str, None] = {}
         self._listing_is_stale = True
@@ -111,9 +119,13 @@ class DirectoryView(Generic[V]):
             pause_s = min(_PAUSE_MAX_S, len(names) / _LISTED_PER_S)
             self._list_at_s = asyncio.get_running_loop().time() + pause_s
         present = dict.fromkeys(names)
+        new = [name for name in names if name not in self._watchers]
+        for name in new:
+            self._freshness.found(self._path_of(name), self._path)
+        self._seen[self._path] = None
         for name in [name for name in self._watchers if name not in present]:
             self._forget(name)
-        self._stale.update((name, None) for name in names if name not in self._watchers)
+        self._stale.update((name, None) for name in new)
 
     async def _read_some(self) -> None:
         batch = list(self._stale)[:_READS_AT_ONCE]
@@ -129,13 +141,14 @@ class DirectoryView(Generic[V]):
         self._stale.pop(name, None)
         watcher = self._watchers.setdefault(name, partial(self._on_child, name))
         try:
-            node = await self._store.get(f"{self._path}/{name}", watcher)
+            node = await self._store.get(self._path_of(name), watcher)
             value = self._decode(name, node.data)
         except NoNode:
             self._forget(name)
         except (LogCorrupt, ValueError) as error:
             log.error("view.unreadable path=%s/%s error=%r", self._path, name, error)
             self._drop(name)
+            self._seen[self._path_of(name)] = None
         except BaseException:
             self._on_child(name)  # it was not seen: whoever asked may not ask again
             raise
@@ -143,11 +156,13 @@ class DirectoryView(Generic[V]):
             if self.values.get(name) != value:
                 self._changed[name] = None
             self.values[name] = value
+            self._seen[self._path_of(name)] = None
 
     def _forget(self, name: str) -> None:
         self._watchers.pop(name, None)
         self._stale.pop(name, None)
         self._drop(name)
+        self._seen[self._path_of(name)] = None
 
     def _drop(self, name: str) -> None:
         if self.values.pop(name, None) is not None:
@@ -157,12 +172,27 @@ class DirectoryView(Generic[V]):
         if self._changed:
             self.changed, self._changed = tuple(self._changed), {}
             self._on_change()
+        seen, self._seen = self._seen, {}
+        for path in seen:
+            if not self._is_told_of(path):
+                self._freshness.read(path)
+
+    def _is_told_of(self, path: str) -> bool:
+        """Whether a node has changed since it was read."""
+        if path == self._path:
+            return self._listing_is_stale
+        return path.rpartition("/")[2] in self._stale
+
+    def _path_of(self, name: str) -> str:
+        return f"{self._path}/{name}"
 
     def _on_listing(self) -> None:
         self._listing_is_stale = True
+        self._freshness.told(self._path)
         self._wake.set()
 
     def _on_child(self, name: str) -> None:
         if name in self._watchers:
             self._stale[name] = None
+            self._freshness.told(self._path_of(name))
             self._wake.set()

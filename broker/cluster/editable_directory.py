@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from broker.cluster.directory_view import DirectoryView
 from broker.errors import RequestTimedOut
+from broker.security.core.freshness import Freshness
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.metadata.store import MetadataStore
 
@@ -34,11 +35,12 @@ class EditableDirectory(Generic[V]):
         path: str,
         decode: Callable[[str, bytes], V],
         on_change: Callable[[], None],
+        freshness: Freshness | None = None,
     ) -> None:
-        """`decode` and `on_change` are those of `DirectoryView`."""
+        """`decode`, `on_change` and `freshness` are those of `DirectoryView`."""
         self._store = store
         self._path = path
-        self._view: DirectoryView[V] = DirectoryView(store, path, decode, on_change)
+        self._view: DirectoryView[V] = DirectoryView(store, path, decode, on_change, freshness)
         self._lock = asyncio.Lock()
         self._is_started = False
 

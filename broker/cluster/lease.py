@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from client.errors import MetadataError
@@ -29,6 +30,11 @@ class SessionLease:
         self.session_timeout_s = session_timeout_s
         self._valid_until_s = float("-inf")
         self._due = asyncio.Event()
+        self._listeners: list[Callable[[float], None]] = []
+
+    def add_listener(self, listener: Callable[[float], None]) -> None:
+        """Have somebody hear when each question left that the store has answered."""
+        self._listeners.append(listener)
 
     def is_valid(self, now_s: float) -> bool:
         """Whether we may speak for the partitions we lead."""
@@ -39,6 +45,8 @@ class SessionLease:
         self._valid_until_s = max(
             self._valid_until_s, asked_s + _LEASE_SHARE * self.session_timeout_s
         )
+        for listener in self._listeners:
+            listener(asked_s)
 
     def end(self) -> None:
         """The session is gone."""

@@ -122,6 +122,8 @@ class Handler(NamedTuple):
     start: Callable[[Services, Call, memoryview, Channel, int], None] | None
     """Takes the request's bytes (and its size on the wire) and answers through the channel, by
     callbacks: for the hot paths."""
+    needs_rights: bool = False
+    """Whether it asks what the sender may do."""
 
 
 class Dispatcher:
@@ -272,6 +274,8 @@ class Dispatcher:
         self, handler: Handler, call: Call, request: Any, slot: Slot
     ) -> Fields | Awaitable[Fields]:
         assert handler.handle is not None, "an API has a handle or a start"
+        if handler.needs_rights:
+            self._services.rights.require_known(call.peer, call.api_key)
         self._group_requests.admit(call.api_key, slot)
         result = handler.handle(self._services, call, request)
         quotas = self._services.quotas

@@ -47,14 +47,6 @@ def endpoints_of(config: BrokerConfig, ports: Mapping[str, int]) -> dict[str, En
     return found
 
 
-def registered_host(config: BrokerConfig) -> str:
-    """Return the host under which other brokers reach this one."""
-    name = config.security.inter_broker_name
-    listener = next(one for one in listeners_of(config) if one.name == name)
-    advertised = listener.advertised
-    return _host_of(config, listener.bind) if advertised is None else advertised.host
-
-
 def _host_of(config: BrokerConfig, bind: Address) -> str:
     return bind.host if bind.host not in _EVERYWHERE else config.hostname or "127.0.0.1"
 

@@ -26,6 +26,7 @@ _REPLACED_BY_LISTENERS: Final = {
     "listen_host": "127.0.0.1", "port": 9092, "advertised_host": None, "advertised_port": 0,
 }  # fmt: skip
 """The broker's settings of the one listener of plain text, with their defaults."""
+_SESSIONS_OLD: Final = 5
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -156,6 +157,15 @@ class SecurityConfig:
         " broker. ZooKeeper lists at most some 15,000 at once.",
         at_least=1, at_most=15_000,
     )  # fmt: skip
+    access_age_max_ms: int | None = setting(
+        None,
+        "A broker that is cut off from the metadata store for longer than this lets nobody log in"
+        " with a password, and serves nobody whose rights it would have to know, but super users:"
+        " with an error that clients retry. So this is how long a removed password or right may"
+        " still count there. Leadership ends sooner, and with it reads and writes. Default: five"
+        " times session_timeout_ms; at least once.",
+        at_least=1_000,
+    )
     quotas: bool = setting(
         True,
         "Whether the quotas of the cluster (users, client ids, addresses) are followed here.",
@@ -228,6 +238,12 @@ class SecurityConfig:
         for name, default in _REPLACED_BY_LISTENERS.items():
             if self.listeners and getattr(broker, name) != default:
                 raise ConfigError(f"{name} has no effect beside security.listeners")
+        least_ms = broker.session_timeout_ms
+        if self.access_age_max_ms is not None and self.access_age_max_ms < least_ms:
+            raise ConfigError(
+                f"security.access_age_max_ms must be at least session_timeout_ms ({least_ms}):"
+                " leadership has to end first"
+            )
         if self.authorization and broker.admin_port >= 0:
             check_reachable(broker, broker.admin_host, why="security.authorization")
 
@@ -271,6 +287,11 @@ class SecurityConfig:
             raise ConfigError("security.oauth_jwks: keys have to come by https, or from a file")
         if self.inter_broker_mechanism is Mechanism.OAUTHBEARER:
             raise ConfigError("security.inter_broker_mechanism has to be one with a password")
+
+    def access_age_max_s(self, session_timeout_ms: int) -> float:
+        """Return for how long what is known of users and rights counts."""
+        age_ms = self.access_age_max_ms
+        return (_SESSIONS_OLD * session_timeout_ms if age_ms is None else age_ms) / 1000
 
     def token_rules(self) -> TokenRules:
         """Return what tokens of OAUTHBEARER have to say."""

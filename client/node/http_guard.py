@@ -24,6 +24,7 @@ from client.errors import ConfigError, QuireError
 from client.node.exposition import Exposition, table
 from client.node.logs import AT_WILL
 from client.node.process_metrics import ADMIN_EXPIRES, ADMIN_REFUSED, ADMIN_ROWS
+from client.node.wrong_tokens import WAITING_MAX, WrongTokens
 from client.security.admin_access import (
     AdminAccess,
     Caller,
@@ -58,14 +59,19 @@ _CHARS_MAX: Final = 249
 class AccessRefused(QuireError):
     """A request that may not be served."""
 
-    def __init__(self, status: int, code: str, detail: str, hint: str, field: str) -> None:
-        """`status`: of HTTP; `code`: a constant name; `field`: the header that is wrong."""
+    def __init__(
+        self, status: int, code: str, detail: str, hint: str, field: str,
+        retry_after_s: int | None = None,
+    ) -> None:  # fmt: skip
+        """`status`: of HTTP; `code`: a constant name; `field`: the header that is wrong;
+        `retry_after_s`: when it may be sent again, if ever."""
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
         self.hint = hint
         self.field = field
+        self.retry_after_s = retry_after_s
 
     @property
     def sentence(self) -> str:
@@ -74,7 +80,9 @@ class AccessRefused(QuireError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What HTTP wants beside a 401."""
+        """What HTTP wants beside a 401, and may have beside a 429."""
+        if self.retry_after_s is not None:
+            return {"Retry-After": str(self.retry_after_s)}
         return {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
 
     def response(self) -> web.Response:
@@ -101,6 +109,9 @@ class HttpGuard:
         if access.admin_tls_cert is not None:
             files = access.admin_tls_cert, access.admin_tls_key, access.admin_tls_client_ca
             self._contexts = FreshContext(files, self._make)
+        self._wrong = WrongTokens(
+            access.admin_failure_delay_ms / 1000, access.admin_failure_delay_max_ms / 1000
+        )
         self.refused_count = 0
         """Requests of those who did not say who they are, or may not do what they asked for."""
 
@@ -141,12 +152,15 @@ class HttpGuard:
                 "Use the page that a broker serves, or a command-line client.", field="Origin",
             )  # fmt: skip
 
-    def check(self, request: web.Request, role: Role) -> Caller:
-        """Say who sent a request that needs a role. Raises AccessRefused."""
+    async def check(self, request: web.Request, role: Role) -> Caller:
+        """Say who sent a request that needs a role; a wrong token takes a while.
+
+        Raises AccessRefused.
+        """
         self.check_browser(request)
         if not self._access.asks_callers:
             return ANYBODY
-        caller = self._caller(request)
+        caller = await self._caller(request)
         if caller.role < role:
             code = "read-only-token" if caller.role is Role.LOOK else "role-too-low"
             raise self._refusal(
@@ -169,27 +183,22 @@ class HttpGuard:
                 method = "GET" if request.method == "HEAD" else request.method
                 role = rights.get(f"{method} {resource.canonical}", Role.ADMINISTER)
                 if isinstance(role, Role):
-                    request[CALLER] = self.check(request, role)
+                    request[CALLER] = await self.check(request, role)
                 elif role == METRICS:
-                    self.check_metrics(request)
+                    await self.check_metrics(request)
             return await handler(request)
 
         return check
 
-    def check_metrics(self, request: web.Request) -> None:
+    async def check_metrics(self, request: web.Request) -> None:
         """Refuse what /metrics is not for. Raises AccessRefused."""
         if not self._access.admin_metrics_open:
-            self.check(request, Role.LOOK)
+            await self.check(request, Role.LOOK)
 
-    def _caller(self, request: web.Request) -> Caller:
+    async def _caller(self, request: web.Request) -> Caller:
         shown = self._by_certificate(request)
         given = self._token(request)
-        sent = None if given is None else self._tokens.get().caller(given)
-        if given is not None and sent is None:
-            raise self._refusal(
-                request, 401, "wrong-token", "the token is wrong",
-                "Send the admin_token, or one of admin_tokens_file.", field="Authorization",
-            )  # fmt: skip
+        sent = None if given is None else await self._by_token(request, given)
         known = [caller for caller in (shown, sent) if caller is not None]
         if not known:
             raise self._refusal(
@@ -198,6 +207,25 @@ class HttpGuard:
                 field="Authorization",
             )  # fmt: skip
         return max(known, key=lambda caller: caller.role)
+
+    async def _by_token(self, request: web.Request, given: str) -> Caller:
+        host = request.remote or ""
+        if self._wrong.is_full(host):
+            raise self._refusal(
+                request, 429, "too-many-wrong-tokens",
+                f"this address has sent {WAITING_MAX} wrong tokens just now",
+                f"Try again in {self._wrong.retry_after_s} seconds.", field="Authorization",
+                retry_after_s=self._wrong.retry_after_s,
+            )  # fmt: skip
+        sent = self._tokens.get().caller(given)
+        if sent is None:
+            refusal = self._refusal(
+                request, 401, "wrong-token", "the token is wrong",
+                "Send the admin_token, or one of admin_tokens_file.", field="Authorization",
+            )  # fmt: skip
+            await self._wrong.wait(host)
+            raise refusal
+        return sent
 
     def _by_certificate(self, request: web.Request) -> Caller | None:
         certificate = request.get_extra_info("peercert") if self._roles else None
@@ -219,14 +247,14 @@ class HttpGuard:
 
     def _refusal(
         self, request: web.Request, status: int, code: str, detail: str, hint: str, *,
-        field: str, name: str = "",
+        field: str, name: str = "", retry_after_s: int | None = None,
     ) -> AccessRefused:  # fmt: skip
         self.refused_count += 1
         log.warning(
             "admin.refused user=%r peer=%s method=%s path=%r reason=%s",
             name, request.remote, request.method, request.path[:_CHARS_MAX], code, extra=AT_WILL,
         )  # fmt: skip
-        return AccessRefused(status, code, detail, hint, field)
+        return AccessRefused(status, code, detail, hint, field, retry_after_s)
 
     def _make(self) -> tuple[ssl.SSLContext, int]:
         access = self._access

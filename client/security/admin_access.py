@@ -89,6 +89,19 @@ class AdminAccess:
         " reaches the port. Off: it needs role look.",
     )
 
+    admin_failure_delay_ms: int = setting(
+        100,
+        "How long a client waits to hear that its token is wrong; twice as long each time for those"
+        " of one address, up to admin_failure_delay_max_ms.",
+        at_least=0,
+    )
+    admin_failure_delay_max_ms: int = setting(
+        5_000,
+        "The longest such wait. While ten answers of an address wait, further tokens of it are"
+        " refused with 429: guessing gets slower.",
+        at_least=0,
+    )
+
     @property
     def asks_callers(self) -> bool:
         """Whether anybody has to say who they are."""
@@ -110,6 +123,8 @@ def check_admin_access(access: AdminAccess) -> None:
         raise ConfigError("admin_tls_client_ca and admin_principals must be set together")
     if not access.admin_metrics_open and not access.asks_callers:
         raise ConfigError("admin_metrics_open = false needs admin_token or admin_tls_client_ca")
+    if access.admin_failure_delay_ms > access.admin_failure_delay_max_ms:
+        raise ConfigError("admin_failure_delay_ms exceeds admin_failure_delay_max_ms")
     roles_of(access.admin_principals)
     try:
         PrincipalRules(access.admin_tls_principal_rules)

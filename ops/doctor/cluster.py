@@ -85,19 +85,6 @@ def check_clocks(skews_s: Mapping[str, float]) -> Finding:
     )
 
 
-def check_reachable(broker: Mapping[str, Any], answers: bool) -> Finding:
-    """A live broker must answer where it sends clients, from here too."""
-    at = f"{broker['host']}:{broker['port']}"
-    if answers:
-        return fine("reachable", f"broker {broker['broker_id']} answers at {at}")
-    return trouble(
-        "reachable",
-        f"broker {broker['broker_id']} sends clients to {at}, where nobody answers from here",
-        "Correct its advertised_host and advertised_port, or open the port in between; if it wants"
-        " TLS, name the client's settings (--client-config).",
-    )
-
-
 def check_brokers(brokers: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Rows of the admin API."""
     found = []

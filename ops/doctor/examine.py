@@ -10,7 +10,7 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -21,15 +21,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
+from broker.front.endpoints import listeners_of
 from client.errors import MetadataError, QuireError
 from client.metadata.zookeeper import ZooKeeperStore
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from ops import ports
 from ops.admin_api import AdminApi
-from ops.doctor import cluster, disk, machine, metadata, spark
+from ops.doctor import cluster, disk, machine, metadata, outside, spark
 from ops.doctor.findings import Finding, trouble, warning
 from ops.java import Java, find_java, zookeeper_class_path
-from ops.probes import kafka_answers
 
 _NODE_TIMEOUT_S: Final = 3.0
 _STORE_TIMEOUT_MS: Final = 5_000
@@ -41,7 +41,9 @@ def examine_machine(broker: BrokerConfig | None, bookie: BookieConfig | None) ->
     yield from spark.check_spark(spark.look())
     yield machine.check_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     if broker is not None:
-        yield _port(broker.port, "the broker")
+        for listener in listeners_of(broker):
+            what = f"listener {listener.name} of the broker"
+            yield _port(listener.bind.port, what if broker.security.listeners else "the broker")
         if broker.admin_port > 0:
             yield _port(broker.admin_port, "the broker's admin server")
         yield from machine.check_advertised(broker, _resolve, _is_own)
@@ -140,7 +142,8 @@ async def examine_zookeeper(
 async def examine_cluster(
     api: AdminApi, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[Finding]:
-    """Check the running nodes. `context`: of clients that speak TLS with brokers."""
+    """Check the running nodes. `context`: of clients that speak TLS with brokers; None: what
+    this machine trusts."""
     try:
         brokers = await api.list("/brokers")
         bookies = await api.list("/bookies")
@@ -152,8 +155,9 @@ async def examine_cluster(
     for finding in cluster.check_brokers(brokers):
         yield finding
     for row in brokers:
-        answers = await kafka_answers(row["host"], row["port"], context)
-        yield cluster.check_reachable(row, answers)
+        looks = await _look_at(row, context)
+        for finding in outside.check_listeners(row, looks, has_settings=context is not None):
+            yield finding
     for finding in cluster.check_bookies(bookies, topics):
         yield finding
     for finding in cluster.check_transactions(hanging):
@@ -167,6 +171,19 @@ async def examine_cluster(
             await _ask_node(api, node, url, versions, skews)
     yield cluster.check_versions(versions)
     yield cluster.check_clocks(skews)
+
+
+async def _look_at(
+    broker: Mapping[str, Any], context: ssl.SSLContext | None
+) -> dict[str, outside.Look]:
+    """Return what is seen at each listener of a broker, by its name."""
+    trusting = context or ssl.create_default_context()
+    return {
+        one["name"]: await outside.look(
+            one["host"], one["port"], trusting if outside.is_tls(one) else None
+        )
+        for one in outside.listeners_of(broker)
+    }
 
 
 async def _ask_node(

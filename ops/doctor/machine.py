@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from broker.config import BrokerConfig
-from broker.front.endpoints import registered_host
+from broker.front.endpoints import endpoints_of, listeners_of
 from ops.doctor.findings import Finding, fine, trouble, warning
 from ops.java import Java, JavaMissing
 
@@ -37,43 +37,57 @@ def check_port(port: int, purpose: str, *, is_free: bool, owner: str | None) -> 
 def check_advertised(
     config: BrokerConfig, resolve: Resolve, own: Callable[[str], bool]
 ) -> list[Finding]:
-    """Where clients are sent: it must lead to this machine, from theirs.
+    """Where clients of each listener are sent: it must lead to this machine, from theirs.
 
     `own`: whether an address is one of this machine.
     """
-    host = registered_host(config)
-    is_open = config.listen_host in _EVERYWHERE or not _is_loopback(config.listen_host)
+    listeners = listeners_of(config)
+    sent = endpoints_of(config, {one.name: one.bind.port for one in listeners})
+    found = []
+    for one in listeners:
+        is_open = one.bind.host in _EVERYWHERE or not _is_loopback(one.bind.host)
+        clients, setting = "clients", "advertised_host"
+        if config.security.listeners:
+            clients = f"clients of {one.name}"
+            setting = f"{one.name} in security.advertised_listeners"
+        host = sent[one.name].host
+        found.append(_check_sent(host, clients, setting, resolve, own, is_open=is_open))
+    return found
+
+
+def _check_sent(
+    host: str,
+    clients: str,
+    setting: str,
+    resolve: Resolve,
+    own: Callable[[str], bool],
+    *,
+    is_open: bool,
+) -> Finding:
     try:
         addresses = resolve(host)
     except OSError as error:
-        return [
-            trouble(
-                "advertised",
-                f"clients are sent to {host}, a name that does not resolve here ({error})",
-                "Set advertised_host to a name or address that clients can use.",
-            )
-        ]
+        return trouble(
+            "advertised",
+            f"{clients} are sent to {host}, a name that does not resolve here ({error})",
+            f"Set {setting} to a name or address that clients can use.",
+        )
     shown = ", ".join(sorted(addresses))
     if is_open and any(_is_loopback(address) for address in addresses):
-        return [
-            trouble(
-                "advertised",
-                f"this broker listens for other machines, but sends them to {host} ({shown}),"
-                " which is themselves",
-                "Set advertised_host to a name or address that leads here from other machines;"
-                " look for a loopback line in /etc/hosts.",
-            )
-        ]
+        return trouble(
+            "advertised",
+            f"this broker listens for other machines, but sends {clients} to {host} ({shown}),"
+            " which is themselves",
+            f"Set {setting} to a name or address that leads here from other machines;"
+            " look for a loopback line in /etc/hosts.",
+        )
     if not any(own(address) for address in addresses):
-        return [
-            warning(
-                "advertised",
-                f"clients are sent to {host} ({shown}), which is not an address of this machine",
-                "Right behind a load balancer or NAT that leads here; otherwise correct"
-                " advertised_host.",
-            )
-        ]
-    return [fine("advertised", f"clients are sent to {host} ({shown})")]
+        return warning(
+            "advertised",
+            f"{clients} are sent to {host} ({shown}), which is not an address of this machine",
+            f"Right behind a load balancer or NAT that leads here; otherwise correct {setting}.",
+        )
+    return fine("advertised", f"{clients} are sent to {host} ({shown})")
 
 
 def _is_loopback(address: str) -> bool:

@@ -96,6 +96,8 @@ BROKER: Final = (
            [["connections_max", 16 * _KIB]], "quire_broker_connections"),
     Buffer("bodies of admin requests", "client/node/http_connections.py",
            [[BODIES_BYTES_MAX]], "quire_broker_admin_body_bytes"),
+    Buffer("who did what, and who was refused what", "broker/admin/audit_trail.py",
+           [[2, "admin_audit_entries_max", 4 * _KIB]], ""),
 )  # fmt: skip
 
 BOOKIE: Final = (

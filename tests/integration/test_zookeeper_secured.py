@@ -130,3 +130,22 @@ async def test_an_open_tree_becomes_ours(zookeeper: RealZooKeeper) -> None:
     assert await half.children("/opened") == ["a", "b"]
     for store in (without, half, ours):
         await store.close()
+
+
+async def test_a_server_that_wants_a_login_before_anything_else(tmp_path: Path) -> None:
+    """What the handbook has in the place of SASL."""
+    server = RealZooKeeper(tmp_path)
+    with (tmp_path / "zoo.cfg").open("a") as file:
+        file.write("enforce.auth.enabled=true\nenforce.auth.schemes=digest\n")
+    server.start()
+    try:
+        ours = await opened(server, ClusterSecurity(**USER))
+        await ours.create("/ours", b"x")
+        assert (await ours.get("/ours")).data == b"x"
+        await ours.close()
+        nobody = await opened(server, OPEN_CLUSTER)
+        with pytest.raises(MetadataError):
+            await nobody.children("/")
+        await nobody.close()
+    finally:
+        server.kill()

@@ -5,8 +5,9 @@ layout of its own, and decides by itself who might do what at which moment.
 
 Brokers follow the store, so an answer may be by what held a while ago. For what only a leader
 serves the while is `bound_s`: who is cut off from the store does not lead for longer. Everything
-else, refusals and logins included, comes from any broker, and while faults strike one may have been
-cut off, or stopped, since any time (`all_follow`); after healing `bound_s` holds for all.
+else, refusals and logins included, comes from any broker, which may be cut off, or have been
+stopped: it goes by what it knows for `cut_off_s` (`security.access_age_max_ms`). After healing
+(`all_follow`) `bound_s` holds for all.
 
     A1 nothing is served to somebody who was not allowed it at any moment of that while
     A2 nobody is refused what he was allowed all the while
@@ -91,9 +92,13 @@ class Asked(NamedTuple):
 class AccessBook:
     """Everything that held, and since when."""
 
-    def __init__(self, loop: SimLoop, fail: Callable[[str, str], None], bound_s: float) -> None:
+    def __init__(
+        self, loop: SimLoop, fail: Callable[[str, str], None], bound_s: float, cut_off_s: float
+    ) -> None:
         self.bound_s = bound_s
-        """For how long a broker may go on with what does not hold any more."""
+        """For how long a leader may go on with what does not hold any more."""
+        self.cut_off_s = cut_off_s
+        """For how long any broker may."""
         self.all_follow = False
         """Whether no broker is cut off from the store any more."""
         self._loop = loop
@@ -169,7 +174,7 @@ class AccessBook:
 
     def _from_s(self, sent_s: float, *, is_led: bool) -> float:
         """Return since when what held counts."""
-        return sent_s - self.bound_s if is_led or self.all_follow else -math.inf
+        return sent_s - (self.bound_s if is_led or self.all_follow else self.cut_off_s)
 
     def _text(self, asked: Asked) -> str:
         return f"{asked.operation} of {asked.topic} by {asked.user} at {asked.sent_s:.3f}"

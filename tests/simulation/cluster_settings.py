@@ -126,7 +126,7 @@ def config_on(
             config,
             listen_host="127.0.0.1",
             advertised_host=None,
-            security=secured_load.security(plan.secured, host_name),
+            security=secured_load.security(plan.secured, host_name, config.session_timeout_ms),
         )
     lower = {} if plan.compaction is None else {"retention_check_interval_ms": 300}
     load = plan.load

@@ -131,7 +131,8 @@ class ClusterWorld(Machines):
         if options is None:
             return None
         bound_s = self.plan.broker_session_s + _FOLLOW_S
-        book = self.oracle.access = AccessBook(self.loop, self.oracle.fail, bound_s)
+        fail = self.oracle.fail
+        book = self.oracle.access = AccessBook(self.loop, fail, bound_s, self.plan.broker_session_s)
         return SecuredClients(self, book, options, TOPIC)
 
     def _add_secured(self) -> list[Host]:

@@ -38,6 +38,7 @@ _VERSIONS = {
     DELETE_RECORDS: 1,
     INIT_PRODUCER_ID: 1,
 }
+_WRONG_PASSWORD = 58
 _CLIENT_ID = b"\x00\x03sim"
 
 
@@ -170,8 +171,9 @@ class KafkaLink:
         signature = b""
         try:
             signature, lifetime_ms = await self._token(scram.final(challenge), timeout_s)
-        except Refused:
-            account.heard(account.user, account.password, sent_s, False)
+        except Refused as refused:
+            if refused.code == _WRONG_PASSWORD:  # else nobody knows, and it is to be tried again
+                account.heard(account.user, account.password, sent_s, False)
             raise
         account.heard(account.user, account.password, sent_s, True)
         assert signature == scram.expected, "whoever answers does not know the password"

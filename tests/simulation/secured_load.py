@@ -62,7 +62,9 @@ def password_of(user: str) -> str:
     return f"first of {user}"
 
 
-def security(options: SecuredOptions | None, host: str) -> SecurityConfig:
+def security(
+    options: SecuredOptions | None, host: str, access_age_max_ms: int | None = None
+) -> SecurityConfig:
     """Return the settings of the broker on a host."""
     if options is None:
         return SecurityConfig(quotas=False)  # nobody is limited in these schedules
@@ -70,6 +72,7 @@ def security(options: SecuredOptions | None, host: str) -> SecurityConfig:
     if not options.brokers_log_in:
         listeners["PLAINTEXT"] = PORT + 1
     return SecurityConfig(
+        access_age_max_ms=access_age_max_ms,
         listeners=tuple(f"{name}://0.0.0.0:{port}" for name, port in listeners.items()),
         advertised_listeners=tuple(f"{name}://{host}:{port}" for name, port in listeners.items()),
         inter_broker_listener=list(listeners)[-1],

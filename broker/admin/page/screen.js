@@ -4,6 +4,7 @@
 // API, `show` describes what came. While the page is hidden, or a dialog is open, nothing is
 // asked. When an answer fails to come, what is known stays, and the page says since when.
 
+import { forget, learn } from "./access.js";
 import { forgetToken, hasToken, Problem, setToken } from "./api.js";
 import { h, render } from "./dom.js";
 import { ago } from "./words.js";
@@ -68,6 +69,7 @@ export async function refresh() {
     onShown();
   }, SLOW_MS);
   try {
+    await learn();
     const found = await view.load(parts);
     if (mine !== turn) return;
     data = found;
@@ -120,6 +122,7 @@ function tokenForm() {
   const submit = (event) => {
     event.preventDefault();
     setToken(new FormData(event.target).get("token"));
+    forget();
     refresh();
   };
   return h(
@@ -133,7 +136,7 @@ function tokenForm() {
       h("code", {}, "admin_token"),
       "; with their ",
       h("code", {}, "admin_read_token"),
-      " you may look, and change nothing. This browser tab keeps it until you close it.",
+      " you may look, and change nothing; a file of tokens may have more. This browser tab keeps it until you close it.",
     ),
     hasToken() && h("p", { class: "fault", role: "alert" }, "The token that you gave is wrong."),
     h(
@@ -156,6 +159,7 @@ function tokenForm() {
 /** Drop the token and whatever was seen with it. */
 export function leave() {
   forgetToken();
+  forget();
   data = null;
   refresh();
 }

@@ -48,6 +48,7 @@ _BROKER: Final = record(
         "incarnation": text("Different each time its process starts."),
         "host": text("Where Kafka clients reach it."),
         "port": whole("Its Kafka port."),
+        "listeners": list_of(ref("BrokerListener"), "Where clients are sent, by listener."),
         "rack": nullable(text("Its failure domain.")),
         "admin_url": nullable(text("Its admin API; null: it has none.")),
         "is_unloaded": truth("Whether it gave its partitions away and takes no new ones."),
@@ -67,8 +68,19 @@ _SETTING: Final = record(
         "doc": text("What it means."),
     },
 )
+_LISTENER: Final = record(
+    "A listener of a broker.",
+    {
+        "name": text("Its name."),
+        "protocol": text("How clients speak to it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
+        "host": text("Where its clients are sent."),
+        "port": whole("The port there."),
+        "is_advertised": truth("Whether that was configured; else they stay where they came to."),
+    },
+)
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "BrokerLive": _LIVE,
+    "BrokerListener": _LISTENER,
     "Broker": _BROKER,
     "BrokerPage": page_of(ref("Broker"), "Brokers by id."),
     "BrokerSetting": _SETTING,
@@ -105,6 +117,16 @@ def _shown(info: BrokerInfo, live: Mapping[str, Any] | None, silence: str | None
         "incarnation": info.incarnation,
         "host": info.host,
         "port": info.port,
+        "listeners": [
+            {
+                "name": name,
+                "protocol": str(one.protocol),
+                "host": one.host,
+                "port": one.port,
+                "is_advertised": one.advertised,
+            }
+            for name, one in info.endpoints.items()
+        ],
         "rack": info.rack,
         "admin_url": info.admin_url or None,
         "is_unloaded": info.unloaded,

@@ -140,6 +140,7 @@ def handlers() -> list[Handler]:
             module.VERSIONS,
             getattr(module, "handle", None),
             getattr(module, "start", None),
+            bool(module.NEEDS),
         )
         for module in _MODULES
     ]

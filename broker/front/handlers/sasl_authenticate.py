@@ -1,7 +1,8 @@
 """SaslAuthenticate (36), versions 0-2: a token of the SASL mechanism that was chosen.
 
 Behaviour: `broker/security/core/sasl.py`, `broker/access/login.py`. A failure is answered late and
-in general terms; then the connection is closed.
+in general terms; then the connection is closed. While the metadata
+store does not say what passwords there are the error is one that clients retry.
 
 Versions: 1+ say how long the login is good for.
 """
@@ -11,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.faults import Code
+from broker.faults import Code, code_of, message_of
 from broker.front.services import Call, Services
 from broker.security.core.sasl import Accepted, Challenge
+from broker.security_errors import AccessUnknown
 from client.wire.kafka.apis import ApiKey
 
 KEY: Final = ApiKey.SASL_AUTHENTICATE
@@ -25,7 +27,10 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     """Return the next token, or whether the client is who it says."""
     if call.login is None:
         return _answer(Code.illegal_sasl_state, "there is no SASL on this listener")
-    outcome = await call.login.authenticate(call.peer.host, bytes(request.auth_bytes))
+    try:
+        outcome = await call.login.authenticate(call.peer.host, bytes(request.auth_bytes))
+    except AccessUnknown as error:
+        return _answer(code_of(error), message_of(error))
     if isinstance(outcome, Challenge):
         return _answer(Code.none, None, outcome.token)
     if isinstance(outcome, Accepted):

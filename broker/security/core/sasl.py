@@ -29,7 +29,10 @@ class Users(Protocol):
     """Who there is."""
 
     def credentials(self, user: str) -> Mapping[Mechanism, ScramCredential]:
-        """Return what is kept of a user's passwords; empty: there is no such user."""
+        """Return what is kept of a user's passwords; empty: there is no such user.
+
+        May raise an error of who asks: nobody knows.
+        """
         ...
 
 
@@ -105,6 +108,8 @@ class SaslSession:
         self.user: str | None = None
         """Who the client is, once it has logged in."""
         self._exchange: ScramExchange | None = None
+        self._credential: ScramCredential | None = None
+        """What the exchange goes by; None: there is no such user."""
         self._claimed: str | None = None
 
     @property
@@ -131,7 +136,10 @@ class SaslSession:
         return Handshake.DONE
 
     def authenticate(self, token: bytes) -> Challenge | Accepted | Refused:
-        """The client sends a token. With PLAIN it takes some milliseconds to check it."""
+        """The client sends a token. With PLAIN it takes some milliseconds to check it.
+
+        Raises what `Users.credentials` raises.
+        """
         if self._state is not _State.TOKENS:
             self._state = _State.OVER
             return Refused(None, "a token without a handshake")
@@ -142,7 +150,7 @@ class SaslSession:
                 return self._by_token(token)
             if self._exchange is None:
                 return self._scram_first(token)
-            return self._accept(self._exchange.finish(token))
+            return self._scram_last(self._exchange, token)
         except ScramError as error:
             return self._refuse(str(error))
 
@@ -182,11 +190,19 @@ class SaslSession:
         assert self.mechanism is not None, "chosen by the handshake"
         first = scram.parse_first(token)
         self._claimed = first.name
-        credential = self._users.credentials(first.name).get(self.mechanism)
-        if credential is None:
-            credential = scram.nobodys(self.mechanism, first.name, self._secret)
+        kept = self._credential = self._users.credentials(first.name).get(self.mechanism)
+        credential = kept or scram.nobodys(self.mechanism, first.name, self._secret)
         self._exchange = ScramExchange(self.mechanism, first, credential, self._nonce())
         return Challenge(self._exchange.challenge.encode())
+
+    def _scram_last(self, exchange: ScramExchange, token: bytes) -> Accepted | Refused:
+        """Check the proof. Whoever logs in again may have waited with it for as long as it liked,
+        so the password has to be one that is still kept."""
+        assert self.mechanism is not None and self._claimed is not None, "the first token had both"
+        answer = exchange.finish(token)
+        if self._users.credentials(self._claimed).get(self.mechanism) != self._credential:
+            return self._refuse("the password was changed meanwhile")
+        return self._accept(answer)
 
     def _accept(self, token: bytes, expires_s: float = math.inf) -> Accepted | Refused:
         assert self._claimed is not None, "named in the first token"

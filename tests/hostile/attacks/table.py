@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.hostile.attacks import alike, bookies, found, registry, secured
+from tests.hostile.attacks import alike, bookie_doors, bookies, found, registry, secured
 from tests.integration import memory_crowd
 from tests.integration.cluster import LocalCluster
 
@@ -16,6 +16,7 @@ ATTACKS: Final = (
     *bookies.ATTACKS,
     *registry.ATTACKS,
     *secured.ATTACKS,
+    *bookie_doors.ATTACKS,
 )
 
 CLUSTERS: Final[Mapping[str, Callable[[Path], LocalCluster]]] = {

@@ -92,11 +92,19 @@ def test_with_the_token_for_looking_nothing_changes(visit: Callable[[], Visit]) 
     give(page, READ_TOKEN)
     page.get_by_role("link", name="hidden").click()
     expect(page.get_by_role("heading", name="hidden")).to_be_visible()
-    page.get_by_role("button", name="Publish").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Value").fill("v")
-    dialog.get_by_role("button", name="Publish").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("this needs role operate")
+    for name, role in (("Publish", "operate"), ("Change", "administer"), ("Delete", "administer")):
+        button = page.get_by_role("button", name=name, exact=True)
+        expect(button).to_be_disabled()
+        expect(button).to_have_attribute(
+            "title", f"This needs role {role}; you are admin_read_token, of role look"
+        )
+    page.get_by_role("link", name="0", exact=True).click()
+    expect(page.get_by_text("Not known now: This needs role operate")).to_be_visible()
+    for name in ("Publish", "Move leader", "Roll", "Trim", "Newest", "Go"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
+    page.get_by_role("button", name="Forget token").click()
+    give(page, TOKEN)
+    expect(page.get_by_role("button", name="Publish")).to_be_enabled()
 
 
 def test_who_did_what_is_for_administrators(visit: Callable[[], Visit]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from client.errors import LedgerError, WriteFailed
+from client.errors import LedgerError, LedgerFenced, WriteFailed
 from client.security.cluster_security import ClusterSecurity
 from tests.fakes import certificates
 from tests.integration.cluster import RealZooKeeper
@@ -114,15 +114,32 @@ async def test_we_write_and_read_over_tls(
     assert await contents(await client.open(writer.ledger_id)) == payloads(100)
 
 
+@pytest.mark.parametrize("v2", [False, True])
+async def test_java_fences_and_recovers_what_we_write_over_tls(
+    tree: BookieTree, files: Path, peer: Peer, ours: Callable[..., Any], v2: bool
+) -> None:
+    client = await ours(tree.root, security=ours_with(files))
+    writer = await client.create(ensemble_size=4, write_quorum=4, ack_quorum=4)
+    await fill(writer, 100)
+    opened = await asyncio.to_thread(
+        peer.call, "open", tree.root, ledger=writer.ledger_id, recover=True, conf=java(files, v2)
+    )
+    assert opened["last"] == 99
+    with pytest.raises(LedgerFenced):
+        await writer.append(b"too late")
+    assert await asyncio.to_thread(peer.read, tree.root, opened["handle"]) == payloads(100)
+
+
 def test_java_without_tls_or_with_another_name_may_do_nothing(
     tree: BookieTree, files: Path, peer: Peer
 ) -> None:
+    # Three of four: two would do with Apache's bookies alone, which take plain text beside TLS.
     for conf in ({"useV2WireProtocol": "false"}, {"useV2WireProtocol": "true"}):
         with pytest.raises(PeerError):
-            made = peer.call("create", tree.root, conf=conf, qw=2, qa=2)
+            made = peer.call("create", tree.root, conf=conf, e=3, qw=3, qa=3)
             peer.call("append", tree.root, handle=made["handle"], count=1)
     with pytest.raises(PeerError):
-        made = peer.call("create", tree.root, conf=java(files, False, "stranger"), qw=2, qa=2)
+        made = peer.call("create", tree.root, conf=java(files, False, "stranger"), e=3, qw=3, qa=3)
         peer.call("append", tree.root, handle=made["handle"], count=1)
 
 

@@ -14,7 +14,7 @@ from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from broker.front.configs.broker_settings import broker_settings
 from broker.front.deadlines import Deadlines
-from broker.front.endpoints import endpoints_of, registered_host
+from broker.front.endpoints import endpoints_of
 from broker.front.read_budget import ReadBudget
 from broker.partition.core.log_limits import LogLimits
 from broker.security.config import SecurityConfig
@@ -261,6 +261,9 @@ def test_what_a_bookies_client_may_leave_unread_holds_one_answer(name: str) -> N
 
 
 def test_the_registered_host() -> None:
+    def registered_host(config: BrokerConfig) -> str:
+        return endpoints_of(config, {"PLAINTEXT": 9092})["PLAINTEXT"].host
+
     assert registered_host(BrokerConfig()) == "127.0.0.1"
     anywhere = BrokerConfig(listen_host="0.0.0.0", hostname="box")
     assert registered_host(anywhere) == "box"

@@ -1,5 +1,6 @@
 // All brokers: how each is, and giving its partitions away before maintenance.
 
+import { button } from "../access.js";
 import { list, put, remove } from "../api.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
@@ -44,8 +45,8 @@ function loadAgain(broker) {
 
 export function unloadButton(broker) {
   if (broker.is_unloaded)
-    return h("button", { class: "main", onclick: () => loadAgain(broker) }, "Load again");
-  return h("button", { onclick: () => unload(broker) }, "Unload");
+    return button("load_broker", { class: "main", onclick: () => loadAgain(broker) }, "Load again");
+  return button("unload_broker", { onclick: () => unload(broker) }, "Unload");
 }
 
 export function brokerState(broker) {

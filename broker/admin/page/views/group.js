@@ -1,5 +1,6 @@
 // One consumer group: members, offsets and lag; reading on elsewhere, deleting it.
 
+import { button } from "../access.js";
 import { get, part, put, remove } from "../api.js";
 import { bar } from "../charts.js";
 import { ask } from "../dialogs.js";
@@ -187,8 +188,8 @@ function show(group) {
       { class: "head", key: "title" },
       h("h1", {}, group.group),
       groupState(group.state),
-      h("button", { onclick: () => reset(group), disabled: isUsed, title: why }, "Reset offsets"),
-      h("button", { class: "danger", onclick: () => drop(group), disabled: isUsed, title: why }, "Delete"),
+      button("reset_offsets", { onclick: () => reset(group), disabled: isUsed, title: why }, "Reset offsets"),
+      button("delete_group", { class: "danger", onclick: () => drop(group), disabled: isUsed, title: why }, "Delete"),
     ),
     h(
       "p",

@@ -1,5 +1,6 @@
 // One partition: the chain of its ledgers, its records, and what can be done to it.
 
+import { button, refusal } from "../access.js";
 import { get, list, part, post, Problem, put, remove, tried } from "../api.js";
 import { chain, facts } from "../chain.js";
 import { ask } from "../dialogs.js";
@@ -28,12 +29,18 @@ async function load([topic, index]) {
     tried(get(`${path}/segments?order=newest&limit=${SEGMENTS}`)),
     tried(list("/bookies")),
     tried(list("/brokers")),
-    tried(get(`${path}/records?${place}&limit=${RECORDS}&value_bytes_max=${VALUE_BYTES}`)),
+    recordsOf(`${path}/records?${place}&limit=${RECORDS}&value_bytes_max=${VALUE_BYTES}`),
   ]);
   const states = new Map(Array.isArray(bookies) ? bookies.map((one) => [one.bookie_id, one.state]) : []);
   const isLed = partition.state === "led" && about.is_compacted;
   const compaction = isLed ? await tried(get(`${path}/compaction`)) : null;
   return { path, partition, segments, states, brokers, records, compaction };
+}
+
+/** Those of a page, or why they are not to be seen: who may not is not refused again and again. */
+function recordsOf(address) {
+  const why = refusal("peek_records");
+  return why === null ? tried(get(address)) : new Problem(403, { detail: why });
 }
 
 // --- what can be done ---
@@ -133,10 +140,15 @@ function trim(data, before) {
 function buttons(data, [topic, index], isInternal) {
   const isLed = data.partition.state === "led";
   return [
-    !isInternal && h("button", { onclick: () => publish(topic, Number(index)), disabled: !isLed }, "Publish"),
-    h("button", { onclick: () => move(data) }, "Move leader"),
-    h("button", { onclick: () => roll(data), disabled: !isLed }, "Roll"),
-    h("button", { class: "danger", onclick: () => trim(data), disabled: !isLed }, "Trim"),
+    !isInternal &&
+      button(
+        "publish_to_partition",
+        { onclick: () => publish(topic, Number(index)), disabled: !isLed },
+        "Publish",
+      ),
+    button("move_partition", { onclick: () => move(data) }, "Move leader"),
+    button("roll_partition", { onclick: () => roll(data), disabled: !isLed }, "Roll"),
+    button("trim_partition", { class: "danger", onclick: () => trim(data), disabled: !isLed }, "Trim"),
   ];
 }
 
@@ -193,10 +205,10 @@ function pickedLedger(data, segment) {
         "span",
         { class: "buttons" },
         segment.base_offset !== null &&
-          h("button", { onclick: () => lookAt(segment.base_offset) }, "See its records"),
+          button("peek_records", { onclick: () => lookAt(segment.base_offset) }, "See its records"),
         isLater &&
-          h(
-            "button",
+          button(
+            "trim_partition",
             { class: "danger", onclick: () => trim(data, segment.base_offset) },
             "Drop all before it",
           ),
@@ -294,8 +306,8 @@ function records({ partition, records: found }) {
     aside: h(
       "form",
       { class: "jump", onsubmit: jump },
-      h(
-        "button",
+      button(
+        "peek_records",
         {
           type: "button",
           onclick: () => lookAt(Math.max(partition.log_start_offset ?? 0, start - RECORDS)),
@@ -303,8 +315,16 @@ function records({ partition, records: found }) {
         },
         "Older",
       ),
-      h("button", { type: "button", onclick: () => lookAt(found.next_offset), disabled: !canGoOn }, "Newer"),
-      h("button", { type: "button", onclick: () => lookAt(null), disabled: from === null }, "Newest"),
+      button(
+        "peek_records",
+        { type: "button", onclick: () => lookAt(found.next_offset), disabled: !canGoOn },
+        "Newer",
+      ),
+      button(
+        "peek_records",
+        { type: "button", onclick: () => lookAt(null), disabled: from === null },
+        "Newest",
+      ),
       h("input", {
         type: "number",
         name: "offset",
@@ -312,7 +332,7 @@ function records({ partition, records: found }) {
         placeholder: "offset",
         "aria-label": "Show records from this offset on",
       }),
-      h("button", {}, "Go"),
+      button("peek_records", {}, "Go"),
     ),
     found: isKnown ? (from === null ? rows.toReversed() : rows) : found,
     empty: from === null ? "There are no records." : "There are no records from here on.",

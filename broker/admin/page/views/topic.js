@@ -1,5 +1,6 @@
 // One topic: its partitions with leaders and offsets, who reads it, its settings.
 
+import { button } from "../access.js";
 import { get, list, part, patch, Problem, remove, tried } from "../api.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
@@ -148,9 +149,9 @@ function show(data, [name]) {
       { class: "head", key: "title" },
       h("h1", {}, topic.topic),
       topic.is_internal && h("span", { class: "tag" }, "internal"),
-      !topic.is_internal && h("button", { onclick: () => publish(name, null) }, "Publish"),
-      h("button", { onclick: () => change(data), disabled: config instanceof Problem }, "Change"),
-      !topic.is_internal && h("button", { class: "danger", onclick: () => drop(data) }, "Delete"),
+      !topic.is_internal && button("publish_to_topic", { onclick: () => publish(name, null) }, "Publish"),
+      button("change_topic", { onclick: () => change(data), disabled: config instanceof Problem }, "Change"),
+      !topic.is_internal && button("delete_topic", { class: "danger", onclick: () => drop(data) }, "Delete"),
     ),
     h(
       "p",

@@ -1,5 +1,6 @@
 // All topics, and making one.
 
+import { button } from "../access.js";
 import { list, part, put } from "../api.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
@@ -154,7 +155,7 @@ function show(topics) {
         value: filter,
         oninput: search,
       }),
-      h("button", { class: "main", onclick: create }, "New topic"),
+      button("create_topic", { class: "main", onclick: create }, "New topic"),
     ),
     found.length === 0 ? h("p", { class: "empty", key: "empty" }, empty) : topicTable(found),
     cutNote(topics),

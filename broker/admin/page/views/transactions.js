@@ -1,5 +1,6 @@
 // Transactional ids: who has a transaction open and since when; aborting one that hangs.
 
+import { button } from "../access.js";
 import { get, part, post } from "../api.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
@@ -111,7 +112,7 @@ function showOne(one) {
       { class: "head", key: "title" },
       h("h1", {}, one.transactional_id),
       stateOf(one.state),
-      h("button", { class: "danger", onclick: () => abort(one), disabled: !isOpen, title: why }, "Abort"),
+      button("abort_transaction", { class: "danger", onclick: () => abort(one), disabled: !isOpen, title: why }, "Abort"),
     ),
     h(
       "p",

@@ -7,17 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.admin.audit_trail import ENTRIES_MAX, AuditTrail
+from broker.admin.audit_trail import AuditTrail
 from client.node.logs import AT_WILL
 from tests.fakes.admin import AdminCloud
 
+ENTRIES_MAX = 40
 log = logging.getLogger("a.part.of.the.broker")
 
 
 @pytest.fixture
 def trail(caplog: pytest.LogCaptureFixture) -> Iterator[AuditTrail]:
     caplog.set_level("INFO")
-    trail = AuditTrail()
+    trail = AuditTrail(ENTRIES_MAX)
     trail.start()
     yield trail
     trail.close()
@@ -82,3 +83,14 @@ async def test_brokers_tell_who_did_what_by_the_admin_api_and_no_token(
         assert len((await cloud.get("/audit?limit=2", headers=right))["items"]) == 2
         problem = await cloud.get("/audit", headers={"Authorization": "Bearer peep"}, status=403)
         assert "needs role administer" in problem["detail"]
+
+
+async def test_a_setting_says_how_many_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with AdminCloud(1, admin_audit_entries_max=3) as cloud:
+        for number in range(5):
+            put = {"partition_count": 1, "replication_factor": 3}
+            await cloud.ask("PUT", f"/admin/v1/topics/t{number}", json=put)
+        rows = (await cloud.get("/audit"))["items"]
+        topics = [f"/admin/v1/topics/t{number}" for number in (4, 3, 2)]
+        assert [row["what"].split()[1] for row in rows if row["event"] == "admin.done"] == topics

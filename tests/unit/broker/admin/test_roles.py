@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.admin import page_files
 from broker.admin.table import OPERATIONS
 from client.security.admin_access import Role
 from tests.fakes.admin import AdminCloud
@@ -75,3 +76,29 @@ async def test_the_document_says_which_role_an_operation_needs() -> None:
         document = (await cloud.ask("GET", "/openapi.json")).body
     described = document["paths"]["/admin/v1/topics/{topic}"]["delete"]["description"]
     assert described == "Needs role administer."
+
+
+async def test_everybody_is_told_what_their_role_may_not_do(tmp_path: Path) -> None:
+    async with AdminCloud(1, **settings(tmp_path)) as cloud:
+        for role, token in ALL.items():
+            headers = {"Authorization": f"Bearer {token}"}
+            me = await cloud.get("/me", headers=headers)
+            assert me["role"] == role.word
+            assert me["refused"] == {
+                one.name: one.role.word for one in OPERATIONS if one.role > role
+            }
+    async with AdminCloud(1) as cloud:
+        me = await cloud.get("/me")
+        assert me == {"name": "anybody", "role": "administer", "refused": {}}
+
+
+def test_every_button_of_the_page_asks_for_an_operation_that_there_is() -> None:
+    named = {
+        name
+        for script in (Path(page_files.__file__).with_name("page")).rglob("*.js")
+        for name in re.findall(r'(?:button|refusal)\(\s*"(\w+)"', script.read_text())
+    }
+    known = {one.name for one in OPERATIONS}
+    assert named <= known
+    changing = {one.name for one in OPERATIONS if one.is_noted}
+    assert changing - named == {"unpin_partition", "compact_partition"}, "no buttons of their own"

@@ -63,3 +63,11 @@ def test_it_is_kept_while_the_store_answers() -> None:
         keeping.cancel()
 
     run(scenario())
+
+
+def test_others_hear_when_a_question_left_that_was_answered() -> None:
+    lease, heard = SessionLease(9.0), list[float]()
+    lease.add_listener(heard.append)
+    lease.renew(100.0)
+    lease.renew(90.0)
+    assert heard == [100.0, 90.0]

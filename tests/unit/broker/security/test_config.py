@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.config import BrokerConfig
-from broker.front.endpoints import endpoints_of, registered_host
+from broker.front.endpoints import endpoints_of
 from broker.security.config import SecurityConfig
 from client.errors import ConfigError
 
@@ -67,4 +67,4 @@ def test_what_is_registered_of_several_listeners() -> None:
         "SSL": ("broker.example.org", 443, True, "SSL"),
         "INSIDE": ("box", 9092, False, "PLAINTEXT"),
     }
-    assert (config.security.inter_broker_name, registered_host(config)) == ("INSIDE", "box")
+    assert config.security.inter_broker_name == "INSIDE"

@@ -20,9 +20,11 @@ from client.errors import ConfigError
 from client.node import http_connections
 from client.node.http_connections import HttpConnections
 from client.node.http_guard import ANYBODY, CALLER, METRICS, HttpGuard, Rights, with_sentences
+from client.node.wrong_tokens import WAITING_MAX
 from client.security.admin_access import AdminAccess, Role
 from ops.security.certificates import renew
 from tests.fakes import made_certificates as certificates
+from tests.fakes.broker import until
 
 RIGHTS: Rights = {
     "GET /open": None,
@@ -88,7 +90,10 @@ class Port:
 async def asking(tmp_path: Path) -> AsyncIterator[Port]:
     file = tmp_path / "tokens"
     file.write_text(f"anna operate {LONG}\n")
-    access = Program(admin_token="all", admin_read_token="some", admin_tokens_file=file)
+    access = Program(
+        admin_token="all", admin_read_token="some", admin_tokens_file=file,
+        admin_failure_delay_ms=0,
+    )  # fmt: skip
     async with Port(access) as port:
         yield port
 
@@ -277,3 +282,36 @@ def test_unreadable_files_are_configuration_errors(
     }  # fmt: skip
     with pytest.raises(ConfigError, match=setting):
         HttpGuard(Program(**settings), "127.0.0.1")
+
+
+# --- guesses --------------------------------------------------------------------------------
+
+
+async def test_wrong_tokens_are_answered_late_and_right_ones_at_once() -> None:
+    access = Program(admin_token="all", admin_failure_delay_ms=3_600_000,
+                     admin_failure_delay_max_ms=3_600_000)  # fmt: skip
+    async with Port(access) as port:
+        guess = asyncio.create_task(port.ask("GET", "/look", "wrong"))
+        await until(lambda: port.guard.refused_count == 1)
+        assert (await port.ask("GET", "/look", "all"))[0] == 200
+        assert (await port.ask("GET", "/look"))[0] == 401, "who shows none does not guess"
+        assert not guess.done()
+        guess.cancel()
+
+
+async def test_while_many_answers_wait_further_tokens_are_not_looked_at() -> None:
+    access = Program(admin_token="all", admin_failure_delay_ms=3_600_000,
+                     admin_failure_delay_max_ms=3_600_000)  # fmt: skip
+    async with Port(access) as port:
+        guesses = [
+            asyncio.create_task(port.ask("GET", "/look", f"guess {number}"))
+            for number in range(WAITING_MAX)
+        ]
+        await until(lambda: port.guard.refused_count == WAITING_MAX)
+        for guess in guesses:
+            guess.cancel()
+        await asyncio.gather(*guesses, return_exceptions=True)
+        for token in ("wrong", "all"):
+            status, text = await port.ask("GET", "/look", token)
+            assert (status, "wrong tokens just now" in text) == (429, True), "hanging up helps not"
+        assert (await port.ask("GET", "/open"))[0] == 200

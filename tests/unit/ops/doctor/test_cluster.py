@@ -10,7 +10,6 @@ from ops.doctor.cluster import (
     check_bookies,
     check_brokers,
     check_clocks,
-    check_reachable,
     check_transactions,
     check_versions,
 )
@@ -61,12 +60,6 @@ def test_clocks() -> None:
     found = check_clocks({"a": 1.5, "b": -7.2})
     assert found.level is Level.WARNING
     assert "b by -7 s" in found.what
-
-
-def test_brokers_that_nobody_reaches() -> None:
-    row = {"broker_id": 1, "host": "h", "port": 9}
-    assert check_reachable(row, True).level is Level.FINE
-    assert "advertised_host" in check_reachable(row, False).advice
 
 
 def broker(number: int, host: str = "h", **live: Any) -> dict[str, Any]:

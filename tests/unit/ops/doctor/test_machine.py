@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.config import BrokerConfig
+from broker.security.config import SecurityConfig
 from ops.doctor import disk, machine
 from ops.doctor.findings import Level
 from ops.java import Java, JavaMissing
@@ -53,6 +54,21 @@ def test_advertised_listeners(
     (found,) = machine.check_advertised(config, resolve, lambda _address: own)
     assert found.level is level
     assert found.advice or level is FINE
+
+
+def test_each_listener_is_looked_at() -> None:
+    security = SecurityConfig(
+        listeners=("INSIDE://127.0.0.1:9092", "OUTSIDE://0.0.0.0:9094"),
+        listener_protocols=("INSIDE:PLAINTEXT", "OUTSIDE:PLAINTEXT"),
+        advertised_listeners=("OUTSIDE://localhost:9094",),
+    )
+    inside, outside = machine.check_advertised(
+        BrokerConfig(security=security), lambda host: ["127.0.0.1"], lambda address: True
+    )
+    assert inside.level is FINE
+    assert outside.level is TROUBLE
+    assert "clients of OUTSIDE to localhost" in outside.what
+    assert "OUTSIDE in security.advertised_listeners" in outside.advice
 
 
 def test_java() -> None:

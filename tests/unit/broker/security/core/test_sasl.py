@@ -177,3 +177,20 @@ def test_every_sequence_of_steps(length: int) -> None:
             assert made.is_over == (model.state == "over"), steps
             if model.state == "over":
                 break
+
+
+@pytest.mark.parametrize("after", [{}, {SHA_256: kept(SHA_256, "another")}])
+def test_a_password_that_is_changed_before_the_proof_comes_does_not_count(
+    after: dict[Mechanism, ScramCredential], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever logs in again may wait with the proof for as long as it likes."""
+    made = session()
+    made.handshake("SCRAM-SHA-256")
+    client = ScramClient("SCRAM-SHA-256", "anna", "a")
+    challenge = made.authenticate(client.first())
+    assert isinstance(challenge, Challenge)
+    monkeypatch.setitem(KEPT, "anna", after)
+    outcome = made.authenticate(client.final(challenge.token))
+    assert isinstance(outcome, Refused)
+    assert "changed meanwhile" in outcome.reason
+    assert made.is_over

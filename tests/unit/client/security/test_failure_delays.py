@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.security.core.failure_delays import FailureDelays
+from client.security.failure_delays import FailureDelays
 
 
 def test_the_delay_doubles_up_to_a_limit_and_starts_anew() -> None:
