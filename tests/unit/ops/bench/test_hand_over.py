@@ -68,12 +68,11 @@ def system(monkeypatch: pytest.MonkeyPatch) -> System:
     monkeypatch.setattr(hand_over.topics, "leaders", leaders)
     monkeypatch.setattr(hand_over.topics, "create", create)
     monkeypatch.setattr(hand_over, "LoadProcess", Load)
-    monkeypatch.setattr(hand_over, "_SETTLE_S", 0.0)
     return system
 
 
 def test_each_step_has_the_longest_pause_of_its_span(system: System) -> None:
-    run = Run(Scale(warm_up_s=0.0, hand_over_partitions=(2,)))
+    run = Run(Scale(warm_up_s=0.0, settle_s=0.0, hand_over_partitions=(2,)))
     figures = asyncio.run(hand_over.measure(system, run))  # type: ignore[arg-type]
     assert system.done == ["create hand-over-2", "hand over 2", "hand back 2", "rolling restart"]
     assert [(one.workload, one.measure, one.value) for one in figures] == [
