@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker.compaction.compactor import Compactor
-from broker.compaction.core.plan import Standing
+from broker.compaction.core.plan import NEVER, Standing
 from broker.front.core.client_telemetry import ClientTelemetry
 from broker.front.core.fetch_sessions import FetchSessions
 from broker.front.read_budget import ReadBudget
@@ -155,6 +155,16 @@ def _provide_compaction(shared: LogServices, compactor: Compactor) -> None:
         now_ms = shared.clock.now_ms()
         return max((now_ms - found.overdue_ms for found in standings()), default=0.0) / 1000
 
+    def last_clean_s() -> float:
+        cleaned_ms = compactor.oldest_clean_ms()
+        return 0.0 if cleaned_ms is None else (shared.clock.now_ms() - cleaned_ms) / 1000
+
+    def next_due_s() -> float:
+        times = [min(found.overdue_ms, found.horizon_ms) for found in standings()]
+        return max(0.0, (min(times, default=NEVER) - shared.clock.now_ms()) / 1000)
+
+    one(_B + "compaction_last_clean_seconds", last_clean_s)
+    one(_B + "compaction_next_due_seconds", next_due_s)
     one(_B + "compaction_bytes", lambda: compactor.held_bytes)
     one(_B + "compaction_overdue_seconds", lambda: max(0.0, overdue_s()))
 

@@ -196,6 +196,16 @@ _ROWS: Final = (
         " complete.",
     ),
     Row(
+        _B + "compaction_last_clean_seconds", _G,
+        "Since the last complete round of the partition led here whose last one is longest ago; 0"
+        " when none had one.",
+    ),
+    Row(
+        _B + "compaction_next_due_seconds", _G,
+        "Until the next partition led here is due because of max.compaction.lag.ms or of tombstones"
+        " that may go; +Inf when none will be.",
+    ),
+    Row(
         _B + "compaction_saved_bytes", _G,
         "What compaction has made the logs of partitions led here smaller by.",
     ),

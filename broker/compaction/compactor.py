@@ -176,6 +176,12 @@ class Compactor:
         """Return what compaction has made the logs of led partitions smaller by."""
         return sum(partition.usage.listed.compaction.saved_bytes for partition in self._partitions)
 
+    def oldest_clean_ms(self) -> int | None:
+        """Return when the last round of a partition was complete, of the one whose last round is
+        longest ago; None: none had one."""
+        states = [partition.usage.listed.compaction for partition in self._partitions]
+        return min((one.cleaned_ms for one in states if one.cleaned_ms >= 0), default=None)
+
     async def visit_all(self) -> None:
         """Look at all partitions, and compact until none is due that may be tried.
 

@@ -28,7 +28,7 @@ LONG = (
 """What takes long, and has a test of its own."""
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_an_honest_producer_beside_attacks() -> None:
     assert {attack.name for attack in ATTACKS} > set(LONG)
     shown: list[str] = []

@@ -21,7 +21,7 @@ from client.wire.kafka.sasl_login import LoginRefused, SaslLogin
 from ops.bench.spread import percentile
 from tests.hostile.attacks.target import Target, until
 
-COUNT: Final = int(os.environ.get("QUIRE_FAILED_LOGINS", "2000"))
+COUNT: Final = int(os.environ.get("QUIRE_FAILED_LOGINS", "500"))
 GROWN_MIB_MAX: Final = 128
 """The most that a broker may grow by: connections under way, and ten thousand addresses."""
 _AT_ONCE: Final = 60

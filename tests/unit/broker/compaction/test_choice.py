@@ -117,6 +117,8 @@ def test_metrics_show_for_how_long_the_first_one_waits_and_what_was_saved() -> N
         await cleaning.visit_all()
         assert shown("stuck_partitions") == 1
         assert shown("saved_bytes") == 0
+        assert shown("last_clean_seconds") == 0, "there was no round yet"
+        assert shown("next_due_seconds") == float("inf"), "nothing is due by age"
         await asyncio.sleep(10)
         assert shown("waiting_seconds") == pytest.approx(10, abs=0.1)
         await asyncio.sleep(10)
@@ -126,5 +128,8 @@ def test_metrics_show_for_how_long_the_first_one_waits_and_what_was_saved() -> N
         assert shown("waiting_seconds") == 0
         assert shown("stuck_partitions") == 0
         assert shown("saved_bytes") == partitions[0].usage.listed.compaction.saved_bytes > 0
+        assert shown("last_clean_seconds") == pytest.approx(0, abs=0.1)
+        await asyncio.sleep(10)
+        assert shown("last_clean_seconds") == pytest.approx(10, abs=0.1)
 
     two_partitions(scenario, **COMPACT)

@@ -98,6 +98,8 @@ def test_every_gauge_and_counter_of_ours_is_on_a_dashboard_or_in_an_alert_or_mea
         "quire_schemas_held_bytes",
         "quire_schemas_body_bytes",
         "quire_broker_compaction_dirty_ratio",
+        "quire_broker_compaction_last_clean_seconds",
+        "quire_broker_compaction_next_due_seconds",
         "quire_broker_compaction_saved_bytes",
         "quire_broker_compaction_rounds_total",
         "quire_broker_compaction_failures_total",
