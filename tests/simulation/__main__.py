@@ -67,6 +67,9 @@ def _chunks(options: argparse.Namespace) -> Iterator[batch.Job]:
     while any(left.values()):
         for world in worlds:
             if deadline is not None and time.monotonic() >= deadline:
+                if options.seeds:
+                    rest = ", ".join(f"{w} {left[w].start}..{left[w].stop}" for w in worlds)
+                    print(f"time is up after {options.minutes:g} min, not run: {rest}", flush=True)
                 return
             chunk = max(1, min(_CHUNKS[world], len(seeds) // max(1, options.jobs)))
             now, left[world] = left[world][:chunk], left[world][chunk:]
