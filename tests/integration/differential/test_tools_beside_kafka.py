@@ -94,11 +94,11 @@ def test_tools_say_the_same(servers: tuple[str, str], tmp_path: Path) -> None:
 
 async def test_what_is_sent_is_a_log_file(servers: tuple[str, str], tmp_path: Path) -> None:
     """kafka-dump-log finds the same batches, records and markers in what both brokers send."""
-    found = []
+    found, topic = [], f"dumped-{tmp_path.name}"
     for at in servers:
-        await log_files.fill(at, "dumped")
+        await log_files.fill(at, topic)
         async with asyncio.timeout(60):
-            data = await log_files.fetch(at, "dumped")
+            data = await log_files.fetch(at, topic)
         found.append(log_files.dump(data, tmp_path))
     theirs, ours = found
     assert ours == theirs
