@@ -78,8 +78,8 @@ class CalmRules:
         slots = [slot for connection in connections for slot in connection._wire.slots]
         if any(slot.api_key == ApiKey.FETCH and not slot.done for slot in slots):
             reading = 0  # a consumer goes on, and reads just now
-        if broker.services.partitions.awaited.held_bytes:
-            held = 0  # a Produce waits for a leader, as long as it may, though its client has gone
+        # A Produce waits for a leader as long as it may, though its client has gone meanwhile.
+        open_bytes += broker.services.partitions.awaited.held_bytes
         entries = [e for w in client._writers for e in w._pipeline._memory._entries.values()]
         open_bytes += sum(entry.size for entry in entries if entry.unanswered or entry.is_pending)
         if held > open_bytes or reading:
