@@ -150,9 +150,12 @@ class CommittedView:
             return False
         if got.code:
             raise Refused(got.code, "fetch")
-        oracle.watermark(partition, self._name, self._high, got.high_watermark)
+        # A broker of its own rack that has led until now knows only what is sealed.
+        is_steady = self._guide.knows_epochs and link.host != self._guide.rack
+        before = self._high if is_steady else -1
+        oracle.watermark(partition, self._name, before, got.high_watermark)
         self._book.stable(log, self._name, got.last_stable, got.high_watermark)
-        if self._guide.knows_epochs and link.host != self._guide.rack:
+        if is_steady:
             self._check_order(got)
         if got.replica >= 0:
             host = self._world.broker_host(got.replica)
