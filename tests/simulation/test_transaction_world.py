@@ -8,14 +8,16 @@ import pytest
 
 from tests.simulation import batch, coverage, results_page, transaction_plan, transaction_world
 from tests.simulation.mutants import Patch
-from tests.simulation.mutants_transactions import (
-    aborted_list_reaches_back,
-    index_ends_with_its_segment,
-    init_retry_is_fenced,
+from tests.simulation.mutants_transaction_appends import (
     open_without_limit,
-    snapshot_forgets_coordinators,
     verified_before_the_epoch,
 )
+from tests.simulation.mutants_transaction_markers import snapshot_forgets_coordinators
+from tests.simulation.mutants_transaction_reads import (
+    aborted_list_reaches_back,
+    index_ends_with_its_segment,
+)
+from tests.simulation.mutants_transactions import init_retry_is_fenced
 
 
 def run(seeds: range) -> dict[str, int]:
