@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.fakes.mended_asyncio import mend
+from tests.fakes.patched_asyncio import patch_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +63,7 @@ would begin first, and a long test that is alone in its file last."""
 
 settings.register_profile("quire", deadline=None)
 settings.load_profile("quire")
-mend()
+patch_asyncio()
 
 
 def share_of(test: str) -> str:
