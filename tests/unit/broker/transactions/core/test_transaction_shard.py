@@ -355,6 +355,25 @@ class TestCompleteLater:
         assert bench.replies[following] is None
         assert states(bench.log)[-3:] == [PREPARE_COMMIT, COMPLETE_COMMIT, ONGOING]
 
+    @pytest.mark.parametrize("version", [TV0, TV2])
+    def test_nobody_vouches_for_the_next_transaction_before_that_is_durable(
+        self, version: TransactionVersion
+    ) -> None:
+        """Else a successor, which finds the decision, would end it by the markers of the last."""
+        bench = self.marked(version)
+        who = bench.stored.producer
+        bench.slow = True
+        token = bench.add(who, P0, version=version)
+        assert token not in bench.replies
+        with pytest.raises(ConcurrentTransactions):
+            bench.shard.requests.verify(ID, who, (P0,))
+        bench.finish()
+        assert bench.replies[token] is None
+        assert bench.shard.requests.verify(ID, who, (P0,)) == (None,)
+        bench.load()
+        assert bench.stored.state is ONGOING
+        assert not bench.markers, "they are not written again"
+
     def test_a_copy_holds_what_is_stored(self) -> None:
         bench = self.marked()
         (record,) = bench.shard.view.snapshot(ID)
