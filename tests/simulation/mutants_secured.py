@@ -12,6 +12,7 @@ from broker.access.rights import Need, Rights
 from broker.cluster.directory_view import DirectoryView
 from broker.security.core import acls, scram
 from broker.security.core.acls import Authorizer, Operation, PatternType
+from broker.security.core.freshness import Freshness
 from client.errors import MetadataError
 from client.metadata import paths
 
@@ -160,6 +161,26 @@ def logins_never_end(patch: Any) -> None:
         return original(self, api_key)
 
     original = patch(Login, "refusal", refusal)
+
+
+def what_is_known_always_counts(patch: Any) -> None:
+    """A broker that is cut off from the store goes by what it knew for ever."""
+    patch(Freshness, "is_fresh", lambda self, now_s: True)
+
+
+def late_answers_are_as_of_now(patch: Any) -> None:
+    """What is known counts from when the store's answer comes, not from when it was asked."""
+
+    def answered(self: Freshness, asked_s: float) -> None:
+        original(self, asyncio.get_running_loop().time())
+
+    original = patch(Freshness, "answered", answered)
+
+
+def unread_changes_do_not_count(patch: Any) -> None:
+    """Entries and passwords count as known while changes of them are still to be read."""
+    patch(Freshness, "told", lambda self, node: None)
+    patch(Freshness, "found", lambda self, node, directory: None)
 
 
 KIND = "secured"

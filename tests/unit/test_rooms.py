@@ -17,9 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("broker", "bookie", "client", "ops")
 
 ROOM_FILES_MAX = 16
-CATALOGUES = ("broker/front/handlers", "broker/admin/resources", "ops/bench/workloads", "ops/cli")
-"""Rooms with one file per API, resource, command or workload of the bench: they grow with what the
-product can do and what is measured of it."""
+CATALOGUES = ("broker/front/handlers", "broker/admin/resources", "ops/cli")
+"""Rooms with one file per API, resource or command: they grow with what the product can do."""
 
 LARGE_ROOMS: Mapping[str, int] = {}
 """Other rooms above the budget, with their number of files: it may shrink, not grow."""

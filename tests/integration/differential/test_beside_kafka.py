@@ -8,11 +8,11 @@ import pytest
 
 from tests.integration.differential.conversation import Party, converse, unexplained
 from tests.integration.differential.explained import EXPLAINED, NEWER, NOT_SERVED, OLDER
-from tests.integration.differential.feature_steps import FEATURES
-from tests.integration.differential.group_steps import GROUPS_WITH_MEMBERS
 from tests.integration.differential.pair import both
 from tests.integration.differential.steps import DELETING, STEPS
-from tests.integration.differential.transaction_steps import TRANSACTIONS
+from tests.integration.differential.steps.features import FEATURES
+from tests.integration.differential.steps.group_members import GROUPS_WITH_MEMBERS
+from tests.integration.differential.steps.transactions import TRANSACTIONS
 
 
 @pytest.fixture(scope="module")

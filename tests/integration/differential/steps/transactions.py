@@ -8,7 +8,7 @@ from typing import Any
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.records import HEADER_BYTES, pack_batch, parse_header
 from tests.integration.differential.conversation import Fields, Seen, Step
-from tests.integration.differential.steps import always, batch
+from tests.integration.differential.steps.fields import always, batch
 
 INIT, ADD, ADD_OFFSETS = (
     ApiKey.INIT_PRODUCER_ID,
