@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from tests.integration.clients.java_programs import java_program
 
-
 _OPENED = "--add-opens=java.base/java.lang=ALL-UNNAMED"
 """Where shutdown hooks are kept."""
 

@@ -212,11 +212,18 @@ class Tools(ToolsJvm):
 def _shapes(text: str) -> Iterator[str]:
     """Yield the lines without addresses, times, ids, numbers, and Java's stack traces."""
     for line in text.splitlines():
-        shape = line.strip()
+        shape = _in_order(line.strip())
         for pattern, word in _DIFFERENT_EACH_TIME:
             shape = pattern.sub(word, shape)
         if shape and not shape.startswith(("at ", "Caused by:", "... ", "java.util.concurrent.")):
             yield shape
+
+
+def _in_order(line: str) -> str:
+    """Return an object of JSON with its names in order; a JVM has them in one of its own."""
+    if not line.startswith('{"'):
+        return line
+    return json.dumps(json.loads(line), sort_keys=True, separators=(",", ":"))
 
 
 _DIFFERENT_EACH_TIME = tuple(
