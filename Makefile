@@ -23,7 +23,7 @@ CLUSTER_SEEDS ?= 0..1500
 LEDGER_SEEDS ?= 0..21300
 # Of each world, in continuous integration: on a slow machine it ends with fewer schedules, and says
 # from which seed on none was run, instead of not ending in time.
-SIM_MINUTES_MAX := $(if $(CI),--minutes 5)
+SIM_MINUTES_MAX := $(if $(CI),--minutes 3)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup upgrade up demo test test-all test-fast clients clients-short lint format clean

@@ -72,6 +72,16 @@ def complete_after_one_marker(patch: Any) -> None:
     original = patch(TransactionShard, "on_marker_written", on_marker_written)
 
 
+def completion_left_out(patch: Any) -> None:
+    """What follows a decision is stored without its completion (COMPLETE-LATER)."""
+
+    def write(self: TransactionTable, one: Any, value: Any, replies: Any) -> Any:
+        one.done = one.complete_s = None
+        return self.changes.write(one, (value,), replies)
+
+    patch(TransactionTable, "write", write)
+
+
 def old_connection_heard(patch: Any) -> None:
     """Requests over an older connection count as well (Jepsen, Bufstream)."""
     patch(ConnectionOrder, "is_newest", lambda self, transactional_id, connection: True)

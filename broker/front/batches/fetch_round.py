@@ -147,7 +147,7 @@ class FetchRound:
         used = 0
         try:
             leader = self._leader(one)
-            check_epoch(leader, fetch.leader_epoch)
+            check_epoch(leader, max(UNKNOWN, fetch.leader_epoch))  # as in Kafka, only here
             if self._reader is not None:
                 followers = self._services.followers
                 replica = followers.nearer(leader, self._reader, Offset(fetch.offset))
