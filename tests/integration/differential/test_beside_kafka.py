@@ -18,11 +18,11 @@ from tests.integration.differential.explained_classes import (
     EXPLAINED_CLASSES,
     OF_OTHER_SEEDS,
 )
-from tests.integration.differential.feature_steps import FEATURES
-from tests.integration.differential.group_steps import GROUPS_WITH_MEMBERS
 from tests.integration.differential.pair import both
 from tests.integration.differential.steps import DELETING, STEPS
-from tests.integration.differential.transaction_steps import TRANSACTIONS
+from tests.integration.differential.steps.features import FEATURES
+from tests.integration.differential.steps.group_members import GROUPS_WITH_MEMBERS
+from tests.integration.differential.steps.transactions import TRANSACTIONS
 
 _SEED = 20_261_125
 _REQUESTS = 2_000
