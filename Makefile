@@ -12,7 +12,7 @@ SMOKE := integration and smoke
 SLOW := (slow or model) and not integration
 REAL := integration and not smoke
 # Continuous integration gives a test of real processes a second try, and its summary names every
-# test that needed one (RERUN): such a test is to be mended. Nowhere else is anything tried twice.
+# test that needed one (RERUN): such a test needs fixing. Nowhere else is anything tried twice.
 SECOND_TRY := $(if $(CI),--reruns 1 -r fER)
 # Where they are, which saves reading the others, unless ARGS names a file or folder.
 WITHOUT_PROCESSES = $(if $(findstring tests/,$(ARGS)),,--ignore tests/integration --ignore tests/interop)

@@ -28,7 +28,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.fakes.mended_asyncio import mend
+from tests.fakes.patched_asyncio import patch_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +75,7 @@ TOO_LATE = "not run: continuous integration has had its time"
 
 settings.register_profile("quire", deadline=None)
 settings.load_profile("quire")
-mend()
+patch_asyncio()
 
 
 def share_of(test: str) -> str:

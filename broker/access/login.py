@@ -133,8 +133,9 @@ class Login:
         """Why the connection has to be closed once it is answered; empty: it has not."""
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection is gone, and is not kept by us, whom it keeps."""
         self._timer.cancel()
+        self._on_user = self._fail = _ignore
 
     def refusal(self, api_key: int) -> str:
         """Return why a request must not be served; empty if it may."""
@@ -206,3 +207,7 @@ class Login:
 
     def _on_timeout(self) -> None:
         self._fail("no login within sasl_login_timeout_ms")
+
+
+def _ignore(text: str) -> None:
+    """There is nobody to tell any more."""

@@ -168,21 +168,6 @@ def what_is_known_always_counts(patch: Any) -> None:
     patch(Freshness, "is_fresh", lambda self, now_s: True)
 
 
-def late_answers_are_as_of_now(patch: Any) -> None:
-    """What is known counts from when the store's answer comes, not from when it was asked."""
-
-    def answered(self: Freshness, asked_s: float) -> None:
-        original(self, asyncio.get_running_loop().time())
-
-    original = patch(Freshness, "answered", answered)
-
-
-def unread_changes_do_not_count(patch: Any) -> None:
-    """Entries and passwords count as known while changes of them are still to be read."""
-    patch(Freshness, "told", lambda self, node: None)
-    patch(Freshness, "found", lambda self, node, directory: None)
-
-
 KIND = "secured"
 WORLD = "cluster"
 PLANTS: dict[str, Callable[[Any], None]] = {

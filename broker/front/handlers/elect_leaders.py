@@ -37,9 +37,10 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     """Answer for each partition asked for, or for all that are not where they should be."""
     kind = field(request, "election_type", _PREFERRED)
     if kind not in (_PREFERRED, _UNCLEAN):
-        return _refusal(request, Code.invalid_request)
+        why = f"there is no election type {kind}: 0 is of preferred leaders, 1 an unclean one"
+        return _refusal(request, Code.invalid_request, why)
     if code := services.rights.code(call.peer, ALTER_CLUSTER):
-        return _refusal(request, code)
+        return _refusal(request, code, None)
     cluster = services.cluster
     if request.topic_partitions is None:
         topics = list(cluster.topics.values())
@@ -70,13 +71,13 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     return {"error_code": Code.none, "replica_election_results": results}
 
 
-def _refusal(request: Any, code: int) -> Mapping[str, Any]:
+def _refusal(request: Any, code: int, message: str | None) -> Mapping[str, Any]:
     """Version 0 has no place for an error of the request: each partition has it."""
     results = [
         {
             "topic": one.topic,
             "partition_result": [
-                {"partition_id": index, "error_code": code, "error_message": None}
+                {"partition_id": index, "error_code": code, "error_message": message}
                 for index in one.partitions
             ],
         }

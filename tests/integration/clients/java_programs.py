@@ -20,10 +20,13 @@ _SOURCES = {"java-3.9": "java"}
 """Folders of jars whose programs are in another one."""
 
 
-def java_program(folder: str, name: str) -> list[str]:
-    """Return the command that runs a program with a folder's jars; its class comes last."""
+def java_program(folder: str, name: str, *options: str) -> list[str]:
+    """Return the command that runs a program with a folder's jars; its class comes last.
+
+    `options`: more of the JVM's.
+    """
     return [
-        *(str(find_java().path), *_OPTIONS),
+        *(str(find_java().path), *_OPTIONS, *options),
         *("-cp", f"{_compiled(folder, name)}{os.pathsep}{_jars(folder)}", name),
     ]
 

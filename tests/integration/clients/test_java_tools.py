@@ -1,4 +1,5 @@
-"""The Java client's console tools, unmodified, each run by its main class."""
+"""The Java client's console tools, unmodified, each run by its main class: those that end by
+themselves in one JVM, members of groups, which are stopped, in JVMs of their own."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import pytest
 
 from ops.java import find_java
 from tests.integration.clients import installed, traffic
+from tests.integration.clients.kafka_tools import run
 from tests.integration.clients.traffic import Received
 
 TOOLS = "org.apache.kafka.tools"
@@ -26,7 +28,7 @@ ELECT = f"{TOOLS}.LeaderElectionCommand"
 VERIFIABLE_PRODUCER = f"{TOOLS}.VerifiableProducer"
 
 
-def _command(main_class: str, arguments: Sequence[str]) -> list[str]:
+def command(main_class: str, arguments: Sequence[str]) -> list[str]:
     jars = installed.folder("java/lib")
     java = str(find_java().path)
     # A small heap and the fast-starting compiler: these programs live for seconds.
@@ -34,29 +36,16 @@ def _command(main_class: str, arguments: Sequence[str]) -> list[str]:
     return [java, *options, "-cp", f"{jars}{os.sep}*", main_class, *arguments]
 
 
-def _run(main_class: str, *arguments: str, text: str = "") -> str:
-    done = subprocess.run(
-        _command(main_class, arguments),
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=traffic.PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
 def _create(bootstrap_servers: str, topic: str) -> None:
     where = ["--bootstrap-server", bootstrap_servers, "--topic", topic]
-    _run(TOPICS, "--create", "--partitions", str(traffic.PARTITION_COUNT), *where)
+    run(TOPICS, "--create", "--partitions", str(traffic.PARTITION_COUNT), *where)
 
 
 def _publish(bootstrap_servers: str, topic: str, numbers: range, codec: str = "none") -> None:
     name, content = traffic.HEADER
     lines = (f"{name}:{content.decode()}\t{traffic.key(n)}|{traffic.value(n)}\n" for n in numbers)
     properties = ("parse.headers=true", "parse.key=true", "key.separator=|")
-    _run(
+    run(
         CONSOLE_PRODUCER,
         *("--bootstrap-server", bootstrap_servers, "--topic", topic),
         *("--compression-codec", codec),
@@ -80,7 +69,7 @@ class _Member:
         ]
         with path.open("w") as out, path.with_suffix(".log").open("w") as log:
             self._process = subprocess.Popen(
-                _command(CONSOLE_CONSUMER, arguments), stdout=out, stderr=log
+                command(CONSOLE_CONSUMER, arguments), stdout=out, stderr=log
             )
 
     def received(self) -> list[Received]:
@@ -105,14 +94,14 @@ def _parse(line: str) -> Received:
 def _assignments(bootstrap_servers: str, group: str) -> list[int]:
     """Return how many partitions each member of the group has."""
     arguments = ("--describe", "--members", "--group", group)
-    lines = _run(CONSUMER_GROUPS, "--bootstrap-server", bootstrap_servers, *arguments).splitlines()
+    lines = run(CONSUMER_GROUPS, "--bootstrap-server", bootstrap_servers, *arguments).splitlines()
     table = [line.split() for line in lines if line.startswith(("GROUP", group))]
     column = table[0].index("#PARTITIONS") if table else 0
     return [int(row[column]) for row in table[1:]]
 
 
 def test_broker_api_versions(bootstrap_servers: str) -> None:
-    listing = _run(API_VERSIONS, "--bootstrap-server", bootstrap_servers)
+    listing = run(API_VERSIONS, "--bootstrap-server", bootstrap_servers)
     for api in ("Produce(0)", "Fetch(1)", "Metadata(3)", "JoinGroup(11)", "InitProducerId(22)"):
         assert f"{api}: UNSUPPORTED" not in listing
         assert api in listing
@@ -121,12 +110,12 @@ def test_broker_api_versions(bootstrap_servers: str) -> None:
 def test_topics(bootstrap_servers: str, topic: str) -> None:
     where = ("--bootstrap-server", bootstrap_servers)
     _create(bootstrap_servers, topic)
-    assert topic in _run(TOPICS, "--list", *where).splitlines()
-    described = _run(TOPICS, "--describe", "--topic", topic, *where)
+    assert topic in run(TOPICS, "--list", *where).splitlines()
+    described = run(TOPICS, "--describe", "--topic", topic, *where)
     assert f"PartitionCount: {traffic.PARTITION_COUNT}" in described
     assert described.count("Leader: none") == 0
-    _run(TOPICS, "--delete", "--topic", topic, *where)
-    assert topic not in _run(TOPICS, "--list", *where).splitlines()
+    run(TOPICS, "--delete", "--topic", topic, *where)
+    assert topic not in run(TOPICS, "--list", *where).splitlines()
 
 
 def test_group_of_two_shares_and_a_restarted_group_goes_on(
@@ -159,7 +148,7 @@ def test_group_of_two_shares_and_a_restarted_group_goes_on(
     finally:
         member.stop()
     traffic.check(member.received(), traffic.SECOND)
-    listing = _run(CONSUMER_GROUPS, "--bootstrap-server", bootstrap_servers, "--list")
+    listing = run(CONSUMER_GROUPS, "--bootstrap-server", bootstrap_servers, "--list")
     assert group in listing.splitlines()
 
 
@@ -182,7 +171,7 @@ def test_verifiable_producer(bootstrap_servers: str, topic: str) -> None:
     arguments = ("--topic", topic, "--max-messages", "1000", "--acks", "-1")
     events = [
         json.loads(line)
-        for line in _run(
+        for line in run(
             VERIFIABLE_PRODUCER, "--bootstrap-server", bootstrap_servers, *arguments
         ).splitlines()
     ]
@@ -198,7 +187,7 @@ def test_partitions_are_reassigned(bootstrap_servers: str, topic: str, tmp_path:
     topics = tmp_path / "topics.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
     brokers = sorted(_brokers(bootstrap_servers))
-    generated = _run(
+    generated = run(
         REASSIGN, *where, "--generate", "--topics-to-move-json-file", str(topics),
         "--broker-list", ",".join(map(str, brokers)),
     )  # fmt: skip
@@ -210,26 +199,26 @@ def test_partitions_are_reassigned(bootstrap_servers: str, topic: str, tmp_path:
         row["log_dirs"] = ["any"] * len(brokers)
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(proposed))
-    done = _run(REASSIGN, *where, "--execute", "--reassignment-json-file", str(plan))
+    done = run(REASSIGN, *where, "--execute", "--reassignment-json-file", str(plan))
     assert "Successfully started partition reassignments" in done
-    verified = _run(REASSIGN, *where, "--verify", "--reassignment-json-file", str(plan))
+    verified = run(REASSIGN, *where, "--verify", "--reassignment-json-file", str(plan))
     assert verified.count("is completed.") == traffic.PARTITION_COUNT
-    described = _run(TOPICS, "--describe", "--topic", topic, *where)
+    described = run(TOPICS, "--describe", "--topic", topic, *where)
     shown = ",".join(map(str, brokers[::-1]))
     assert described.count(f"Replicas: {shown}") == traffic.PARTITION_COUNT
-    assert _run(REASSIGN, *where, "--list").strip() == "No partition reassignments found."
+    assert run(REASSIGN, *where, "--list").strip() == "No partition reassignments found."
 
 
 def test_preferred_leaders_are_elected(bootstrap_servers: str, topic: str) -> None:
     where = ("--bootstrap-server", bootstrap_servers)
     _create(bootstrap_servers, topic)
-    elected = _run(
+    elected = run(
         ELECT, *where, "--election-type", "preferred", "--topic", topic, "--partition", "0"
     )
     assert f"Valid replica already elected for partitions {topic}-0" in elected
-    _run(ELECT, *where, "--election-type", "preferred", "--all-topic-partitions")
+    run(ELECT, *where, "--election-type", "preferred", "--all-topic-partitions")
 
 
 def _brokers(bootstrap_servers: str) -> list[int]:
-    listing = _run(API_VERSIONS, "--bootstrap-server", bootstrap_servers)
+    listing = run(API_VERSIONS, "--bootstrap-server", bootstrap_servers)
     return [int(found) for found in re.findall(r"\(id: (\d+) rack:", listing)]

@@ -6,6 +6,7 @@ The brokers run in the test's process, over ledgers that are in memory.
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -31,7 +32,8 @@ from client.pubsub.topics import TopicAdmin
 from tests.fakes import certificates
 from tests.fakes.broker import FakeCloud
 from tests.fakes.clock import WallClock
-from tests.integration.clients import installed, test_java_tools
+from tests.integration.clients import test_java_tools
+from tests.integration.clients.kafka_tools import shared_jvm
 
 MECHANISMS = [str(mechanism) for mechanism in PASSWORD_MECHANISMS]
 LISTENERS = tuple(
@@ -244,15 +246,9 @@ def java_properties(broker: Broker, files: Path, way: str, password: str = PASSW
 
 
 async def java(main_class: str, *arguments: str) -> tuple[int, str]:
-    installed.folder("java/lib")
-    process = await asyncio.create_subprocess_exec(
-        *test_java_tools._command(main_class, arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await asyncio.wait_for(process.communicate(), 100)
-    assert process.returncode is not None
-    return process.returncode, output.decode()
+    """Run one of Kafka's tools beside the broker; return its exit code and what it printed."""
+    ended = await in_thread(functools.partial(shared_jvm().run, main_class, *arguments))
+    return ended.code, ended.out + ended.err
 
 
 @pytest.mark.parametrize("way", ["SSL", *(way for way in WAYS if way.startswith("SASL_SSL"))])

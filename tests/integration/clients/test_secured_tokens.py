@@ -128,7 +128,7 @@ async def test_java(broker: Broker, tmp_path: Path) -> None:
         ".OAuthBearerLoginCallbackHandler\n"
         f"sasl.oauthbearer.token.endpoint.url={file.as_uri()}\n"
     )
-    command = test_java_tools._command(
+    command = test_java_tools.command(
         test_java_tools.TOPICS,
         ("--bootstrap-server", f"localhost:{broker.ports['SASL_PLAINTEXT']}",
          "--command-config", str(properties), "--create", "--topic", "from-java"),

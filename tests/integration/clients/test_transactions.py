@@ -5,17 +5,14 @@ Readers of committed records see exactly what was committed, in order; others se
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ops.java import find_java
-from tests.integration.clients import installed
+from tests.integration.clients.kafka_tools import run
 from tests.integration.cluster import LocalCluster, wait_until
 from tests.integration.shell import Shell
 
@@ -26,21 +23,6 @@ TRANSACTIONS = f"{TOOLS}.TransactionsCommand"
 FEATURES = f"{TOOLS}.FeatureCommand"
 COPIER = f"{TOOLS}.TransactionalMessageCopier"
 PERFORMANCE = f"{TOOLS}.ProducerPerformance"
-
-
-def run(main_class: str, *arguments: str) -> str:
-    """Run one of Apache Kafka's programs; return what it printed."""
-    options = ["-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    jars = f"{installed.folder('java/lib')}{os.sep}*"
-    done = subprocess.run(
-        [str(find_java().path), *options, "-cp", jars, main_class, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def create(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> None:

@@ -7,7 +7,6 @@ one. The tool checks each batch's CRC, opens every record, and shows markers of 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 from aiokafka import AIOKafkaProducer
@@ -15,9 +14,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from client.wire.kafka.apis import ApiKey
-from ops.java import find_java
 from tests.fakes.wire_client import WireClient
-from tests.integration.clients import installed
+from tests.integration.clients.kafka_tools import shared_jvm
 
 MAIN = "org.apache.kafka.tools.DumpLogSegments"
 """kafka-dump-log"""
@@ -92,16 +90,9 @@ def dump(data: bytes, folder: Path) -> list[str]:
     """Return what the tool says of such a file, without what is a cluster's own."""
     file = folder / f"{0:020}.log"
     file.write_bytes(data)
-    done = subprocess.run(
-        [
-            *(str(find_java().path), "-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-            *("-cp", f"{installed.folder('java/lib')}/*", MAIN),
-            *("--print-data-log", "--files", str(file)),
-        ],
-        capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    lines = [one.strip() for one in f"{done.stdout}\n{done.stderr}".splitlines() if one.strip()]
+    ended = shared_jvm().run(MAIN, "--print-data-log", "--files", str(file))
+    assert ended.code == 0, ended.err
+    lines = [one.strip() for one in f"{ended.out}\n{ended.err}".splitlines() if one.strip()]
     for pattern, word in _OF_THE_CLUSTER:
         lines = [pattern.sub(word, line) for line in lines]
     return lines

@@ -73,9 +73,13 @@ def test_tools_say_the_same(servers: tuple[str, str], tmp_path: Path) -> None:
     tools.write_files(tmp_path)
     differences: list[str] = []
     needed: set[str] = set()
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    with (
+        concurrent.futures.ThreadPoolExecutor(2) as pool,
+        tools.Tools(servers[0], tmp_path) as at_kafka,
+        tools.Tools(servers[1], tmp_path) as at_quire,
+    ):
         for command in tools.COMMANDS:
-            theirs, ours = pool.map(lambda at, c=command: tools.run(c, at, tmp_path), servers)
+            theirs, ours = pool.map(lambda at, c=command: at.answer(c), (at_kafka, at_quire))
             if theirs == ours:
                 continue
             pattern, _ = EXPLAINED.get(name(command), ("(?!)", ""))

@@ -1,20 +1,19 @@
 """Kafka's own command-line tools: a user's ordinary command for each, and the shape of the answer.
 
-Each is run by its main class, with the arguments that its `kafka-*.sh` would pass on. The commands
-are in order: later ones look at what earlier ones did.
+Each is run by its main class, with the arguments that its `kafka-*.sh` would pass on, several in
+one JVM (`clients/kafka_tools.py`). The commands are in order: later ones look at what earlier ones
+did.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from ops.java import find_java
-from tests.integration.clients import installed
+from tests.integration.clients.kafka_tools import ToolsJvm
 
 _TOOLS = "org.apache.kafka.tools"
 _TOPICS = f"{_TOOLS}.TopicCommand"
@@ -25,7 +24,6 @@ _REASSIGN = f"{_TOOLS}.reassign.ReassignPartitionsCommand"
 _QUORUM = f"{_TOOLS}.MetadataQuorumCommand"
 _CLUSTER = f"{_TOOLS}.ClusterTool"
 _TRANSACTIONS = f"{_TOOLS}.TransactionsCommand"
-_TIMEOUT_S = 60
 
 
 class Command(NamedTuple):
@@ -188,32 +186,44 @@ def write_files(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(content))
 
 
-def run(command: Command, server: str, folder: Path) -> Answer:
-    """Run a command against the brokers at `server`."""
-    told = command.arguments.replace("SERVER", server).replace("FOLDER", str(folder))
-    done = subprocess.run(
-        [
-            *(str(find_java().path), "-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            *("-cp", f"{installed.folder('java/lib')}/*", command.main, *told.split()),
-        ],
-        input=command.text,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    return Answer(done.returncode, frozenset(_shapes(f"{done.stdout}\n{done.stderr}")))
+class Tools(ToolsJvm):
+    """Runs commands against one cluster. Use as a context manager, which ends the JVM."""
+
+    def __init__(self, server: str, folder: Path) -> None:
+        """`server`: a broker's address; `folder`: where the files are that commands read."""
+        super().__init__()
+        self._words = {"SERVER": server, "FOLDER": str(folder)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def answer(self, command: Command) -> Answer:
+        """Run a command and return what it said."""
+        told = command.arguments
+        for word, meaning in self._words.items():
+            told = told.replace(word, meaning)
+        ended = self.run(command.main, *told.split(), text=command.text)
+        return Answer(ended.code, frozenset(_shapes(f"{ended.out}\n{ended.err}")))
 
 
 def _shapes(text: str) -> Iterator[str]:
     """Yield the lines without addresses, times, ids, numbers, and Java's stack traces."""
     for line in text.splitlines():
-        shape = line.strip()
+        shape = _in_order(line.strip())
         for pattern, word in _DIFFERENT_EACH_TIME:
             shape = pattern.sub(word, shape)
         if shape and not shape.startswith(("at ", "Caused by:", "... ", "java.util.concurrent.")):
             yield shape
+
+
+def _in_order(line: str) -> str:
+    """Return an object of JSON with its names in order; a JVM has them in one of its own."""
+    if not line.startswith('{"'):
+        return line
+    return json.dumps(json.loads(line), sort_keys=True, separators=(",", ":"))
 
 
 _DIFFERENT_EACH_TIME = tuple(

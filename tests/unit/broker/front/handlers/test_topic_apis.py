@@ -329,6 +329,8 @@ async def test_changing_single_settings(broker: Broker, client: WireClient, vers
          {"segment.ms": "8", "cleanup.policy": "delete,compact"}),
         ([setting("cleanup.policy", "delete", 3), setting("segment.ms", None, 1)],
          {"cleanup.policy": "compact"}),
+        ([setting("cleanup.policy", "compact", 3)], {"cleanup.policy": ""}),
+        ([setting("cleanup.policy", "compact")], {"cleanup.policy": "compact"}),
     ]  # fmt: skip
     for changes, expected in steps:
         result = await alter(client, key, version, *changes)
@@ -350,7 +352,6 @@ async def test_changing_single_settings(broker: Broker, client: WireClient, vers
         ([setting("segment.ms", "1", 9)], ErrorCode.invalid_request),
         ([setting("segment.ms", "1"), setting("segment.ms", "2")], ErrorCode.invalid_request),
         ([setting("min.insync.replicas", "9")], ErrorCode.invalid_config),
-        ([setting("cleanup.policy", "delete", 3)], ErrorCode.invalid_config),
     ],
 )
 async def test_bad_changes_change_nothing(
