@@ -12,7 +12,7 @@ SMOKE := integration and smoke
 SLOW := (slow or model) and not integration
 REAL := integration and not smoke
 # Continuous integration gives a test of real processes a second try, and its summary names every
-# test that needed one (RERUN): such a test is to be mended. Nowhere else is anything tried twice.
+# test that needed one (RERUN): such a test needs fixing. Nowhere else is anything tried twice.
 SECOND_TRY := $(if $(CI),--reruns 1 -r fER)
 # Where they are, which saves reading the others, unless ARGS names a file or folder.
 WITHOUT_PROCESSES = $(if $(findstring tests/,$(ARGS)),,--ignore tests/integration --ignore tests/interop)
@@ -23,7 +23,7 @@ CLUSTER_SEEDS ?= 0..1500
 LEDGER_SEEDS ?= 0..21300
 # Of each world, in continuous integration: on a slow machine it ends with fewer schedules, and says
 # from which seed on none was run, instead of not ending in time.
-SIM_MINUTES_MAX := $(if $(CI),--minutes 5)
+SIM_MINUTES_MAX := $(if $(CI),--minutes 3)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup upgrade up demo test test-all test-fast clients clients-short lint format clean

@@ -7,19 +7,28 @@ ten seconds to begin, so there is never more than one of it: the benchmark's sho
 its tests. Long shares begin first, so that a run does not end with one process at a long one and
 the other idle.
 
+**Until**: continuous integration names the second at which it has had its time, in seconds since
+1970 (`QUIRE_TESTS_UNTIL`). A test of real processes that has not begun by then does not begin, and
+the summary names its file. Shares then begin in an order that differs from run to run, so that on a
+machine that is too slow for all of them it is not always the same ones that are left out.
+
 **Time**: Hypothesis gives no example a time limit of its own. A busy machine takes a second for
 what is a millisecond elsewhere; what hangs meets the time limit of its test.
 """
 
 from __future__ import annotations
 
+import os
+import time
+from collections import Counter
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.fakes.mended_asyncio import mend
+from tests.fakes.patched_asyncio import patch_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,9 +70,12 @@ LONGEST = (
 """Shares that take half a minute and more, the longest first. By themselves those of many tests
 would begin first, and a long test that is alone in its file last."""
 
+UNTIL = os.environ.get("QUIRE_TESTS_UNTIL", "")
+TOO_LATE = "not run: continuous integration has had its time"
+
 settings.register_profile("quire", deadline=None)
 settings.load_profile("quire")
-mend()
+patch_asyncio()
 
 
 def share_of(test: str) -> str:
@@ -72,8 +84,13 @@ def share_of(test: str) -> str:
     return next((share for begin, share in TOGETHER.items() if path.startswith(begin)), path)
 
 
-def longest_of(shares: Iterable[str]) -> str:
-    """Return which of some shares begins next: the longest, or the first where none is long."""
+def next_of(shares: Iterable[str], until: str = "") -> str:
+    """Return which of some shares begins next: the longest, or the first where none is long.
+
+    Where time is limited it is any of them, the same in all processes of a run.
+    """
+    if until:
+        return min(shares, key=lambda share: crc32(f"{until} {share}".encode()))
     rank = {share: at for at, share in enumerate(LONGEST)}
     return min(shares, key=lambda share: rank.get(share, len(LONGEST)))
 
@@ -88,10 +105,30 @@ class Shares(LoadScopeScheduling):
         return share_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        self.workqueue.move_to_end(longest_of(self.workqueue), last=False)
+        self.workqueue.move_to_end(next_of(self.workqueue, UNTIL), last=False)
         super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Shares | None:
     """Divide the tests; other ways to distribute are xdist's business."""
     return Shares(config, log) if config.getvalue("dist") == "loadscope" else None  # type: ignore[arg-type]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Do not begin a test of real processes when continuous integration has had its time."""
+    if UNTIL and time.time() > float(UNTIL) and item.get_closest_marker("integration"):
+        pytest.skip(TOO_LATE)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the files of which tests were left out for want of time."""
+    late = [
+        report.nodeid.partition("::")[0]
+        for report in terminalreporter.stats.get("skipped", ())
+        if TOO_LATE in str(report.longrepr)
+    ]
+    if late:
+        terminalreporter.section(f"{len(late)} tests {TOO_LATE}", "=", yellow=True)
+        for path, count in sorted(Counter(late).items()):
+            terminalreporter.write_line(f"{count:4} of {path}")

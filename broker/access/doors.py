@@ -56,6 +56,10 @@ class Doors:
         if any(listener.protocol.is_sasl for listener in listeners):
             await self._logins.start()
 
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._logins.close()
+
     def _provide(self, metrics: Metrics) -> None:
         gate, tls, logins = self._gate, self._tls, self._logins
         metrics.provide_one("quire_broker_logins", lambda: logins.accepted)

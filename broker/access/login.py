@@ -5,7 +5,8 @@ of which may be large; anything else closes the connection, and so does taking t
 have an end: then the client has to log in again before (KIP-368).
 
 A failed login is answered late, later with each failure from one address, and then the connection
-is closed. The checks of passwords share the loop's turns with all long work.
+is closed. How late is counted from the request on, so the time does not tell how long the password
+took to check, which would tell who exists. The checks of PLAIN's passwords have a thread.
 """
 
 from __future__ import annotations
@@ -17,12 +18,20 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+from broker.access.password_checks import PasswordChecks
 from broker.access.token_keys import TokenKeys
 from broker.access.users import Users
 from broker.security.config import SecurityConfig
 from broker.security.core.bearer import Bearer, TokenRefused, bearer_of, token_of
 from broker.security.core.mechanisms import Mechanism
-from broker.security.core.sasl import Accepted, Challenge, Handshake, Refused, SaslSession
+from broker.security.core.sasl import (
+    Accepted,
+    Challenge,
+    Handshake,
+    PasswordCheck,
+    Refused,
+    SaslSession,
+)
 from broker.security_errors import AccessUnknown
 from client.ids import Clock, Rng
 from client.node.logs import AT_WILL
@@ -57,6 +66,7 @@ class Logins:
         self._token_rules = config.token_rules()
         self.clock = clock
         self.turns = turns
+        self.passwords = PasswordChecks()
         self.accepted = 0
         self.refused = 0
         self.users = users
@@ -83,6 +93,10 @@ class Logins:
         """Read users and keys. Raises ConfigError, MetadataError."""
         await self.users.start()
         await self.tokens.start()
+
+    def close(self) -> None:
+        """Check no further password."""
+        self.passwords.close()
 
     def _bearer(self, token: str) -> Bearer:
         """Return who a token speaks for. Raises TokenRefused."""
@@ -119,8 +133,9 @@ class Login:
         """Why the connection has to be closed once it is answered; empty: it has not."""
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection is gone, and is not kept by us, whom it keeps."""
         self._timer.cancel()
+        self._on_user = self._fail = _ignore
 
     def refusal(self, api_key: int) -> str:
         """Return why a request must not be served; empty if it may."""
@@ -145,12 +160,14 @@ class Login:
 
     async def authenticate(self, host: str, token: bytes) -> Challenge | Accepted | Refused:
         """The client sends a token; what is refused is answered late. Raises AccessUnknown."""
-        logins = self._logins
+        logins, asked_s = self._logins, self._loop.time()
         if self._session.mechanism is Mechanism.OAUTHBEARER:
             await self._prepare(token)
         await logins.turns.next()
         try:
             outcome = self._session.authenticate(token)
+            if isinstance(outcome, PasswordCheck):
+                outcome = self._session.checked(await logins.passwords.is_right(outcome))
         except AccessUnknown as error:
             log.warning("login.unknown peer=%s reason=%r", host, str(error), extra=AT_WILL)
             self.failure = "nobody knows the passwords now"
@@ -170,7 +187,8 @@ class Login:
                 "login.refused peer=%s user=%r mechanism=%s reason=%r",
                 host, (outcome.user or "")[:100], mechanism, outcome.reason, extra=AT_WILL,
             )  # fmt: skip
-            await asyncio.sleep(logins.delay_s(host, self._loop.time()))
+            now_s = self._loop.time()
+            await asyncio.sleep(max(0.0, asked_s + logins.delay_s(host, now_s) - now_s))
             self.failure = "the login failed"
         return outcome
 
@@ -189,3 +207,7 @@ class Login:
 
     def _on_timeout(self) -> None:
         self._fail("no login within sasl_login_timeout_ms")
+
+
+def _ignore(text: str) -> None:
+    """There is nobody to tell any more."""

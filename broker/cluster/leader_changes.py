@@ -91,20 +91,20 @@ class Peers(Protocol):
 class _Seen:
     """A topic's partitions as they were when each last had a leader."""
 
-    __slots__ = ("epochs", "leaders", "sight", "since_s")
+    __slots__ = ("epochs", "leaders", "since_s", "state")
 
     def __init__(self) -> None:
         self.leaders: list[BrokerId | None] = []
         self.epochs: list[LeaderEpoch] = []
         self.since_s: dict[int, float] = {}
         """Those that have no leader, and since when."""
-        self.sight: _TopicState | None = None
+        self.state: _TopicState | None = None
         """What was there at the last look: with the same, the next would find the same."""
 
-    def look(self, sight: _TopicState, now_s: float) -> None:
+    def look(self, state: _TopicState, now_s: float) -> None:
         """Find the partitions that have no leader."""
-        self.sight = sight
-        for index, (leader, epoch) in enumerate(zip(sight[0], sight[1], strict=True)):
+        self.state = state
+        for index, (leader, epoch) in enumerate(zip(state[0], state[1], strict=True)):
             if index == len(self.leaders):
                 self.leaders.append(leader)
                 self.epochs.append(epoch)
@@ -113,7 +113,7 @@ class _Seen:
                     self.leaders[index], self.epochs[index] = leader, epoch
             elif index not in self.since_s:  # else the epoch may be its successor's
                 self.epochs[index] = epoch
-            is_led = leader not in sight[2] and index not in sight[3]
+            is_led = leader not in state[2] and index not in state[3]
             if leader == self.leaders[index] and is_led:
                 self.since_s.pop(index, None)
             else:
@@ -165,11 +165,11 @@ class LeaderChangeTracker:
             return frozenset()
         leaders = self._cluster.preferred_leaders(topic) or (None,) * topic.partition_count
         epochs = self._cluster.leader_epochs
-        sight = leaders, epochs.of(topic), self.doubted(topic), epochs.unled(topic)
+        state = leaders, epochs.of(topic), self.doubted(topic), epochs.unled(topic)
         seen = self._seen.setdefault(topic_id, _Seen())
         now_s = asyncio.get_running_loop().time()
-        if sight != seen.sight:
-            seen.look(sight, now_s)
+        if state != seen.state:
+            seen.look(state, now_s)
         begun_s = now_s - self._hold_s
         return frozenset(index for index, since_s in seen.since_s.items() if since_s > begun_s)
 

@@ -44,12 +44,17 @@ class Pause:
         self.is_throttled = True
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection is gone, and is not kept by us."""
         if self._timer is not None:
             self._timer.cancel()
+        self._on_over = _nothing
 
     def _end(self) -> None:
         self._timer = None
         if self._held_by is None:
             self.is_throttled = False
             self._on_over()
+
+
+def _nothing() -> None:
+    """Nobody waits any more."""

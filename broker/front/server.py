@@ -110,6 +110,7 @@ class Server(FramedServer["Connection"]):
         """Stop listening and close every connection; answers already given are still sent."""
         self.close_all()
         await self.dispatcher.close()
+        self.doors.close()
 
     def admit(self, connection: Connection) -> bool:
         """Take in a new connection unless a limit is reached."""

@@ -7,9 +7,9 @@ rolled
 
 - when that would have more copies: bookies have appeared;
 - when a member of the present one has been gone for a while and nobody has replaced it. Auto
-  recovery cannot mend a ledger that is being written, and closes it in the end, which fences us;
-  a roll does the same without stopping anybody. A bookie that only restarts is waited for: what
-  it misses meanwhile is mended (client/ledger/PROTOCOL.md, "Holes");
+  recovery cannot replicate a ledger that is being written, and closes it in the end, which fences
+  us; a roll does the same without stopping anybody. A bookie that only restarts is waited for: what
+  it misses meanwhile is replicated later (client/ledger/PROTOCOL.md, "Holes");
 - when it is marked as lacking copies and all of its members are there again. What they missed of
   a ledger that is being written is made up for only after its end: without a roll that would
   be when the segment is full.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -39,6 +39,7 @@ from broker.topics.core.topic_rules import (
     check_name,
     check_partition_count,
     check_quorums,
+    check_replicas,
 )
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.ids import BrokerId, Clock, Rng
@@ -141,13 +142,15 @@ class TopicChanges:
         name: str,
         count: int,
         count_max: int,
-        replicas: Sequence[tuple[BrokerId, ...]] = (),
+        replicas: Sequence[tuple[BrokerId, ...]] | None,
+        live: Collection[BrokerId],
         *,
         dry_run: bool,
     ) -> TopicInfo:
-        """Raise the number of partitions to `count`; `replicas`: lists of the new ones, if any.
+        """Raise the number of partitions to `count`.
 
-        Raises InvalidPartitions, InvalidReplicaAssignment.
+        `replicas`: a list of `live` brokers for each new partition; None: the plan chooses. Raises
+        InvalidPartitions, InvalidReplicaAssignment.
         """
 
         def grown(topic: TopicInfo) -> TopicInfo:
@@ -157,12 +160,14 @@ class TopicChanges:
                     f" grow, not to {count}"
                 )
             check_partition_count(count, count_max)
-            if replicas and len(replicas) != count - topic.partition_count:
+            if replicas is not None and len(replicas) != count - topic.partition_count:
                 raise InvalidReplicaAssignment(
                     f"topic {name!r} gets {count - topic.partition_count} partitions, the"
                     f" assignment is for {len(replicas)}"
                 )
-            added = dict(enumerate(replicas, topic.partition_count))
+            for one in replicas or ():
+                check_replicas(one, live)
+            added = dict(enumerate(replicas or (), topic.partition_count))
             return dataclasses.replace(
                 topic,
                 partition_count=count,

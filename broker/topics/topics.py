@@ -96,20 +96,19 @@ class Topics:
         self,
         name: str,
         partition_count: int,
-        replicas: Sequence[tuple[BrokerId, ...]] = (),
+        replicas: Sequence[tuple[BrokerId, ...]] | None = None,
         *,
         validate_only: bool = False,
     ) -> TopicInfo:
         """Raise a topic's number of partitions to `partition_count`.
 
-        `replicas`: lists of the new partitions, if the plan is not to choose. Raises
+        `replicas`: a list for each new partition, if the plan is not to choose. Raises
         UnknownTopicOrPartition, InvalidPartitions, InvalidReplicaAssignment, MetadataError.
         """
-        for one in replicas:
-            topic_rules.check_replicas(one, self._cluster.brokers)
         topic = await self._changes.grow(
-            name, partition_count, self._partition_count_max, replicas, dry_run=validate_only
-        )
+            name, partition_count, self._partition_count_max, replicas, self._cluster.brokers,
+            dry_run=validate_only,
+        )  # fmt: skip
         await self._cluster.look_for_topic(name)
         return topic
 

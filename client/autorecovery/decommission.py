@@ -89,10 +89,10 @@ class Decommission:
 
     async def _mend(self, replicator: FragmentReplicator, ledger_id: LedgerId) -> bool:
         try:
-            outcome = await replicator.mend(ledger_id)
+            outcome = await replicator.replicate(ledger_id)
             if outcome is ReplicationResult.WRITER_LEFT:
                 await replicator.close(ledger_id)
-                outcome = await replicator.mend(ledger_id)
+                outcome = await replicator.replicate(ledger_id)
         except NoSuchLedger:
             return True
         except LedgerError as error:

@@ -53,7 +53,9 @@ class FragmentReplicator:
         self._census = Census(client.context.bookies)
         self._batch_entries = batch_entries
 
-    async def mend(self, ledger_id: LedgerId, marked: Sequence[BookieId] = ()) -> ReplicationResult:
+    async def replicate(
+        self, ledger_id: LedgerId, marked: Sequence[BookieId] = ()
+    ) -> ReplicationResult:
         """Repair what can be repaired without stopping a writer; say what is left.
 
         `marked`: whose copies somebody said are missing. A ledger that is gone is WHOLE. Raises

@@ -103,14 +103,14 @@ class Worker:
     async def _work(self, ledger_id: LedgerId, mark: Mark) -> bool:
         """Repair a ledger; return whether its mark is gone. Raises LedgerError, MetadataError."""
         began_s = self._stats.now_s()
-        outcome = await self._replicator.mend(ledger_id, mark.bookies)
+        outcome = await self._replicator.replicate(ledger_id, mark.bookies)
         self._stats.repair_seconds.observe(self._stats.now_s() - began_s)
         if outcome is ReplicationResult.WRITER_LEFT:
             if not self._has_waited(ledger_id):
                 return False
             await self._replicator.close(ledger_id)
             self._stats.closed_ledgers += 1
-            outcome = await self._replicator.mend(ledger_id, mark.bookies)
+            outcome = await self._replicator.replicate(ledger_id, mark.bookies)
         elif ledger_id in self._pending:
             self._pending[ledger_id].writer_left_s = None
         if outcome is ReplicationResult.WHOLE:

@@ -3,7 +3,9 @@
 The event loop's own TLS hides a connection until its handshake is done, so nothing would count or
 bound it before. Here the connection is admitted like any other; then a `TlsProtocol` takes the
 socket's bytes, shakes hands, and passes on what it decrypts; what the connection writes goes
-through `TlsTransport`. A handshake is bounded in time, in bytes, and in the number under way.
+through `TlsTransport`. A handshake is bounded in time, in bytes, and in the number under way; its
+steps, each some tenths of a millisecond of cryptography, are taken one in a turn of the loop, so
+that a thousand clients that connect at once keep others waiting for one step, and not for all.
 
 Reading and writing keep the connection's back-pressure: while it does not read, at most one
 window's worth of the peer's bytes waits here; what it writes is encrypted at once and waits in the
@@ -20,6 +22,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
+from client.node.turns import Turns
 from client.wire.frames import Chunk
 from client.wire.intake import make_window
 from client.wire.tls_records import pieces
@@ -75,6 +78,8 @@ class TlsGate:
         self.loop = loop
         self.handshake_timeout_s = handshake_timeout_s
         self.handshakes_max = handshakes_max
+        self.turns = Turns()
+        """Of handshakes."""
         self.window = make_window()
         """Where encrypted bytes are received."""
         self.handshakes = 0
@@ -124,6 +129,8 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._socket: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._handshake_bytes = 0
+        self._take_back: Callable[[], None] | None = None
+        """Takes back the turn that the handshake waits for; None: it waits for none."""
         self._host = ""
         self._is_admitted = False
         self._is_reading = True
@@ -181,8 +188,11 @@ class TlsProtocol(asyncio.BufferedProtocol):
         if self._on_ready is not None and not self._is_begun_well(nbytes):
             return
         self._incoming.write(self._gate.window[:nbytes])
-        if self._on_ready is None or self._shake_hands():
+        if self._on_ready is None:
             self.decrypt()
+        elif self._take_back is None:
+            self._socket.pause_reading()  # what the client sends meanwhile waits in its socket
+            self._take_back = self._gate.turns.on_turn(self._on_turn)
 
     # --- the handshake
 
@@ -195,6 +205,17 @@ class TlsProtocol(asyncio.BufferedProtocol):
             self._fail("the TLS handshake is too long")
             return False
         return True
+
+    def _on_turn(self) -> None:
+        """Take a step of the handshake, and then what came behind it."""
+        self._take_back = None
+        socket = self._socket
+        if socket is None or socket.is_closing():
+            return
+        if self._is_reading:
+            socket.resume_reading()
+        if self._shake_hands():
+            self.decrypt()
 
     def _shake_hands(self) -> bool:
         """Go on; return whether it is done."""
@@ -219,6 +240,9 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._gate.end(self._host)
         if self._timer is not None:
             self._timer.cancel()
+        if self._take_back is not None:
+            self._take_back()
+            self._take_back = None
 
     def _on_timeout(self) -> None:
         if self._on_ready is not None:
@@ -246,7 +270,8 @@ class TlsProtocol(asyncio.BufferedProtocol):
         if not is_reading:
             socket.pause_reading()
             return
-        socket.resume_reading()
+        if self._take_back is None:
+            socket.resume_reading()
         # Not at once: whoever resumes is in the middle of something.
         self._gate.loop.call_soon(self.decrypt)
 

@@ -152,15 +152,15 @@ class Reader:
             return None
         return self.take(size)
 
-    def count(self, *, compact: bool, item_bytes_min: int) -> int:
-        """Read an array's length; null counts as empty.
+    def count(self, *, compact: bool, item_bytes_min: int, nullable: bool = False) -> int:
+        """Read an array's length; null counts as empty where there may be one.
 
         `item_bytes_min` is the least one item can take: a count that cannot fit in the bytes
         that are left is refused here, before the caller loops.
         """
         count = self.uvarint() - 1 if compact else self.int32()
         if count < 0:
-            if count < -1:
+            if count < -1 or not nullable:
                 raise RemoteProtocolError(f"array length {count}")
             return 0
         if count * item_bytes_min > self.end - self.position:

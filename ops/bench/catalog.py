@@ -7,25 +7,20 @@ from typing import Any, Final, NamedTuple
 
 from ops.bench.figures import Figure, Run, Scale
 from ops.bench.peers.system import REPLICAS
-from ops.bench.workloads import (
+from ops.bench.workloads.brokers import compaction, failover, hand_over, partitions
+from ops.bench.workloads.records import (
     catch_up,
-    compaction,
-    failover,
     fairness,
     fixed_rate,
-    growth,
-    hand_over,
-    hardware,
     kafka_tools,
-    ledgers,
-    partitions,
     produce,
     requests,
     secured,
     spark,
     transactions,
 )
-from ops.bench.workloads.produce_sizes import BATCHES
+from ops.bench.workloads.records.produce_sizes import BATCHES
+from ops.bench.workloads.storage import growth, hardware, ledgers
 
 GB: Final = 1_000_000_000
 _RATE_MAX: Final = 500_000_000

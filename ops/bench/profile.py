@@ -34,9 +34,10 @@ from ops.bench.peers.bookies import QuireBookies
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.process_cpu import tree, user_and_kernel_s
 from ops.bench.turns import claimed
-from ops.bench.workloads import compaction, hardware
-from ops.bench.workloads.catch_up import cold, write_history
-from ops.bench.workloads.produce_sizes import BATCHES
+from ops.bench.workloads.brokers import compaction
+from ops.bench.workloads.records.catch_up import cold, write_history
+from ops.bench.workloads.records.produce_sizes import BATCHES
+from ops.bench.workloads.storage import hardware
 
 PAGE: Final = Path(__file__).parent / "PROFILE.md"
 _SAMPLES_PER_S: Final = 200

@@ -14,7 +14,7 @@ from ops.bench.peers.quire import QuireSystem
 from ops.bench.peers.secured import SecuredTurn
 from ops.bench.peers.system import SystemName
 from ops.bench.report.summary import HARDWARE
-from ops.bench.workloads import ledgers
+from ops.bench.workloads.storage import ledgers
 
 Make = Callable[[Path], Any]
 """Makes a system that lives in a folder: a `Measurable`, of the kind that the workload needs."""

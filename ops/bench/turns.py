@@ -29,7 +29,7 @@ from ops.bench.report import results
 from ops.bench.report.results import Result
 from ops.bench.report.summary import Measured
 from ops.bench.systems import ALIKE_IN_SHORT, Make, systems
-from ops.bench.workloads.fixed_rate import learn
+from ops.bench.workloads.records.fixed_rate import learn
 
 DISK_MARGIN_BYTES: Final = 5_000_000_000
 _TURN: Final = "turn-"

@@ -30,7 +30,7 @@ def judge(report: Any) -> tuple[int, list[str]]:
             unknown.append(str(each["name"]))
         for one in each.get("vulns", ()):
             fixed = ", ".join(one["fix_versions"]) or "no version yet"
-            found.append(f"{each['name']} {each['version']}: {one['id']}, mended in {fixed}")
+            found.append(f"{each['name']} {each['version']}: {one['id']}, fixed in {fixed}")
     if unknown or not count:
         names = ", ".join(unknown[:_SHOWN]) + (", ..." if len(unknown) > _SHOWN else "")
         found.append(

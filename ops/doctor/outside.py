@@ -28,8 +28,8 @@ _PLAIN: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 _WANTS_CERTIFICATE: Final = ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE")
 
 
-class Sight(enum.Enum):
-    """What is there."""
+class ListenerState(enum.Enum):
+    """What a client finds at an address."""
 
     SERVES = "serves"
     UNRESOLVED = "unresolved"
@@ -49,7 +49,7 @@ class Sight(enum.Enum):
 class Look(NamedTuple):
     """At one address."""
 
-    sight: Sight
+    state: ListenerState
     detail: str = ""
     """What is said of it: an error's text, or the names in a certificate."""
     addresses: tuple[str, ...] = ()
@@ -61,14 +61,14 @@ async def look(host: str, port: int, context: ssl.SSLContext | None) -> Look:
     try:
         rows = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        return Look(Sight.UNRESOLVED, str(getattr(error, "strerror", None) or error))
+        return Look(ListenerState.UNRESOLVED, str(getattr(error, "strerror", None) or error))
     addresses = tuple(sorted({str(row[4][0]) for row in rows}))
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             seen = await _ask(host, port, context)
     except TimeoutError:
-        seen = Look(Sight.SILENT, f"no answer within {_TIMEOUT_S:g} s")
-    if seen.sight is Sight.WRONG_NAME and context is not None:
+        seen = Look(ListenerState.SILENT, f"no answer within {_TIMEOUT_S:g} s")
+    if seen.state is ListenerState.WRONG_NAME and context is not None:
         seen = seen._replace(detail=await _names(host, port, context))
     return seen._replace(addresses=addresses)
 
@@ -81,7 +81,10 @@ async def _ask(host: str, port: int, context: ssl.SSLContext | None) -> Look:
         answer = await reader.readexactly(10)
     except ssl.SSLCertVerificationError as error:
         is_named = error.verify_code in _WRONG_NAMES
-        return Look(Sight.WRONG_NAME if is_named else Sight.UNTRUSTED, str(error.verify_message))
+        return Look(
+            ListenerState.WRONG_NAME if is_named else ListenerState.UNTRUSTED,
+            str(error.verify_message),
+        )
     except ssl.SSLError as error:
         return _of_tls(error)
     except asyncio.IncompleteReadError as error:
@@ -92,30 +95,31 @@ async def _ask(host: str, port: int, context: ssl.SSLContext | None) -> Look:
         is_connection = writer is not None or isinstance(
             error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError
         )
-        return Look(Sight.STRANGE if is_connection else Sight.SILENT, text)
+        return Look(ListenerState.STRANGE if is_connection else ListenerState.SILENT, text)
     finally:
         if writer is not None:
             writer.close()
     if answer[:2] in _TLS_RECORDS:
-        return Look(Sight.WANTS_TLS)
+        return Look(ListenerState.WANTS_TLS)
     if context is not None and not answer:
-        return Look(Sight.WANTS_CERTIFICATE)  # with TLS 1.3 a server says so after the handshake
+        # With TLS 1.3 a server says so after the handshake.
+        return Look(ListenerState.WANTS_CERTIFICATE)
     if len(answer) < 10:
         what = repr(answer.decode("latin-1")) if answer else "nothing"
-        return Look(Sight.STRANGE, f"it answers {what} and hangs up")
+        return Look(ListenerState.STRANGE, f"it answers {what} and hangs up")
     length, correlation_id, error_code = struct.unpack(">iih", answer)
     if (correlation_id, error_code) == (CORRELATION_ID, 0) and length >= 6:
-        return Look(Sight.SERVES)
-    return Look(Sight.STRANGE, f"its answer begins with {answer.decode('latin-1')!r}")
+        return Look(ListenerState.SERVES)
+    return Look(ListenerState.STRANGE, f"its answer begins with {answer.decode('latin-1')!r}")
 
 
 def _of_tls(error: ssl.SSLError) -> Look:
     reason = error.reason or str(error)
     if any(word in reason for word in _PLAIN):
-        return Look(Sight.SPEAKS_PLAIN)
+        return Look(ListenerState.SPEAKS_PLAIN)
     if any(word in reason for word in _WANTS_CERTIFICATE):
-        return Look(Sight.WANTS_CERTIFICATE)
-    return Look(Sight.STRANGE, f"it ends the TLS handshake ({reason})")
+        return Look(ListenerState.WANTS_CERTIFICATE)
+    return Look(ListenerState.STRANGE, f"it ends the TLS handshake ({reason})")
 
 
 async def _names(host: str, port: int, context: ssl.SSLContext) -> str:
@@ -155,7 +159,7 @@ def check_listeners(
 
     `has_settings`: whether TLS was tried with a client's own settings.
     """
-    is_reached = any(one.sight is Sight.SERVES for one in looks.values())
+    is_reached = any(one.state is ListenerState.SERVES for one in looks.values())
     is_elsewhere = not is_loopback(urlsplit(broker["admin_url"] or "").hostname or "localhost")
     return [
         _check(broker["broker_id"], one, looks[one["name"]], is_reached, is_elsewhere, has_settings)
@@ -181,18 +185,18 @@ def _check(
             f"Set its {setting} to a name or address that leads there from other machines; look for"
             " a loopback line in /etc/hosts.",
         )
-    if seen.sight is Sight.SERVES:
+    if seen.state is ListenerState.SERVES:
         return fine("reachable", f"broker {broker} answers at {at}")
-    what, advice = _MISTAKES[seen.sight]
+    what, advice = _MISTAKES[seen.state]
     words = {"host": listener["host"], "detail": seen.detail, "setting": setting}
-    if seen.sight in (Sight.UNRESOLVED, Sight.SILENT) and is_reached:
+    if seen.state in (ListenerState.UNRESOLVED, ListenerState.SILENT) and is_reached:
         return warning(
             "reachable",
             f"{sent}, {what.format(**words)}",
             "Right if that listener is for clients elsewhere: another one answers from here. Else: "
             + advice.format(**words),
         )
-    make = warning if seen.sight in _NEED_SETTINGS and not has_settings else trouble
+    make = warning if seen.state in _NEED_SETTINGS and not has_settings else trouble
     return make("reachable", f"{sent}, {what.format(**words)}", advice.format(**words))
 
 
@@ -200,38 +204,38 @@ def _is_own(address: str) -> bool:
     return ip_address(address.partition("%")[0]).is_loopback
 
 
-_NEED_SETTINGS: Final = (Sight.UNTRUSTED, Sight.WANTS_CERTIFICATE)
-_MISTAKES: Final[Mapping[Sight, tuple[str, str]]] = {
-    Sight.UNRESOLVED: (
+_NEED_SETTINGS: Final = (ListenerState.UNTRUSTED, ListenerState.WANTS_CERTIFICATE)
+_MISTAKES: Final[Mapping[ListenerState, tuple[str, str]]] = {
+    ListenerState.UNRESOLVED: (
         "a name that does not resolve here ({detail})",
         "Set its {setting} to a name or address that clients can use, or have the name in DNS.",
     ),
-    Sight.SILENT: (
+    ListenerState.SILENT: (
         "where nobody answers from here ({detail})",
         "Correct its {setting} and port, or open the port in between.",
     ),
-    Sight.STRANGE: (
+    ListenerState.STRANGE: (
         "where something else than a Kafka broker answers: {detail}",
         "Correct the port in its {setting}, or look what a load balancer does with it.",
     ),
-    Sight.WANTS_TLS: (
+    ListenerState.WANTS_TLS: (
         "where TLS is spoken, although that listener is one of plain text",
         "Correct the port in its {setting}: it leads to another listener, or to a proxy.",
     ),
-    Sight.SPEAKS_PLAIN: (
+    ListenerState.SPEAKS_PLAIN: (
         "where plain text is spoken, although that listener is one of TLS",
         "Correct the port in its {setting}: it leads to another listener, or a proxy ends TLS.",
     ),
-    Sight.WRONG_NAME: (
+    ListenerState.WRONG_NAME: (
         "whose certificate is for {detail}: clients refuse it",
         "Have {host} among the certificate's names (`quire certificates`), or set its {setting} to"
         " one of those.",
     ),
-    Sight.UNTRUSTED: (
+    ListenerState.UNTRUSTED: (
         "whose certificate is not trusted here ({detail})",
         "Name the client's settings, with ssl.ca.location (--client-config), or renew it.",
     ),
-    Sight.WANTS_CERTIFICATE: (
+    ListenerState.WANTS_CERTIFICATE: (
         "where the connection ends behind the TLS handshake: clients have to show a certificate",
         "Name the client's settings, with ssl.certificate.location (--client-config).",
     ),

@@ -35,6 +35,8 @@ _SESSION_TIMEOUT_MS = 6_000
 _SOCKET_TIMEOUT_MS = 10_000
 """How long librdkafka waits on a connection that has gone silent. With its own 60 s, of which there
 may be two in one transaction, that is longer than a run gives anybody."""
+_SILENT_S = 15.0
+"""A copier that is given nothing for so long says what its consumer waits for."""
 _BATCH_MAX = 50
 _ABORTS = 0.15
 
@@ -48,6 +50,8 @@ class Load:
         self._notes = notes.open("a", buffering=1)
         self._per_s = per_s
         self._goes_on = True
+        self._figures = "{}"
+        """Of the consumer, as librdkafka last told them."""
         signal.signal(signal.SIGTERM, self._stop)
 
     def _stop(self, *_: object) -> None:
@@ -85,9 +89,41 @@ class Load:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": _SESSION_TIMEOUT_MS,
+                "statistics.interval.ms": 5_000,
+                "stats_cb": self._keep_figures,
                 **settings,
             }
         )
+
+    def _keep_figures(self, figures: str) -> None:
+        self._figures = figures
+
+
+_OF_THE_GROUP = ("state", "join_state", "assignment_size")
+_OF_A_PARTITION = ("broker", "fetch_state", "fetchq_cnt", "next_offset", "hi_offset", "ls_offset")
+_OF_A_BROKER = ("state", "stateage", "waitresp_cnt", "rxidle", "txidle")
+
+
+def waits_for(figures: str, topic: str) -> str:
+    """Return what librdkafka's statistics say about a consumer that is given nothing."""
+    known = json.loads(figures)
+
+    def some(of: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: of[name] for name in names if name in of}
+
+    partitions = known.get("topics", {}).get(topic, {}).get("partitions", {})
+    parts = {
+        "group": some(known.get("cgrp", {}), _OF_THE_GROUP),
+        "partitions": {
+            number: some(one, _OF_A_PARTITION)
+            for number, one in partitions.items()
+            if one.get("desired")
+        },
+        "brokers": {
+            name: some(one, _OF_A_BROKER) for name, one in known.get("brokers", {}).items()
+        },
+    }
+    return json.dumps(parts)
 
 
 def _until_it_works(step: Any, *arguments: Any) -> None:
@@ -131,10 +167,16 @@ class Copier(Load):
         consumer = self.consumer(GROUP)
         consumer.subscribe([SOURCE])
         count = 0
+        given_s = time.monotonic()
         try:
             while self._goes_on:
                 messages = [m for m in consumer.consume(_BATCH_MAX, 0.2) if m.error() is None]
+                if not messages and time.monotonic() > given_s + _SILENT_S:
+                    about = waits_for(self._figures, SOURCE)
+                    print(f"{time.time():.1f} {self.name} is given nothing: {about}", flush=True)
+                    given_s = time.monotonic()
                 if messages:
+                    given_s = time.monotonic()
                     self._copy(producer, consumer, messages)
                     count += 1
                     self.note(f"copied {count}")

@@ -73,6 +73,7 @@ VARIABLES
     newest,     \* per coordinator: the newest connection it has heard
     known,      \* per coordinator that was taken over: the record as it knew it
     confirmed,  \* partitions whose marker the present coordinator knows to be confirmed
+    done,       \* whether it takes the record for complete, which is not durable
     session,    \* of the present coordinator
     markers,    \* under way to leaders
     heard,      \* per broker: <<coordinator epoch, session>> of the newest that spoke
@@ -85,10 +86,10 @@ VARIABLES
     late        \* whether a batch was appended of an epoch below the client's latest first one
 
 vars == <<client, requests, ends, batches, asked, told, decided, coordinator, newest, known,
-          confirmed, session, markers, heard, leader, log, high, before, guard, parked, late>>
+          confirmed, done, session, markers, heard, leader, log, high, before, guard, parked, late>>
 
 clientVars == <<client, requests, ends, asked, told>>
-deciderVars == <<decided, coordinator, newest, known, confirmed, session>>
+deciderVars == <<decided, coordinator, newest, known, confirmed, done, session>>
 leaderVars == <<heard, leader, log, high, before, guard, parked, late>>
 
 Init ==
@@ -104,6 +105,7 @@ Init ==
     /\ newest = [e \in Coordinators |-> 0]
     /\ known = [e \in Coordinators |-> Nothing]
     /\ confirmed = {}
+    /\ done = FALSE
     /\ session = 1
     /\ markers = {}
     /\ heard = [b \in Brokers |-> <<0, 0>>]
@@ -131,6 +133,10 @@ Prepared(state) == state \in {"PrepareCommit", "PrepareAbort"}
 Prepare(result) == IF result = "commit" THEN "PrepareCommit" ELSE "PrepareAbort"
 Complete(result) == IF result = "commit" THEN "CompleteCommit" ELSE "CompleteAbort"
 Result(state) == IF state \in {"PrepareCommit", "CompleteCommit"} THEN "commit" ELSE "abort"
+
+\* COMPLETE-LATER: what the present coordinator holds requests against. Complete* follows from what is
+\* durable and from the markers, and becomes durable with what comes next, or alone.
+Seen == IF done THEN [decided EXCEPT !.state = Complete(Result(decided.state)), !.parts = {}] ELSE decided
 
 ---------------------------------------------------------------------------
 (* The client: one request to the coordinator at a time. When no answer    *)
@@ -230,7 +236,14 @@ Decide(k, d) ==
     /\ requests' = [requests EXCEPT ![k] = Nothing]
     /\ confirmed' = IF Prepared(d.state) THEN confirmed ELSE {}
     /\ newest' = [newest EXCEPT ![coordinator] = IF k > @ THEN k ELSE @]
+    /\ done' = FALSE
     /\ UNCHANGED <<ends, coordinator, known, session>>
+
+\* What is answered is durable already, or follows from what is.
+Repeat(k) ==
+    /\ requests' = [requests EXCEPT ![k] = Nothing]
+    /\ newest' = [newest EXCEPT ![coordinator] = IF k > @ THEN k ELSE @]
+    /\ UNCHANGED <<ends, decided, coordinator, known, confirmed, done, session>>
 
 Fenced(k) ==
     /\ client.waits # Nothing
@@ -240,10 +253,10 @@ Fenced(k) ==
     /\ UNCHANGED <<ends, asked, told, deciderVars>>
 
 HandleAdd(k, r, answered) ==
-    /\ r.epoch = decided.epoch
-    /\ ~Prepared(decided.state)
-    /\ Decide(k, [decided EXCEPT !.state = "Ongoing", !.parts =
-                    (IF decided.state = "Ongoing" THEN @ ELSE {}) \cup {r.what}])
+    /\ r.epoch = Seen.epoch
+    /\ ~Prepared(Seen.state)
+    /\ Decide(k, [Seen EXCEPT !.state = "Ongoing", !.parts =
+                    (IF Seen.state = "Ongoing" THEN @ ELSE {}) \cup {r.what}])
     /\ Answered(k, answered, [client EXCEPT !.added = @ \cup {r.what}])
     /\ UNCHANGED <<asked, told>>
 
@@ -253,69 +266,69 @@ Tell(k, answered, result) ==
     told' = IF Hears(k, answered) THEN [told EXCEPT ![client.txn] = result] ELSE told
 
 HandleEnd(k, r, answered) ==
-    LET same == decided.state = Complete(r.what)
+    LET same == Seen.state = Complete(r.what)
         next == IF Tv2 THEN r.epoch + 1 ELSE r.epoch
-        again == Tv2 /\ decided.epoch = r.epoch + 1 IN
-    \/ /\ decided.state = "Ongoing"
-       /\ r.epoch = decided.epoch
+        again == Tv2 /\ Seen.epoch = r.epoch + 1 IN
+    \/ /\ Seen.state = "Ongoing"
+       /\ r.epoch = Seen.epoch
        /\ next <= EpochsMax
-       /\ Decide(k, [decided EXCEPT !.state = Prepare(r.what), !.epoch = next])
+       /\ Decide(k, [Seen EXCEPT !.state = Prepare(r.what), !.epoch = next])
        /\ Answered(k, answered, Ended(r.what, next))
        /\ Tell(k, answered, r.what)
        /\ UNCHANGED <<asked>>
-    \/ /\ IF Tv2 THEN again /\ same ELSE r.epoch = decided.epoch /\ same
-       /\ Decide(k, decided)
+    \/ /\ IF Tv2 THEN again /\ same ELSE r.epoch = Seen.epoch /\ same
+       /\ IF Tv2 THEN Repeat(k) ELSE Decide(k, Seen)
        /\ Answered(k, answered, Ended(r.what, next))
        /\ Tell(k, answered, r.what)
        /\ UNCHANGED <<asked>>
     \/ /\ Tv2                               \* nothing was added: only the epoch ends
        /\ r.what = "abort"
-       /\ r.epoch = decided.epoch
-       /\ decided.state \in {"Empty", "CompleteCommit", "CompleteAbort"}
+       /\ r.epoch = Seen.epoch
+       /\ Seen.state \in {"Empty", "CompleteCommit", "CompleteAbort"}
        /\ next <= EpochsMax
-       /\ Decide(k, [decided EXCEPT !.state = "CompleteAbort", !.epoch = next])
+       /\ Decide(k, [Seen EXCEPT !.state = "CompleteAbort", !.epoch = next])
        /\ Answered(k, answered, Ended(r.what, next))
        /\ Tell(k, answered, r.what)
        /\ UNCHANGED <<asked>>
     \/ /\ ~Tv2                              \* INVALID_TXN_STATE
-       /\ r.epoch = decided.epoch
+       /\ r.epoch = Seen.epoch
        /\ ~same
-       /\ decided.state \in {"Empty", "CompleteCommit", "CompleteAbort"}
+       /\ Seen.state \in {"Empty", "CompleteCommit", "CompleteAbort"}
        /\ Fenced(k)
 
 \* `what` is "new" for a new instance, "bump" for the same one that wants a new epoch.
 HandleInit(k, r, answered) ==
-    LET next == decided.epoch + 1
-        known_ == r.what = "new" \/ r.epoch = decided.epoch IN
-    \/ /\ decided.state = "Ongoing"         \* fenced first; the answer is "ask again"
+    LET next == Seen.epoch + 1
+        known_ == r.what = "new" \/ r.epoch = Seen.epoch IN
+    \/ /\ Seen.state = "Ongoing"         \* fenced first; the answer is "ask again"
        /\ known_
        /\ next <= EpochsMax
-       /\ decided' = [decided EXCEPT !.state = "PrepareAbort", !.epoch = next]
+       /\ decided' = [Seen EXCEPT !.state = "PrepareAbort", !.epoch = next]
        /\ confirmed' = {}
        /\ newest' = [newest EXCEPT ![coordinator] = IF k > @ THEN k ELSE @]
-       /\ UNCHANGED <<clientVars, coordinator, known, session>>
-    \/ /\ decided.state \in {"Empty", "CompleteCommit", "CompleteAbort"}
+       /\ UNCHANGED <<clientVars, coordinator, known, done, session>>
+    \/ /\ Seen.state \in {"Empty", "CompleteCommit", "CompleteAbort"}
        /\ known_
        /\ next <= EpochsMax
-       /\ Decide(k, [decided EXCEPT !.state = "Empty", !.epoch = next,
-                                    !.last = IF r.what = "new" THEN 0 ELSE decided.epoch])
+       /\ Decide(k, [Seen EXCEPT !.state = "Empty", !.epoch = next,
+                                    !.last = IF r.what = "new" THEN 0 ELSE Seen.epoch])
        /\ Answered(k, answered, [client EXCEPT !.epoch = next, !.first = next, !.bump = FALSE])
        /\ UNCHANGED <<asked, told>>
     \/ /\ r.what = "bump"                   \* the answer was lost
-       /\ decided.state = "Empty"
-       /\ decided.epoch > 0
-       /\ r.epoch = decided.last
-       /\ r.epoch # decided.epoch
-       /\ Decide(k, decided)
-       /\ Answered(k, answered, [client EXCEPT !.epoch = decided.epoch, !.first = decided.epoch,
+       /\ Seen.state = "Empty"
+       /\ Seen.epoch > 0
+       /\ r.epoch = Seen.last
+       /\ r.epoch # Seen.epoch
+       /\ Decide(k, Seen)
+       /\ Answered(k, answered, [client EXCEPT !.epoch = Seen.epoch, !.first = Seen.epoch,
                                                !.bump = FALSE])
        /\ UNCHANGED <<asked, told>>
 
 IsStale(r) ==   \* an epoch that was fenced: answered so on any connection
-    CASE r.kind = "init" -> r.what = "bump" /\ r.epoch # decided.epoch /\ r.epoch # decided.last
-      [] r.kind = "end" /\ Tv2 /\ decided.epoch = r.epoch + 1 ->
-            decided.state \notin {Prepare(r.what), Complete(r.what)}
-      [] OTHER -> r.epoch < decided.epoch
+    CASE r.kind = "init" -> r.what = "bump" /\ r.epoch # Seen.epoch /\ r.epoch # Seen.last
+      [] r.kind = "end" /\ Tv2 /\ Seen.epoch = r.epoch + 1 ->
+            Seen.state \notin {Prepare(r.what), Complete(r.what)}
+      [] OTHER -> r.epoch < Seen.epoch
 
 Handle(k, answered) ==
     LET r == requests[k] IN
@@ -336,7 +349,7 @@ TimeOut ==
     /\ FenceFirst => decided.epoch < EpochsMax
     /\ decided' = [decided EXCEPT !.state = "PrepareAbort", !.epoch = @ + IF FenceFirst THEN 1 ELSE 0]
     /\ confirmed' = {}
-    /\ UNCHANGED <<clientVars, batches, coordinator, newest, known, session, markers, leaderVars>>
+    /\ UNCHANGED <<clientVars, batches, coordinator, newest, known, done, session, markers, leaderVars>>
 
 ---------------------------------------------------------------------------
 (* The coordinator's markers, and its end.                                 *)
@@ -347,8 +360,8 @@ MarkerOf(p, d, by, over, to) ==
 
 \* Leaders are looked up, in metadata that may be behind by one. One per partition and session.
 SendMarker(p, to) ==
-    /\ Prepared(decided.state)
-    /\ p \in decided.parts \ confirmed
+    /\ Prepared(Seen.state)
+    /\ p \in Seen.parts \ confirmed
     /\ to \in {leader[p], leader[p] - 1} \ {0}
     /\ \A m \in markers \cup parked : m.p = p => <<m.coordinator, m.session>> # <<coordinator, session>>
     /\ markers' = markers \cup {MarkerOf(p, decided, coordinator, session, to)}
@@ -358,21 +371,30 @@ NewSession ==
     /\ session < SessionsMax
     /\ \E m \in markers : m.coordinator = coordinator /\ m.session = session
     /\ session' = session + 1
-    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, confirmed, markers, leaderVars>>
+    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, confirmed, done, markers, leaderVars>>
+
+\* Every marker is confirmed.
+MarkAll ==
+    /\ Prepared(Seen.state)
+    /\ IF CompleteLast THEN confirmed = decided.parts ELSE TRUE
+    /\ done' = TRUE
+    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, confirmed, session,
+                   markers, leaderVars>>
 
 CompleteAll ==
-    /\ Prepared(decided.state)
-    /\ IF CompleteLast THEN confirmed = decided.parts ELSE TRUE
-    /\ decided' = [decided EXCEPT !.state = Complete(Result(decided.state)), !.parts = {}]
+    /\ done
+    /\ decided' = Seen
     /\ confirmed' = {}
+    /\ done' = FALSE
     /\ UNCHANGED <<clientVars, batches, coordinator, newest, known, session, markers, leaderVars>>
 
 Succeed ==
     /\ coordinator < CoordinatorsMax
     /\ coordinator' = coordinator + 1
-    /\ known' = IF Zombies THEN [known EXCEPT ![coordinator] = decided] ELSE known
+    /\ known' = IF Zombies THEN [known EXCEPT ![coordinator] = Seen] ELSE known
     /\ newest' = IF Zombies THEN newest ELSE [newest EXCEPT ![coordinator] = 0]
     /\ confirmed' = {}
+    /\ done' = FALSE
     /\ session' = 1
 
 TakeOverCoordinator ==
@@ -486,16 +508,18 @@ HoldBatch(b) ==
     /\ guard[b.p] = Nothing
     /\ Fits(b)
     /\ ~(IsOpen(log[b.p]) /\ EpochIn(log[b.p]) = b.epoch)
-    /\ b.epoch = decided.epoch
+    /\ b.epoch = Seen.epoch
     /\ IF Tv2
-       THEN /\ ~Prepared(decided.state)
-            /\ decided' = [decided EXCEPT !.state = "Ongoing", !.parts =
-                            (IF decided.state = "Ongoing" THEN @ ELSE {}) \cup {b.p}]
-       ELSE /\ decided.state = "Ongoing"
-            /\ b.p \in decided.parts
-            /\ UNCHANGED decided
+       THEN /\ ~Prepared(Seen.state)
+            /\ decided' = [Seen EXCEPT !.state = "Ongoing", !.parts =
+                            (IF Seen.state = "Ongoing" THEN @ ELSE {}) \cup {b.p}]
+            /\ confirmed' = {}
+            /\ done' = FALSE
+       ELSE /\ Seen.state = "Ongoing"
+            /\ b.p \in Seen.parts
+            /\ UNCHANGED <<decided, confirmed, done>>
     /\ guard' = [guard EXCEPT ![b.p] = [batch |-> b, by |-> coordinator]]
-    /\ UNCHANGED <<clientVars, batches, coordinator, newest, known, confirmed, session, markers,
+    /\ UNCHANGED <<clientVars, batches, coordinator, newest, known, session, markers,
                    heard, leader, log, high, before, parked, late>>
 
 \* ... or by one that was taken over and finds it among what it knows.
@@ -536,7 +560,7 @@ NotOlder(x, y) == x[1] > y[1] \/ (x[1] = y[1] /\ x[2] >= y[2])
 
 \* The answer arrives, or its session breaks.
 Confirms(m, answered) ==
-    IF m.coordinator # coordinator \/ ~Prepared(decided.state)
+    IF m.coordinator # coordinator \/ ~Prepared(Seen.state)
     THEN UNCHANGED <<confirmed, session>>
     ELSE IF answered /\ m.session = session
     THEN confirmed' = confirmed \cup {m.p} /\ UNCHANGED session
@@ -545,7 +569,7 @@ Confirms(m, answered) ==
 
 MayBreak(m, answered) ==
     answered \/ (m.coordinator = coordinator /\ m.session = session /\ session < SessionsMax
-                    /\ Prepared(decided.state))
+                    /\ Prepared(Seen.state))
 
 DeliverMarker(m, answered) ==
     LET p == m.p
@@ -570,7 +594,7 @@ DeliverMarker(m, answered) ==
                ELSE /\ MayBreak(m, answered)
                     /\ Confirms(m, answered)
                     /\ UNCHANGED parked
-    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, leader, before, late>>
+    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, done, leader, before, late>>
 
 \* FENCED_LEADER_EPOCH: the coordinator looks again.
 RefuseMarker(m) ==
@@ -586,11 +610,11 @@ ZombieDone(m) ==
     /\ m.leader + 1 = leader[m.p]
     /\ m.coordinator = coordinator
     /\ m.session = session
-    /\ Prepared(decided.state)
+    /\ Prepared(Seen.state)
     /\ LET l == SubSeq(log[m.p], 1, before[m.p]) IN ~Closes(l, m) /\ ~Writes(l, m)
     /\ markers' = markers \ {m}
     /\ confirmed' = confirmed \cup {m.p}
-    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, session, leaderVars>>
+    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, done, session, leaderVars>>
 
 \* All that was appended is confirmed, and answered.
 Confirm(p, answered) ==
@@ -602,7 +626,7 @@ Confirm(p, answered) ==
         /\ IF ours = {} THEN answered /\ UNCHANGED <<confirmed, session>>
            ELSE LET m == CHOOSE x \in ours : TRUE IN
                 MayBreak(m, answered) /\ Confirms(m, answered)
-    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, markers, heard, leader,
+    /\ UNCHANGED <<clientVars, batches, decided, coordinator, newest, known, done, markers, heard, leader,
                    log, before, guard, late>>
 
 TakeOver(p) ==
@@ -627,7 +651,7 @@ Next ==
         \/ \E answered \in BOOLEAN : Confirm(p, answered)
         \/ \E e \in Coordinators : ZombieMarker(e, p)
     \/ \E result \in {"commit", "abort"} : SendEnd(result)
-    \/ SendBump \/ Restart \/ TimeOut \/ NewSession \/ CompleteAll \/ TakeOverCoordinator
+    \/ SendBump \/ Restart \/ TimeOut \/ NewSession \/ MarkAll \/ CompleteAll \/ TakeOverCoordinator
     \/ \E at \in Brokers : Reconnect(at)
     \/ \E k \in Connections : \E answered \in BOOLEAN :
         Handle(k, answered) \/ LoseDecision(k, answered)
@@ -648,6 +672,7 @@ Symmetry == Permutations(Partitions)
 (* What must hold.                                                         *)
 
 TypeOK ==
+    /\ done => Prepared(decided.state)
     /\ decided.epoch \in 0..EpochsMax
     /\ \A p \in Partitions : before[p] <= high[p] /\ high[p] <= Len(log[p])
     /\ decided.state \in {"Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"}
@@ -659,7 +684,7 @@ Outcome(l, n) ==
     IF at = {} THEN "none" ELSE IF after = {} THEN "open"
     ELSE l[CHOOSE j \in after : \A i \in after : j <= i].kind
 
-InWork(p) == Prepared(decided.state) /\ p \in decided.parts \ confirmed
+InWork(p) == Prepared(Seen.state) /\ p \in decided.parts \ confirmed
 
 IsCommitted(p, n) ==
     \/ Outcome(Kept(p), n) = "commit"

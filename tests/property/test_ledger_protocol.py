@@ -11,7 +11,7 @@ keep failed bookies. Whatever happens, at the end, when all bookies are back:
 - L7  the ledger can be closed;
 - R1  what a reader was allowed to read stays there;
 - R8  adds are told in entry order;
-- HOLES  whoever lacks an entry is named by the ledger's mark, so that auto recovery mends it.
+- HOLES  whoever lacks an entry is named by the ledger's mark, so that auto recovery replicates it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ The log makes appends durable late, refuses some, and keeps a random part of wha
 its coordinator dies. Clients repeat requests, with the epoch they have, with old ones and with ones
 they guess. Checked after every step:
 
-- what the shard shows is the fold of the durable log, nothing more and nothing less;
+- what the shard shows is the fold of the durable log, nothing more and nothing less, but that a
+  decision whose markers are all confirmed may count as complete (COMPLETE-LATER);
 - the log goes from state to state as the table allows, and no decision is ever changed;
 - who is answered finds what it was told in the log (DECIDE-FIRST), markers too;
 - Complete* is in the log only after every partition's marker was confirmed;
@@ -25,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from broker.coordinator.core.coordinator_types import Append, LogRecord, Now, Reply, Ticket, Token
 from broker.errors import BrokerError, CoordinatorNotAvailable, NotCoordinator, Overloaded
 from broker.transactions.core.connection_order import ConnectionOrder
-from broker.transactions.core.transaction import is_allowed
+from broker.transactions.core.transaction import completed, is_allowed
 from broker.transactions.core.transaction_records import (
     PROOF,
     TransactionEntry,
@@ -165,22 +166,29 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
             key = (name, value.number, value.producer)
             assert self.decided.setdefault(key, RESULTS[value.state]) is RESULTS[value.state]
         if before is not None and before.state in PREPARED:
-            wanted = {
-                MarkerWritten(name, before.number, before.producer, one)
-                for one in before.partitions
-            }
-            assert wanted <= self.confirmed
+            assert self.markers_of(name, before) <= self.confirmed
         self.durable[name] = value
 
     def answer(self, token: Token, result: object) -> None:
         asked = self.asked.pop(token)  # KeyError: answered twice
         if isinstance(result, BrokerError):
             return
-        durable = self.durable[asked.name]
-        assert asked.is_granted(durable, result), (durable, result)
+        true = self.true_of(asked.name)
+        assert any(asked.is_granted(one, result) for one in true), (true, result)
         if isinstance(result, ProducerIdAndEpoch):
             self.known[asked.name] = result
             self.given.add(result)
+
+    def true_of(self, name: str) -> list[TransactionMetadata]:
+        """Return what is durable, and what follows from that and the markers."""
+        durable = self.durable[name]
+        found = [durable]
+        if durable.state in PREPARED and self.markers_of(name, durable) <= self.confirmed:
+            found.append(completed(durable, self.now.ms))
+        return found
+
+    def markers_of(self, name: str, value: TransactionMetadata) -> set[MarkerWritten]:
+        return {MarkerWritten(name, value.number, value.producer, one) for one in value.partitions}
 
     def ask(
         self,
@@ -360,7 +368,10 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
             durable = self.durable.get(name)
             assert (value is None) is (durable is None)
             if value is not None and durable is not None:
-                assert value._replace(partitions=durable.partitions) == durable
+                assert any(
+                    value._replace(partitions=one.partitions, updated_ms=one.updated_ms) == one
+                    for one in self.true_of(name)
+                )
                 again = folded.view.snapshot(name)
                 assert again == [transaction_record(name, durable)]
 
@@ -370,7 +381,7 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
             transaction = self.shard._table.get(name)
             assert transaction is not None
             if value.state in PREPARED:
-                assert transaction.unmarked or transaction.change or transaction.retry_s
+                assert transaction.unmarked or transaction.change or transaction.done
 
     @invariant()
     def who_is_not_answered_waits_for_something(self) -> None:

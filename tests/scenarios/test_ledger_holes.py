@@ -1,4 +1,4 @@
-"""Confirmed entries that a live member lacks: who finds out, and that they are mended.
+"""Confirmed entries that a live member lacks: who finds out, and that they are replicated.
 
 The promise to the owner of an entry is Qa copies; the rest is brought by auto recovery, which must
 be told, as nothing that it looks at by itself shows a gap in the middle of a fragment (rule HOLES).
@@ -77,7 +77,7 @@ def test_a_member_that_was_suspended_and_resumed() -> None:
         world = await World.start()
         await world.add(5)
         await world.lose_b2_for(5)
-        assert await world.marked() == set(), "it is not back, there is nothing to mend yet"
+        assert await world.marked() == set(), "it is not back, there is nothing to replicate yet"
         await world.resume_b2()
         assert await world.marked() == {"b2"}, "while the ledger is still being written"
         await world.add(5)

@@ -29,7 +29,7 @@ BOOKIE_PORT = 3181
 _RESTART_S = 0.3
 _WEAK_DISK_FACTOR = 10.0
 _REFUSED_S = 5.0
-"""Pause after a refusal to start that only an operator could mend."""
+"""Pause after a refusal to start that only an operator could resolve."""
 
 
 def bookie_config(options: LedgerSwarm) -> BookieConfig:

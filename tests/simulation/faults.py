@@ -1,4 +1,4 @@
-"""The nemesis: breaks things at random times, mends them later, and heals everything at the end.
+"""The nemesis: breaks things at random times, repairs them later, and heals everything at the end.
 
 One method per fault class of `swarm.FAULTS`; which classes exist in a schedule, and how often
 each strikes, is drawn by the swarm. Every fault ends by itself after a random while; `heal_all`

@@ -1,6 +1,9 @@
-"""Planted defects of transactions: coordinators, partitions, offsets; see `mutants.py`.
+"""Planted defects of transactions: those of their coordinators, and the table of all.
 
-Most were made by others and published: KAFKA-n and AK#n are Apache Kafka's, RP#n Redpanda's.
+What a partition does wrong is in `mutants_transaction_appends.py`, `mutants_transaction_markers.py`
+and `mutants_transaction_reads.py`, what groups do with their offsets in
+`mutants_transaction_offsets.py`. Most were made by others and published: KAFKA-n and AK#n are
+Apache Kafka's, RP#n Redpanda's. See `mutants.py`.
 """
 
 from __future__ import annotations
@@ -9,25 +12,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.core.coordinator_types import Reply
-from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.errors import (
     InvalidProducerEpoch,
     NotCoordinator,
-    TransactionCoordinatorFenced,
 )
-from broker.groups.core.group_view import GroupView
-from broker.groups.core.offset_fold import OffsetFold
-from broker.groups.core.pending_offsets import PendingOffsets
-from broker.partition.aborted_reader import AbortedReader
-from broker.partition.core.log_state import LogState
-from broker.partition.core.producer_state import ProducerState
-from broker.partition.core.replay import LedgerReplay
-from broker.partition.core.transactions.held_batches import HeldBatches
-from broker.partition.core.transactions.lead_proofs import LeadProofs
-from broker.partition.core.transactions.log_fold import LogFold
-from broker.partition.core.transactions.open_transactions import MarkerVerdict, OpenTransactions
-from broker.partition.leading.partition_transactions import PartitionTransactions
-from broker.partition.log_reader import LogReader
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.core import transaction, transaction_requests, transaction_shard
 from broker.transactions.core.connection_order import ChannelOrder, ConnectionOrder
@@ -37,243 +25,15 @@ from broker.transactions.core.transaction_requests import TransactionRequests
 from broker.transactions.core.transaction_shard import TransactionShard
 from broker.transactions.core.transaction_table import TransactionTable
 from broker.transactions.core.transaction_types import TransactionState, TransactionVersion
-from client.spark.plan.aborted_lookup import AbortedLookup
+from tests.simulation import (
+    mutants_transaction_appends,
+    mutants_transaction_markers,
+    mutants_transaction_offsets,
+    mutants_transaction_reads,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-# -------------------------------------------------------------------------------- the partition
-
-
-def stable_when_accepted(patch: Any) -> None:
-    """The last stable offset moves when a marker is accepted, not confirmed (RP#10671)."""
-
-    def on_marker(self: OpenTransactions, marker: Any, offset: Any) -> Any:
-        found = original(self, marker, offset)
-        self.on_confirmed(offset + 1)
-        return found
-
-    original = patch(OpenTransactions, "on_marker", on_marker)
-
-
-def stable_is_the_high_watermark(patch: Any) -> None:
-    """Readers of committed data are told that everything confirmed is stable (nisshi#689)."""
-    patch(OpenTransactions, "last_stable", lambda self, log_start, high_watermark: high_watermark)
-
-
-def snapshot_forgets_coordinators(patch: Any) -> None:
-    """A snapshot does not tell which coordinators the log has heard (COORDINATOR-EPOCH)."""
-
-    def encode(self: OpenTransactions) -> Any:
-        kept, self._coordinators = self._coordinators, {}
-        try:
-            return original(self)
-        finally:
-            self._coordinators = kept
-
-    original = patch(OpenTransactions, "encode", encode)
-
-
-def snapshot_forgets_the_open(patch: Any) -> None:
-    """A snapshot does not tell which transactions are open (RP#3036)."""
-
-    def encode(self: OpenTransactions) -> Any:
-        kept, self._open = self._open, {}
-        try:
-            return original(self)
-        finally:
-            self._open = kept
-
-    original = patch(OpenTransactions, "encode", encode)
-
-
-def replay_ignores_markers(patch: Any) -> None:
-    """A new leader does not fold the markers behind the last snapshot."""
-
-    def finish(self: LedgerReplay) -> Any:
-        on_marker, LogFold.on_marker = LogFold.on_marker, lambda *_: None  # type: ignore[method-assign, assignment]
-        try:
-            return original(self)
-        finally:
-            LogFold.on_marker = on_marker  # type: ignore[method-assign]
-
-    original = patch(LedgerReplay, "finish", finish)
-
-
-def aborted_of_one_segment(patch: Any) -> None:
-    """The list of aborted transactions is that of the segment that is read (RP#3036)."""
-
-    def find_now(self: AbortedReader, listed: Any, start: Any, end: Any) -> Any:
-        found = original(self, listed, start, end)
-        last = max((s.base_offset for s in listed.segments if s.base_offset is not None), default=0)
-        segment_end = min(
-            (s.base_offset for s in listed.segments if (s.base_offset or 0) > start), default=None
-        )
-        if found is None or segment_end is None or segment_end > last:
-            return found
-        return [one for one in found if one.last_offset < segment_end]
-
-    original = patch(AbortedReader, "find_now", find_now)
-
-
-def aborted_list_lost(patch: Any) -> None:
-    """What aborted in sealed segments is not looked up."""
-
-    def find_now(self: AbortedReader, listed: Any, start: Any, end: Any) -> Any:
-        active = self._active
-        if active is not None and start >= active.base_offset:
-            return original(self, listed, start, end)
-        return []
-
-    original = patch(AbortedReader, "find_now", find_now)
-
-
-def aborted_list_reaches_back(patch: Any) -> None:
-    """A list of aborted transactions begins before the data that it goes with: a transaction that
-    has ended there hides its producer's next one."""
-
-    def find_now(self: AbortedReader, listed: Any, start: Any, end: Any) -> Any:
-        return now(self, listed, listed.segments[0].base_offset or 0, end)
-
-    async def find(self: AbortedReader, listed: Any, start: Any, end: Any) -> Any:
-        return await later(self, listed, listed.segments[0].base_offset or 0, end)
-
-    now = patch(AbortedReader, "find_now", find_now)
-    later = patch(AbortedReader, "find", find)
-
-
-def verify_off(patch: Any) -> None:
-    """No coordinator is asked before a transaction begins in a partition (KAFKA-14402)."""
-
-    def needs_verification(self: OpenTransactions, header: Any) -> bool:
-        original(self, header)
-        return False
-
-    original = patch(OpenTransactions, "needs_verification", needs_verification)
-
-
-def guard_by_value(patch: Any) -> None:
-    """An answer counts for whatever waits in that partition for that producer (AK#13608)."""
-
-    def take(self: HeldBatches[Any], guard: Any) -> Any:
-        held = self._held.get(guard.producer_id)
-        return original(self, guard if held is None else held.guard)
-
-    original = patch(HeldBatches, "_take", take)
-
-
-def guard_outlives_markers(patch: Any) -> None:
-    """A marker does not void the question that is under way."""
-
-    def on_marker(self: HeldBatches[Any], producer_id: Any, *arguments: Any, **options: Any) -> Any:
-        none = original(self, -producer_id - 2, *arguments, **options)
-        return none
-
-    original = patch(HeldBatches, "on_marker", on_marker)
-
-
-def next_epoch_in_the_classic_protocol(patch: Any) -> None:
-    """A marker of the batch's own epoch does not void the question in TV1 either (NEXT-EPOCH)."""
-
-    def on_marker(self: HeldBatches[Any], producer_id: Any, epoch: int, *, is_tv2: bool) -> Any:
-        return original(self, producer_id, epoch, is_tv2=True)
-
-    original = patch(HeldBatches, "on_marker", on_marker)
-
-
-def overtakes_the_held(patch: Any) -> None:
-    """A batch is accepted while the one before it waits for its coordinator."""
-
-    def contains(self: HeldBatches[Any], producer_id: Any) -> bool:
-        return False
-
-    def hold(self: HeldBatches[Any], header: Any, batch: Any) -> Any:
-        if header.producer_id in self._held:
-            self._held[header.producer_id].batches.insert(0, batch)
-            return None
-        return original(self, header, batch)
-
-    patch(HeldBatches, "__contains__", contains)
-    original = patch(HeldBatches, "hold", hold)
-
-
-def refused_order_forgotten(patch: Any) -> None:
-    """After a batch was refused, those behind it are taken before it comes again."""
-    patch(HeldBatches, "_remember", lambda self, producer_id, epoch, sequence: None)
-
-
-def verified_before_the_epoch(patch: Any) -> None:
-    """A fenced producer's epoch is not looked at before its coordinator is asked (AK#20618)."""
-    patch(ProducerState, "check_epoch", lambda self, header: None)
-    patch(LogState, "_check_behind", lambda self, header: None)
-
-
-def repeated_batch_begins_again(patch: Any) -> None:
-    """A duplicate of a batch opens its transaction again, behind the marker (RP#3039)."""
-
-    def look(self: LogState, header: Any, *arguments: Any, **options: Any) -> Any:
-        found = original(self, header, *arguments, **options)
-        repeated = not header.is_control and self.producers.find_repeated(header) is not None
-        transactions = self.fold.transactions
-        if repeated and header.is_transactional and header.producer_id not in transactions:
-            transactions.on_batch(header, self.offsets.log_end, 0)
-        return found
-
-    original = patch(LogState, "_look", look)
-
-
-def marker_retry_refused(patch: Any) -> None:
-    """A marker that is in the log already is refused (KAFKA-19999)."""
-
-    def judge(self: OpenTransactions, marker: Any, producer_epoch: int, **options: Any) -> Any:
-        verdict = original(self, marker, producer_epoch, **options)
-        if verdict is MarkerVerdict.DONE:
-            raise TransactionCoordinatorFenced(marker.producer_id, "it is there already")
-        return verdict
-
-    original = patch(OpenTransactions, "judge", judge)
-
-
-def marker_twice(patch: Any) -> None:
-    """A marker is written as often as it comes."""
-
-    def judge(self: OpenTransactions, marker: Any, producer_epoch: int, **options: Any) -> Any:
-        verdict = original(self, marker, producer_epoch, **options)
-        is_again = verdict is MarkerVerdict.DONE and marker.producer_id not in self
-        return MarkerVerdict.WRITE if is_again else verdict
-
-    original = patch(OpenTransactions, "judge", judge)
-
-
-def old_coordinator_heard(patch: Any) -> None:
-    """What an older coordinator says than the log knows counts as well."""
-
-    def judge(self: OpenTransactions, marker: Any, producer_epoch: int, **options: Any) -> Any:
-        newest = max(marker.coordinator_epoch, self.coordinator_epoch(marker.producer_id))
-        return original(self, marker._replace(coordinator_epoch=newest), producer_epoch, **options)
-
-    original = patch(OpenTransactions, "judge", judge)
-
-
-def done_without_proof(patch: Any) -> None:
-    """A leader that has nothing to write for a marker says so without a proof that it leads."""
-
-    def ask(self: LeadProofs, log_end: Any, sent_count: int) -> Any:
-        proof = original(self, log_end, sent_count)
-        self._waiting.pop()
-        proof.complete()
-        return proof
-
-    original = patch(LeadProofs, "ask", ask)
-
-
-def any_leader_takes_markers(patch: Any) -> None:
-    """A marker is written by whichever leader it comes to (MARKER-ADDRESS)."""
-    patch(PartitionTransactions, "_check_address", lambda self, leader_epoch: None)
-
-
-# -------------------------------------------------------------------------------- the coordinator
 
 
 def decisions_not_resumed(patch: Any) -> None:
@@ -310,6 +70,16 @@ def complete_after_one_marker(patch: Any) -> None:
         return original(self, written, now)
 
     original = patch(TransactionShard, "on_marker_written", on_marker_written)
+
+
+def completion_left_out(patch: Any) -> None:
+    """What follows a decision is stored without its completion (COMPLETE-LATER)."""
+
+    def write(self: TransactionTable, one: Any, value: Any, replies: Any) -> Any:
+        one.done = one.complete_s = None
+        return self.changes.write(one, (value,), replies)
+
+    patch(TransactionTable, "write", write)
 
 
 def old_connection_heard(patch: Any) -> None:
@@ -376,142 +146,6 @@ def failed_marker_is_done(patch: Any) -> None:
         )
 
     original = patch(MarkerQueue, "on_answer", on_answer)
-
-
-# -------------------------------------------------------------------------------- offsets of groups
-
-
-def pending_is_visible(patch: Any) -> None:
-    """An offset of an open transaction does not make its partition unstable."""
-    patch(GroupView, "unstable", lambda self, group_id: frozenset())
-
-
-def pending_stays(patch: Any) -> None:
-    """A partition stays unstable after its transaction's marker (RP#6423)."""
-
-    def end(self: PendingOffsets, producer_id: Any, **options: Any) -> Any:
-        before = {
-            (group_id, key): self._groups[group_id][key][producer_id]
-            for group_id, key in self._producers.get(producer_id, ())
-        }
-        found = original(self, producer_id, **options)
-        for (group_id, key), pending in before.items():
-            self.put(producer_id, group_id, key, pending)
-        return found
-
-    original = patch(PendingOffsets, "end", end)
-
-
-def aborted_offsets_published(patch: Any) -> None:
-    """An abort publishes the offsets of its transaction."""
-
-    def end(self: PendingOffsets, producer_id: Any, *, is_commit: bool, **options: Any) -> Any:
-        return original(self, producer_id, is_commit=True, **options)
-
-    original = patch(PendingOffsets, "end", end)
-
-
-def pending_leaks_into_the_next(patch: Any) -> None:
-    """An abort keeps what is pending, for the producer's next transaction."""
-
-    def end(self: PendingOffsets, producer_id: Any, *, is_commit: bool, **options: Any) -> Any:
-        return original(self, producer_id, is_commit=True, **options) if is_commit else []
-
-    original = patch(PendingOffsets, "end", end)
-
-
-def pending_lost_by_the_copy(patch: Any) -> None:
-    """A copy of the groups' log does not leave what is pending where it is."""
-    patch(GroupView, "kept_from", lambda self, start: start)
-
-
-def copy_counts_as_news(patch: Any) -> None:
-    """A copied offset that a transaction may still change ends what is pending (COPY-BEHIND)."""
-
-    def replay(self: OffsetFold, entry: Any, *, is_copy: bool = False) -> None:
-        original(self, entry)
-
-    original = patch(OffsetFold, "replay", replay)
-
-
-def older_beats_newer(patch: Any) -> None:
-    """A transaction's offset counts though a plain one was committed later (RP#3003)."""
-    patch(PendingOffsets, "overtake", lambda self, group_id, key, position=None: None)
-
-
-def offsets_of_any_epoch(patch: Any) -> None:
-    """Nobody looks at the epoch of a TxnOffsetCommit (nisshi#716)."""
-
-    def check_epoch(self: ProducerState, header: Any) -> None:
-        if header.base_sequence >= 0:
-            check(self, header)
-
-    def find_duplicate(self: ProducerState, header: Any) -> Any:
-        return find(self, header) if header.base_sequence >= 0 else None
-
-    def needs_verification(self: OpenTransactions, header: Any) -> bool:
-        found = needs(self, header)
-        return found and not (header.base_sequence < 0 and header.producer_id in self)
-
-    check = patch(ProducerState, "check_epoch", check_epoch)
-    find = patch(ProducerState, "find_duplicate", find_duplicate)
-    needs = patch(OpenTransactions, "needs_verification", needs_verification)
-
-
-def offsets_begin_nothing(patch: Any) -> None:
-    """A transaction of offsets alone does not begin with them (TV2)."""
-
-    async def add_partitions(self: TransactionCoordinator, request: Any) -> None:
-        is_tv2 = request.version >= TransactionVersion.TV2
-        if not is_tv2 or any(one.topic != OFFSETS_TOPIC for one in request.partitions):
-            await original(self, request)
-
-    original = patch(TransactionCoordinator, "add_partitions", add_partitions)
-
-
-# -------------------------------------------------------------------------------- what came later
-
-
-def aborted_list_before_the_data(patch: Any) -> None:
-    """The list of aborted transactions is of what was there before the data came (AK#3239)."""
-
-    def with_aborted(self: LogReader, listed: Any, offset: Any, fetched: Any) -> Any:
-        found = now(self, listed, offset, fetched._replace(next_offset=offset + 1))
-        return None if found is None else found._replace(next_offset=fetched.next_offset)
-
-    async def find_aborted(self: LogReader, listed: Any, offset: Any, fetched: Any) -> Any:
-        found = await later(self, listed, offset, fetched._replace(next_offset=offset + 1))
-        return found._replace(next_offset=fetched.next_offset)
-
-    now = patch(LogReader, "with_aborted", with_aborted)
-    later = patch(LogReader, "find_aborted", find_aborted)
-
-
-def index_ends_with_its_segment(patch: Any) -> None:
-    """A reader without a broker looks at the index of one segment only."""
-
-    async def within(self: AbortedLookup, whole: Any, segments: Any, start: int, end: int) -> Any:
-        try:
-            lists = [await self._listed(one, start, end) for one in segments[:1] if one.facts]
-        except AssertionError:
-            return ()
-        return tuple(found for one in lists for found in one)
-
-    patch(AbortedLookup, "within", within)
-
-
-def open_producer_is_forgotten(patch: Any) -> None:
-    """A producer is forgotten though its transaction is open (AK#7687)."""
-
-    def init(self: ProducerState, **options: Any) -> None:
-        original(self, **{**options, "pinned": ()})
-
-    original = patch(ProducerState, "__init__", init)
-    patch(
-        OpenTransactions,
-        "forget",
-        lambda self, producer_id: self._coordinators.pop(producer_id, None),
-    )
 
 
 def ongoing_id_expires(patch: Any) -> None:
@@ -583,28 +217,6 @@ def topic_ids_forgotten(patch: Any) -> None:
     settled = patch(TransactionChanges, "settle", settle)
 
 
-def newer_coordinator_is_not_noted(patch: Any) -> None:
-    """The first marker of a newer coordinator is not written if it ends nothing
-    (COORDINATOR-EPOCH)."""
-
-    def judge(self: OpenTransactions, marker: Any, producer_epoch: int, **options: Any) -> Any:
-        verdict = original(self, marker, producer_epoch, **options)
-        is_known = marker.producer_epoch == producer_epoch
-        is_noted = verdict is MarkerVerdict.WRITE and is_known
-        return MarkerVerdict.DONE if is_noted else verdict
-
-    original = patch(OpenTransactions, "judge", judge)
-
-
-def old_coordinator_vouches(patch: Any) -> None:
-    """The word of an older coordinator than the log knows counts as well (COORDINATOR-EPOCH)."""
-
-    def on_verified(self: HeldBatches[Any], guard: Any, coordinator_epoch: int, _: int) -> Any:
-        return original(self, guard, coordinator_epoch, coordinator_epoch)
-
-    original = patch(HeldBatches, "on_verified", on_verified)
-
-
 def partitions_without_proof(patch: Any) -> None:
     """A coordinator of TV1 takes partitions for those of the open transaction without a proof."""
 
@@ -648,34 +260,6 @@ def ahead_is_fenced(patch: Any) -> None:
             raise InvalidProducerEpoch(producer.producer_id, str(error)) from error
 
     original = patch(transaction_requests, "_check_not_ahead", check)
-
-
-def late_batch_is_held(patch: Any) -> None:
-    """A coordinator is asked about a batch that comes too late, and its answer is for all."""
-    patch(LogState, "_check_behind", lambda self, header: None)
-
-
-def open_without_limit(patch: Any) -> None:
-    """How many transactions are open is not looked at again when held ones begin."""
-
-    def check_beginning(self: LogState, *arguments: Any) -> None:
-        transactions = self.fold.transactions
-        kept, transactions._count_max = transactions._count_max, 1 << 40
-        try:
-            original(self, *arguments)
-        finally:
-            transactions._count_max = kept
-
-    original = patch(LogState, "_check_beginning", check_beginning)
-
-
-def held_without_limit(patch: Any) -> None:
-    """Whatever comes is held."""
-
-    def init(self: HeldBatches[Any], name: str, **options: Any) -> None:
-        original(self, name, **{**options, "size_bytes_max": 1 << 40})
-
-    original = patch(HeldBatches, "__init__", init)
 
 
 def parked_without_limit(patch: Any) -> None:
@@ -734,3 +318,10 @@ PLANTS: dict[str, Callable[[Any], None]] = {
     for name, value in list(globals().items())
     if callable(value) and getattr(value, "__module__", "") == __name__
 }
+for _part in (
+    mutants_transaction_appends,
+    mutants_transaction_markers,
+    mutants_transaction_offsets,
+    mutants_transaction_reads,
+):
+    PLANTS |= _part.PLANTS

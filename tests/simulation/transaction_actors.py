@@ -1,20 +1,17 @@
-"""Clients of transaction schedules: writers, a reader of committed data, a watcher of offsets.
+"""Those who write in transaction schedules: clients with a transactional id, one after the other.
 
 They behave as those of whole clusters (`transaction_client.py`), but call brokers instead of
-writing bytes to them. A connection has a number that its broker gave it, and what is sent over it
-arrives in order: at once, late, after its client has gone on over another one, or with an answer
-that is lost.
+writing bytes to them (`transaction_routes.py`). Who reads is in `transaction_watchers.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from broker.coordinator.core.routing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from broker.errors import BrokerError, OldConnection
+from broker.errors import BrokerError
 from broker.faults import code_of
 from broker.groups.core.group_types import Commit, OffsetToCommit, ProducerEpoch
 from broker.partition.core.transactions.verification import ProducerTransaction
@@ -26,12 +23,9 @@ from broker.transactions.core.transaction_types import (
     TransactionPartition,
     TransactionVersion,
 )
-from client.errors import LedgerError, LogCorrupt, MetadataError
-from client.ids import Offset, ProducerId
+from client.ids import ProducerId
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.fakes.brokers import done
-from tests.simulation.kafka_link import Aborted
-from tests.simulation.kafka_link import Fetched as Answer
 from tests.simulation.transaction_client import (
     ABORTABLE,
     FATAL,
@@ -42,7 +36,7 @@ from tests.simulation.transaction_client import (
     MustAbort,
 )
 from tests.simulation.transaction_link import ProducerKey
-from tests.simulation.transaction_readers import filtered
+from tests.simulation.transaction_routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,121 +57,6 @@ _IN_FLIGHT_MAX = 5
 _LOST = (ConnectionError, TimeoutError)
 _STATES: Place = (TRANSACTIONS_TOPIC, 0)
 _OFFSETS: Place = (OFFSETS_TOPIC, 0)
-_TICK_S = 1e-7
-_TROUBLE = (BrokerError, LedgerError, MetadataError, LogCorrupt)
-
-
-class Connection:
-    """One connection of a client to a broker."""
-
-    def __init__(self, world: TransactionWorld, node: Node) -> None:
-        self._world = world
-        self.node = node
-        self._life = node.life
-        self._number = node.accept()
-        self._arrival_s = 0.0
-        self._is_open = True
-
-    def post(
-        self,
-        work: Callable[[Node, ConnectionId], Awaitable[T]],
-        *,
-        late_s: float,
-        gap_s: float,
-        lost: bool,
-    ) -> asyncio.Future[T]:
-        """Send a request, which arrives so much later than the one before it, at least.
-
-        Return the answer that will come, or never.
-        """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        answer.add_done_callback(lambda one: one.cancelled() or one.exception())
-        delay_s = 0.0002 + 0.001 * self._world.rng.random() + late_s
-        self._arrival_s = max(self._arrival_s + _TICK_S + gap_s, loop.time() + delay_s)
-
-        def tell(result: T | BaseException) -> None:
-            if answer.done() or lost:
-                return
-            if isinstance(result, BaseException):
-                answer.set_exception(result)
-            else:
-                answer.set_result(result)
-
-        async def arrive() -> None:
-            self._world.check_limits()
-            if self.node.life != self._life or not self._is_open:
-                loop.call_later(0.001, tell, ConnectionError("nobody there"))
-                return
-            result: T | BaseException
-            try:
-                result = await work(self.node, self._number)
-            except OldConnection as error:
-                self._world.count("older connections closed")
-                self._is_open = False
-                result = ConnectionError(str(error))
-            except BrokerError as error:
-                result = error
-            loop.call_later(delay_s - late_s, tell, result)
-
-        loop.call_at(self._arrival_s, self._world.start, arrive)
-        return answer
-
-
-class Route:
-    """The way to whoever leads a partition, over one connection at a time."""
-
-    def __init__(self, client: Client, place: Place) -> None:
-        self._client = client
-        self._place = place
-        self._connection: Connection | None = None
-
-    def drop(self) -> None:
-        """Go on over another connection, perhaps to another broker."""
-        self._connection = None
-
-    def connection(self) -> Connection:
-        """Connect if need be: to the leader, or whom this client takes for it."""
-        if self._connection is None:
-            world, rng = self._client.world, self._client.rng
-            found = world.leader(self._place)
-            if found is None or (not world.is_healed and rng.random() < world.plan.wrong_p):
-                node = rng.choice([*world.nodes.values()])
-            else:
-                node = found[0]
-            self._connection = Connection(world, node)
-        return self._connection
-
-    def post(self, works: list[Callable[[Node, ConnectionId], Awaitable[T]]]) -> Any:
-        """Send requests, one behind the other; return their answers to come."""
-        world, rng, plan = self._client.world, self._client.rng, self._client.world.plan
-        if not world.is_healed and rng.random() < plan.late_p:
-            world.struck("late request")
-            late_s = rng.expovariate(1 / plan.late_s)
-            for work in works:
-                self.connection().post(work, late_s=late_s, gap_s=0.0, lost=True)
-            self.drop()
-        if not world.is_healed and rng.random() < plan.restless_p:
-            self.drop()
-        answers = []
-        for at, work in enumerate(works):
-            gap_s = rng.expovariate(1 / plan.gap_s) if at and plan.gap_s else 0.0
-            lost = not world.is_healed and rng.random() < plan.lost_p
-            if lost:
-                world.struck("lost answer")
-            answers.append(self.connection().post(work, late_s=0.0, gap_s=gap_s, lost=lost))
-        return answers
-
-    def abandon(self, works: list[Callable[[Node, ConnectionId], Awaitable[T]]]) -> None:
-        """Send requests, perhaps late, and give the connection up before anything is answered."""
-        mean_s = self._client.world.plan.blind_late_s
-        if mean_s and not self._client.world.is_healed:
-            late_s = self._client.rng.expovariate(1 / mean_s)
-            for work in works:
-                self.connection().post(work, late_s=late_s, gap_s=0.0, lost=True)
-        else:
-            self.post(works)
-        self.drop()
 
 
 class Client:
@@ -564,122 +443,3 @@ class Writer:
         outcomes = await asyncio.gather(*sends, return_exceptions=True)
         for outcome in sorted(filter(None, outcomes), key=lambda one: isinstance(one, MustAbort)):
             raise outcome
-
-
-class CommittedReader:
-    """A reader of one partition's committed data."""
-
-    def __init__(self, world: TransactionWorld, place: Place, name: str) -> None:
-        self._world = world
-        self._place = place
-        self._name = name
-        self._rng = world.fork_rng(f"reader {name} {place}")
-        self._stable = -1
-        self.position = 0
-        self.shown: list[tuple[int, bytes]] = []
-
-    async def follow(self) -> None:
-        """Read until the world is healed, now and then from the start."""
-        while not self._world.is_healed:
-            if self._rng.random() < 0.1:
-                self.position = 0
-            with contextlib.suppress(_TROUBLE):
-                await self._fetch()
-            await asyncio.sleep(0.05 * self._rng.random())
-
-    async def read_everything(self) -> None:
-        """Read from the start, until all that is there is stable and was read."""
-        while True:
-            found = self._world.leader(self._place)
-            log = self._world.book.log(*self._place)
-            self._world.doing = f"{self._place}: open is {log.open_transactions()}"
-            if found is not None:
-                partition = found[1]
-                end, stable = partition.log_end_offset, partition.last_stable_offset
-                if self.position >= end == stable:
-                    return
-                try:
-                    await self._fetch()
-                except _TROUBLE as error:
-                    self._world.doing = f"reading {self._place}: {error!r}"
-            await asyncio.sleep(0.01)
-
-    async def _fetch(self) -> None:
-        """Fetch once, of the leader. Raises what brokers raise."""
-        found = self._world.leader(self._place)
-        if found is None:
-            return
-        _, partition = found
-        if self._rng.random() < 0.5:
-            partition.reader._tail.clear()
-        before = partition.last_stable_offset
-        if self.position >= before:
-            self._look(partition.last_stable_offset, partition.high_watermark)
-            return
-        got = await partition.reader.read(
-            Offset(self.position),
-            self._rng.choice((1, 200, 1 << 16)),
-            at_least_one=True,
-            read_committed=True,
-        )
-        stable = partition.last_stable_offset
-        self._look(stable, partition.high_watermark)
-        data = b"".join(bytes(part) for part in got.buffers)
-        aborted = [Aborted(one.producer_id, one.first_offset) for one in got.aborted]
-        answer = Answer(0, partition.high_watermark, stable, 0, aborted, data, -1)
-        log = self._world.book.log(*self._place)
-        for batch, is_shown in filtered(answer, self.position):
-            if batch.next_offset > stable:
-                self._world.fail("X4", f"{self._name} got {batch.base_offset}, {stable} is stable")
-            self._world.book.read(log, self._name, batch, is_shown=is_shown)
-            if is_shown:
-                self.shown += [row for row in batch.values() if row[0] >= self.position]
-        self.position = got.next_offset
-
-    def _look(self, stable: int, high: int) -> None:
-        self._world.book.stable(self._world.book.log(*self._place), self._name, stable, high)
-        if stable < self._stable:
-            self._world.fail("X4", f"{self._name} saw {self._stable} stable, then {stable}")
-        self._stable = stable
-
-
-class OffsetWatcher:
-    """Asks for the stable offsets of groups, again and again, and commits some by itself."""
-
-    def __init__(self, world: TransactionWorld) -> None:
-        self._world = world
-        self._rng = world.fork_rng("offset watcher")
-        self._last = 1_000_000
-
-    async def watch(self) -> None:
-        """Ask until the world is healed."""
-        world, rng = self._world, self._rng
-        while not world.is_healed:
-            await asyncio.sleep(0.04 * rng.random())
-            found = world.leader(_OFFSETS)
-            if found is None:
-                continue
-            group = f"of {Writer.name_of(rng.randrange(world.plan.writers))}"
-            key = group, _TOPIC, 0
-            if rng.random() < world.plan.plain_p:
-                await self._commit(found[0], group)
-                continue
-            asked = world.book.asking(key)
-            try:
-                got = found[0].fetch_offset(*key)
-            except BrokerError:
-                continue
-            if got.is_stable:
-                world.book.fetched_offset(key, asked, got.offset, is_of_leader=True)
-                world.count("stable offsets")
-            else:
-                world.count("unstable offsets")
-
-    async def _commit(self, node: Node, group: str) -> None:
-        """Commit an offset without a transaction."""
-        self._last += 1
-        rows = [OffsetToCommit(_TOPIC, 0, self._last, -1, "")]
-        self._world.count("plain commits")
-        with contextlib.suppress(BrokerError, TimeoutError):
-            async with asyncio.timeout(1.0):
-                await node.groups().commit(Commit(group, "", None, -1), rows)

@@ -24,8 +24,8 @@
     X13 what the facts of sealed segments list as aborted is what was aborted in them
     X14 what is held, parked and open stays within its limits
 
-X6, X13 and X14 are looked at in `transaction_world.py`; in whole clusters X6 is that all others
-hold through takeovers.
+X6 and X13 are looked at in `transaction_judge.py`, X14 in `transaction_world.py`; in whole clusters
+X6 is that all others hold through takeovers.
 
 Values name their transaction: `tx:client:number:index...`; offsets name it in their metadata. So
 each partition's log tells by itself what became of a transaction there.

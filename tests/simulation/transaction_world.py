@@ -6,7 +6,8 @@ whole clusters: leaderships and coordinators that move every moment while the ol
 it, markers, questions and requests that arrive late, answers that are lost, epochs that are used
 up, ids and producers that expire. That is the freedom of `tests/model/Transactions.tla`.
 
-The judge is that of whole clusters (`transaction_book.py`, X1 to X14).
+The faults are in `transaction_nemesis.py`. The judge is that of whole clusters
+(`transaction_book.py`, X1 to X14) with `transaction_judge.py`.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from client.errors import LedgerError, LogCorrupt, MetadataError
 from client.ids import BrokerId, ProducerId
 from client.log.segments import decode_segments
 from client.metadata import paths
-from client.spark.plan.aborted_lookup import AbortedLookup
-from client.spark.splits import OffsetRange
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.fakes.brokers import World, done
 from tests.fakes.virtual_time import VirtualTimeLoop
 from tests.simulation.cluster_oracle import PartitionBook
 from tests.simulation.result import Result
-from tests.simulation.transaction_actors import CommittedReader, OffsetWatcher, Writer
+from tests.simulation.transaction_actors import Writer
 from tests.simulation.transaction_book import TransactionBook
+from tests.simulation.transaction_judge import check_taken_over, judge_partition
+from tests.simulation.transaction_nemesis import Nemesis
 from tests.simulation.transaction_nodes import Node
-from tests.simulation.transaction_plan import TOPIC, WEIGHTS, draw
+from tests.simulation.transaction_plan import TOPIC, draw
+from tests.simulation.transaction_watchers import CommittedReader, OffsetWatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
 
     from broker.cluster.core.topology import TopicInfo
     from broker.partition.partition import Partition
-    from client.ids import LedgerId
-    from client.log.segment import Segment
     from client.metadata.memory import Operation
     from tests.fakes.ledgers import StoredLedger
     from tests.simulation.transaction_nodes import Place
@@ -90,41 +90,6 @@ class _Ledger:
         return self._stored.entries
 
 
-class SealedSegments:
-    """What a reader without a broker sees of a partition. Stands for an `EntrySource`."""
-
-    def __init__(self, base: World, topic: TopicInfo, index: int) -> None:
-        self._base = base
-        self._topic = topic
-        self._index = index
-
-    def sealed(self) -> list[Segment]:
-        """Return the segments that have facts."""
-        listed = self._base.segments(self._topic, self._index)
-        return [segment for segment in listed.segments if segment.facts is not None]
-
-    async def segments(self, _topic_id: str, _partition: int, start: int, end: int) -> Any:
-        """Return the segments that hold some of the offsets."""
-        listed = self._base.segments(self._topic, self._index).segments
-        return [
-            one
-            for one in listed
-            if one.base_offset is not None
-            and one.base_offset < end
-            and (one.end_offset is None or one.end_offset > start)
-        ]
-
-    async def describe(self, ledger_id: LedgerId) -> Any:
-        """Return nothing that anybody needs."""
-        return ledger_id
-
-    async def entry(self, ledger_id: LedgerId, _metadata: Any, entry_id: int) -> Any:
-        """Return one entry."""
-        reader = await self._base.backend.service.client("spark").open(ledger_id)
-        (entry,) = await reader.read(entry_id, entry_id)
-        return entry
-
-
 class TransactionWorld:
     """Everything of one schedule; also the oracle that its judge asks."""
 
@@ -147,10 +112,10 @@ class TransactionWorld:
         self._partitions: dict[Place, PartitionBook] = {}
         self._ledgers: dict[int, _Ledger] = {}
         self._lists: dict[str, bytes] = {}
-        self._leaders: dict[Place, tuple[Node, Partition]] = {}
+        self.leaders: dict[Place, tuple[Node, Partition]] = {}
         """Who really leads."""
-        self._moving: dict[Place, asyncio.Lock] = {}
-        self._cuts: set[tuple[BrokerId, BrokerId]] = set()
+        self.moving: dict[Place, asyncio.Lock] = {}
+        self.cuts: set[tuple[BrokerId, BrokerId]] = set()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._broken: list[BaseException] = []
         self._last_producer_id = 0
@@ -252,7 +217,7 @@ class TransactionWorld:
 
     def is_cut(self, one: BrokerId, other: BrokerId) -> bool:
         """Whether two brokers cannot reach each other."""
-        return (min(one, other), max(one, other)) in self._cuts
+        return (min(one, other), max(one, other)) in self.cuts
 
     async def take_producer_id(self) -> ProducerId:
         """Give the next producer id."""
@@ -285,13 +250,13 @@ class TransactionWorld:
 
     def leader(self, place: Place) -> tuple[Node, Partition] | None:
         """Return who really leads a partition."""
-        found = self._leaders.get(place)
+        found = self.leaders.get(place)
         return found if found is not None and found[1].is_open else None
 
     async def move(self, place: Place, target: Node, *, unaware_s: float | None = None) -> None:
         """Let a broker take a partition over; the one before hears of it later, or at once."""
-        async with self._moving[place]:
-            before = self._leaders.get(place)
+        async with self.moving[place]:
+            before = self.leaders.get(place)
             life = target.life
             self.note("NEMESIS %s goes to %d, unaware %s", place, target.id, unaware_s)
             try:
@@ -305,36 +270,14 @@ class TransactionWorld:
             if before is not None and before[0] is target:
                 target.closed(place, before[1])
                 before[1].resign("opened again")
-            self._check_taken_over(place, partition)
-            self._leaders[place] = target, partition
+            check_taken_over(self, place, partition)
+            self.leaders[place] = target, partition
             target.opened(place, partition)
             if before is not None and before[0] is not target:
                 self._depose(place, *before, unaware_s)
             leader = Leader(target.id, partition.leader_epoch)
             for node in self.nodes.values():
                 self._tell(node, place, leader, at_once=node is target)
-
-    def _check_taken_over(self, place: Place, partition: Partition) -> None:
-        """X6: a new leader knows of its log what is there."""
-        if place[0] == TRANSACTIONS_TOPIC:
-            return
-        self.count("takeovers looked at")
-        log, fold = self.book.log(*place), partition._leader.log.fold
-        wanted = log.state()
-        found = {pid: int(one.first_offset) for pid, one in fold.transactions}
-        if found != wanted.open:
-            self.fail("X6", f"{place}: {found} taken for open, {wanted.open} is")
-        first = min(wanted.open.values(), default=partition.log_end_offset)
-        if partition.last_stable_offset != max(first, partition.log_start_offset):
-            self.fail("X6", f"{place}: {partition.last_stable_offset} is stable, {first} should be")
-        if self.forgets_producers:
-            return
-        for pid, epoch in wanted.epochs.items():
-            if (known := fold.producers.epoch(ProducerId(pid))) != epoch:
-                self.fail("X6", f"{place}: epoch {known} of {pid}, the log has {epoch}")
-        for pid, epoch in wanted.coordinators.items():
-            if (known := fold.transactions.coordinator_epoch(ProducerId(pid))) != epoch:
-                self.fail("X6", f"{place}: coordinator {known} of {pid}, the log has {epoch}")
 
     def _depose(
         self, place: Place, node: Node, partition: Partition, unaware_s: float | None
@@ -359,77 +302,6 @@ class TransactionWorld:
 
         asyncio.get_running_loop().call_later(stale_s, tell)
 
-    # ---------------------------------------------------------------- the nemesis
-
-    async def _nemesis(self) -> None:
-        plan, rng = self.plan, self.rng
-        while not self.is_healed:
-            await asyncio.sleep(rng.expovariate(1 / plan.move_s))
-            if self.is_healed:
-                return
-            if rng.random() < plan.kill_p:
-                await self._kill(rng.choice([*self.nodes.values()]))
-            elif rng.random() < plan.roll_p:
-                self._roll(rng.choice([*self._leaders]))
-            else:
-                self._move_any()
-
-    def _move_any(self) -> None:
-        rng = self.rng
-        place = rng.choice([*self._moving])
-        for topic, weight in WEIGHTS[self.plan.trouble].items():
-            if rng.random() < weight:
-                place = (topic, 0)
-        if self._moving[place].locked():
-            return
-        before = self._leaders.get(place)
-        others = [n for n in self.nodes.values() if before is None or n is not before[0]]
-        target = rng.choice(others)
-        names = {TRANSACTIONS_TOPIC: "move coordinator", OFFSETS_TOPIC: "move groups"}
-        self.struck(names.get(place[0], "move leader"))
-        is_unaware = rng.random() < self.plan.unaware_p
-        unaware_s = rng.expovariate(1 / self.plan.unaware_s) if is_unaware else None
-        self.start(lambda: self.move(place, target, unaware_s=unaware_s))
-
-    async def _kill(self, node: Node) -> None:
-        """kill -9, and begin again at once."""
-        self.note("NEMESIS kill %d", node.id)
-        self.struck("kill broker")
-        node.stop()
-        await node.start()
-        for place, (leader, partition) in self._leaders.items():
-            node.heard(place, Leader(leader.id, partition.leader_epoch))
-        lost = [place for place, (leader, _) in self._leaders.items() if leader is node]
-        for place in lost:
-            target = self.rng.choice([*self.nodes.values()])
-            self.start(lambda place=place, target=target: self.move(place, target))  # type: ignore[misc]
-
-    def _roll(self, place: Place) -> None:
-        found = self.leader(place)
-        if found is None:
-            return
-        self.struck("roll")
-
-        async def roll() -> None:
-            try:
-                await found[1].changes.roll()
-            except _TROUBLE as error:
-                self.note("not rolled: %r", error)
-
-        self.start(roll)
-
-    async def _cut_now_and_then(self) -> None:
-        plan, rng = self.plan, self.rng
-        while not self.is_healed:
-            await asyncio.sleep(rng.expovariate(1 / plan.cut_s))
-            pair = tuple(sorted(rng.sample([*self.nodes], 2)))
-            if not self.is_healed:
-                self.note("NEMESIS cut %s", pair)
-                self.struck("cut brokers")
-                self._cuts.add(pair)
-                await asyncio.sleep(rng.expovariate(1 / 0.3))
-                self._cuts.discard(pair)
-
     # ---------------------------------------------------------------- the schedule
 
     async def run(self) -> None:
@@ -443,8 +315,9 @@ class TransactionWorld:
             for index in range(plan.partitions):
                 self.start(CommittedReader(self, (TOPIC, index), f"reader{number}").follow)
         self.start(OffsetWatcher(self).watch)
-        self.start(self._nemesis)
-        self.start(self._cut_now_and_then)
+        nemesis = Nemesis(self)
+        self.start(nemesis.move_and_kill)
+        self.start(nemesis.cut_now_and_then)
         await self._or_broken(asyncio.sleep(plan.seconds))
         await self._or_broken(self._heal(writers))
         self.check_broken()
@@ -484,7 +357,7 @@ class TransactionWorld:
             for index in range(count):
                 self._partitions[name, index] = PartitionBook(f"{name}/{index}")
                 self._partitions[name, index].trim_to = 0 if name == TOPIC else 1 << 62
-                self._moving[name, index] = asyncio.Lock()
+                self.moving[name, index] = asyncio.Lock()
         base.cluster.on_request = self._on_request
         service = base.backend.service
         disk_rng = random.Random(f"transactions disks {self._seed}")
@@ -500,7 +373,7 @@ class TransactionWorld:
             self.nodes[node.id] = node
             await node.start()
         await self._write_first_epochs()
-        for place in self._moving:
+        for place in self.moving:
             await self.move(place, rng.choice([*self.nodes.values()]))
 
     async def _write_first_epochs(self) -> None:
@@ -524,8 +397,8 @@ class TransactionWorld:
         """Everything works from now on: see that all ends well."""
         self.note("healed")
         self.is_healed = True
-        self._cuts.clear()
-        for place in self._moving:
+        self.cuts.clear()
+        for place in self.moving:
             await self.move(place, self.rng.choice([*self.nodes.values()]))
         try:
             async with asyncio.timeout(_HEALED_S_MAX):
@@ -539,39 +412,10 @@ class TransactionWorld:
                 for index in range(self.plan.partitions):
                     if hanging := self.book.log(TOPIC, index).open_transactions():
                         self.fail("X8", f"{TOPIC}/{index}: {hanging} is open, all have ended")
-                    await self._judge((TOPIC, index))
+                    await judge_partition(self, (TOPIC, index))
         except TimeoutError:
             self.fail("T16", self.doing)
         self.book.judge()
-
-    async def _judge(self, place: Place) -> None:
-        reader = CommittedReader(self, place, "judge")
-        await reader.read_everything()
-        log = self.book.log(*place)
-        if reader.shown != sorted(log.committed):
-            self.fail("X1", f"{place}: read {reader.shown}, committed {sorted(log.committed)}")
-        self.book.check_markers(place, self.topics[place[0]].topic_id)
-        await self._judge_indexes(place)
-
-    async def _judge_indexes(self, place: Place) -> None:
-        """X13: what the facts of sealed segments tell a reader without a broker."""
-        topic, index = self.topics[place[0]], place[1]
-        source = SealedSegments(self.base, topic, index)
-        aborted = self.book.log(*place).aborted
-        for segment in source.sealed():
-            assert segment.end_offset is not None
-            start, end = segment.base_offset or 0, segment.end_offset
-            if start >= end:
-                continue
-            whole = OffsetRange(topic.id_text, topic.name, index, start, end)
-            found = await AbortedLookup(source).within(whole, [segment], start, end)
-            if found is None:
-                self.count("segments whose end is undecided")
-                continue
-            self.count("indexes of sealed segments")
-            wanted = [one for one in aborted if one[1] < end and one[2] >= start]
-            if sorted(map(tuple, found)) != sorted(wanted):
-                self.fail("X13", f"{place} {start} to {end}: {found} listed, aborted was {wanted}")
 
 
 def run_schedule(seed: int, *, log: bool = False) -> Result:

@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("broker", "bookie", "client", "ops")
 
 ROOM_FILES_MAX = 16
-CATALOGUES = ("broker/front/handlers", "broker/admin/resources", "ops/bench/workloads", "ops/cli")
-"""Rooms with one file per API, resource, command or workload of the bench: they grow with what the
-product can do and what is measured of it."""
+CATALOGUES = ("broker/front/handlers", "broker/admin/resources", "ops/cli")
+"""Rooms with one file per API, resource or command: they grow with what the product can do."""
 
 LARGE_ROOMS: Mapping[str, int] = {}
 """Other rooms above the budget, with their number of files: it may shrink, not grow."""
@@ -347,3 +348,22 @@ def test_the_brokers_walks_are_short_and_name_files_that_exist() -> None:
     for walk in walks:
         assert len(named_files(walk)) <= WALK_FILES_MAX
     assert {name for name in named_files(text.split("## Walks")[1]) if not exists(name)} == set()
+
+
+WALKS_OF_ONE_LIST = {
+    "bookie/README.md": "How a request travels",
+    "client/spark/README.md": "How a read goes",
+}
+"""READMEs whose walk is the first numbered list of a section: a bookie's add, a batch of Spark."""
+
+
+@pytest.mark.parametrize("page", WALKS_OF_ONE_LIST)
+def test_other_walks_are_as_short(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    section = text.split(f"\n## {WALKS_OF_ONE_LIST[page]}\n")[1].split("\n## ")[0]
+    steps = re.search(r"^1\. .*?(?=\n\n)", section, re.MULTILINE | re.DOTALL)
+    assert steps is not None
+    files = named_files(steps[0])
+    assert 10 < len(files) <= WALK_FILES_MAX
+    folder = (ROOT / page).parent
+    assert [name for name in files if not ((folder / name).is_file() or exists(name))] == []

@@ -1,4 +1,4 @@
-"""Which integration tests stay in one process when two run side by side, and which begin first."""
+"""Which integration tests stay in one process when two run side by side, and which begin when."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.conftest import LONGEST, TOGETHER, Shares, longest_of, share_of
+import pytest
+
+from tests import conftest
+from tests.conftest import LONGEST, TOGETHER, Shares, next_of, share_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,8 +32,36 @@ def test_the_long_shares_are_there() -> None:
 
 
 def test_the_longest_share_begins_first_and_others_in_their_order() -> None:
-    assert longest_of(["a.py", LONGEST[3], "b.py", LONGEST[1]]) == LONGEST[1]
-    assert longest_of(["b.py", "a.py"]) == "b.py"
+    assert next_of(["a.py", LONGEST[3], "b.py", LONGEST[1]]) == LONGEST[1]
+    assert next_of(["b.py", "a.py"]) == "b.py"
+
+
+def test_where_time_is_limited_the_order_is_that_of_the_run() -> None:
+    shares = [*LONGEST, *(f"tests/integration/test_{number}.py" for number in range(20))]
+    first = {next_of(shares, f"{1764150000 + run}") for run in range(20)}
+    assert len(first) > 5
+    assert next_of(shares, "1764150000") == next_of(reversed(shares), "1764150000")
+
+
+@pytest.mark.parametrize(
+    ("until", "marker", "begins"),
+    [
+        ("", "integration", True),
+        ("9e9", "integration", True),
+        ("5", "integration", False),
+        ("5", "slow", True),
+    ],
+)
+def test_what_has_not_begun_in_time_does_not_begin(
+    monkeypatch: pytest.MonkeyPatch, until: str, marker: str, *, begins: bool
+) -> None:
+    monkeypatch.setattr(conftest, "UNTIL", until)
+    item: Any = SimpleNamespace(get_closest_marker=lambda name: name == marker)
+    if begins:
+        conftest.pytest_runtest_setup(item)
+    else:
+        with pytest.raises(pytest.skip.Exception, match="has had its time"):
+            conftest.pytest_runtest_setup(item)
 
 
 class Worker:
@@ -49,7 +80,10 @@ class Worker:
         self.shutting_down = True
 
 
-def test_the_scheduler_gives_long_shares_to_the_first_processes() -> None:
+def test_the_scheduler_gives_long_shares_to_the_first_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conftest, "UNTIL", "")
     many = [f"tests/integration/test_many.py::test_{number}" for number in range(9)]
     long = [f"{LONGEST[-1]}::test_x", "tests/integration/spark/test_sink.py::test_x"]
     tests = [*many, *long]

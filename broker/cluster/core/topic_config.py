@@ -85,7 +85,8 @@ end to end, which is worth more than a place to choose the codec."""
 _KEYS: Final = (
     TopicKey(
         "cleanup.policy", Kind.LIST, DELETE,
-        "delete drops whole segments by age or size, compact keeps the last record per key.",
+        "delete drops whole segments by age or size, compact keeps the last record per key; with"
+        " neither of them all records are kept.",
         choices=(DELETE, COMPACT), effect=True,
     ),
     TopicKey(
@@ -185,8 +186,6 @@ def check_value(key: TopicKey, value: str) -> str:
         return text.lower()
     if key.kind is Kind.LIST:
         items = [item.strip() for item in text.split(",") if item.strip()]
-        if key.choices and not items:
-            raise InvalidTopicConfig(f"{key.name} must not be empty")
         for item in items:
             _check_choice(key, item)
         return ",".join(dict.fromkeys(items))
@@ -260,7 +259,7 @@ class TopicConfig:
         return cls(
             overrides=types.MappingProxyType(checked),
             defaults=defaults,
-            cleanup_policy=tuple(value("cleanup.policy").split(",")),
+            cleanup_policy=tuple(filter(None, value("cleanup.policy").split(","))),
             max_message_bytes=int(value("max.message.bytes")),
             timestamp_before_max_ms=int(value("message.timestamp.before.max.ms")),
             timestamp_after_max_ms=int(value("message.timestamp.after.max.ms")),

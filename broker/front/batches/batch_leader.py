@@ -13,8 +13,8 @@ from broker.errors import (
 from broker.front.batches.produce_terms import ProduceTerms
 from broker.leadership.partitions import Partitions
 from broker.partition.partition import Partition
+from client.wire.kafka.answer_parts import Topic
 from client.wire.kafka.batches.records import CODEC_MASK, Codec
-from client.wire.kafka.produce import Topic
 
 _ZSTD_FROM: Final = 7
 _ATTRIBUTES_AT: Final = 22

@@ -37,6 +37,7 @@ from broker.leadership.followers import Reader
 from broker.partition.partition import Fetched, Partition
 from client.errors import QuireError
 from client.ids import BrokerId, Offset
+from client.wire.kafka.answer_parts import Topic
 from client.wire.kafka.batches.records import CODEC_MASK, Codec, headers
 from client.wire.kafka.fetch import (
     ISOLATION_LEVELS,
@@ -44,7 +45,6 @@ from client.wire.kafka.fetch import (
     FetchRequest,
     PartitionData,
     PartitionFetch,
-    Topic,
 )
 from client.wire.steps import STEP_ITEMS, Steps
 
@@ -147,7 +147,7 @@ class FetchRound:
         used = 0
         try:
             leader = self._leader(one)
-            check_epoch(leader, fetch.leader_epoch)
+            check_epoch(leader, max(UNKNOWN, fetch.leader_epoch))  # as in Kafka, only here
             if self._reader is not None:
                 followers = self._services.followers
                 replica = followers.nearer(leader, self._reader, Offset(fetch.offset))

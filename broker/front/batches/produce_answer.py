@@ -12,10 +12,10 @@ from broker.front.services import Call, Services
 from broker.partition.partition import Append, Partition
 from client.errors import QuireError
 from client.wire.kafka import produce as wire
+from client.wire.kafka.answer_parts import NodeEndpoint, Topic
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import Buffer, response_head
-from client.wire.kafka.node_endpoints import NodeEndpoint
-from client.wire.kafka.produce import PartitionResult, Topic
+from client.wire.kafka.produce import PartitionResult
 from client.wire.steps import STEP_ITEMS, ItemCount, Steps
 
 _LEADER_HINT_FROM: Final = 10

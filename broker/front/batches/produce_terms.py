@@ -8,7 +8,7 @@ from broker.access.rights import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from broker.errors import InvalidRequiredAcks, UnknownTopicId
 from broker.front.services import Call, Services
 from client.fast_tuple import new_tuple
-from client.wire.kafka.produce import Topic
+from client.wire.kafka.answer_parts import Topic
 
 PRODUCE_NEEDS: Final = (WRITE_TOPIC, WRITE_TRANSACTIONAL_ID)
 _KNOWN_ACKS: Final = (-1, 0, 1)

@@ -25,6 +25,7 @@ from broker.front.services import Call, Services
 from broker.settings.core import dynamic_settings
 from broker.settings.core.dynamic_settings import EVERY_BROKER
 from broker.topics.core.config_resource import Change, ConfigResource, Operation
+from broker.topics.core.topic_rules import check_name
 from client.errors import QuireError
 from client.wire.kafka.codec import field
 
@@ -54,6 +55,7 @@ async def configure_all(
             if counts[item.resource_type, item.resource_name] > 1:
                 raise InvalidRequest(f"the request names {item.resource_name!r} more than once")
             _require(services, call, item)
+            _check_rows(item)
             await _configure(services, item, edit_of(item), replaces, validate_only)
             if not validate_only:
                 names = ", ".join(row.name for row in item.configs)
@@ -72,9 +74,23 @@ async def configure_all(
 
 
 def _operation(row: Any) -> int:
-    """Return what a row does; those of AlterConfigs set, or reset if they have no value."""
-    is_reset = row.value is None
-    return int(field(row, "config_operation", Operation.DELETE if is_reset else Operation.SET))
+    """Return what a row does; those of AlterConfigs set."""
+    return int(field(row, "config_operation", Operation.SET))
+
+
+def _check_rows(item: Any) -> None:
+    """Refuse what makes no sense for any resource, in Kafka's order. Raises InvalidRequest."""
+    names = Counter(row.name for row in item.configs)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise InvalidRequest(f"the request changes {', '.join(twice)} more than once")
+    set_rows = [row for row in item.configs if _operation(row) != Operation.DELETE]
+    missing = [row.name for row in set_rows if row.value is None]
+    if missing:
+        raise InvalidRequest(
+            f"no value of {', '.join(missing)}: IncrementalAlterConfigs resets a setting by DELETE,"
+            " AlterConfigs by not naming it"
+        )
 
 
 def _require(services: Services, call: Call, item: Any) -> None:
@@ -104,6 +120,9 @@ async def _configure(
         return
     if item.resource_type != ConfigResource.TOPIC:
         raise InvalidRequest(f"resources of type {item.resource_type} have no settings")
+    if not item.resource_name:
+        raise InvalidRequest("topics have settings each of their own: name one")
+    check_name(item.resource_name)
     await services.topics.configure(item.resource_name, edit, validate_only=validate_only)
 
 

@@ -23,7 +23,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from broker.errors import FetchSessionNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
-from client.wire.kafka.fetch import NO_REPLICA, PartitionData, PartitionFetch, Topic
+from client.wire.kafka.answer_parts import Topic
+from client.wire.kafka.fetch import NO_REPLICA, PartitionData, PartitionFetch
 from client.wire.steps import ItemCount, Steps
 
 FULL: Final = 0

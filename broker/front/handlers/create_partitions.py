@@ -45,7 +45,9 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             topic = services.cluster.topics.get(name)
             if topic is not None and topic.internal:
                 raise PolicyViolation(f"topic {name!r} is internal")
-            replicas = [tuple(map(BrokerId, row.broker_ids)) for row in item.assignments or ()]
+            replicas = None  # a list without rows is one, for no partition
+            if item.assignments is not None:
+                replicas = [tuple(map(BrokerId, row.broker_ids)) for row in item.assignments]
             before = 0 if topic is None else topic.partition_count
             if not request.validate_only:
                 services.quotas.require_mutations(call, is_strict=call.version >= _STRICT_FROM)

@@ -36,6 +36,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 async def _list(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     services.rights.require(call.peer, DESCRIBE_CONFIGS_CLUSTER)
     for part in request.components:
+        if not part.entity_type:
+            raise InvalidRequest("a part of the filter has no entity type")
         if part.entity_type not in ENTITY_TYPES:
             raise UnsupportedVersion(
                 f"there is no entity type {part.entity_type[:100]!r} of quotas"

@@ -23,13 +23,15 @@ VERSIONS: Final = (0, 2)
 NEEDS: Final = (DESCRIBE_CLUSTER,)
 
 _BROKERS: Final = 1
+_CONTROLLERS: Final = 2
 
 
 def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """List the live brokers."""
     cluster = services.cluster
     kind = field(request, "endpoint_type", _BROKERS)
-    refused = kind != _BROKERS
+    code, message = _refusal(kind)
+    refused = code is not Code.none
     live = () if refused else cluster.brokers.values()
     brokers = [
         {
@@ -47,11 +49,23 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
         if rights.may(call.peer, DESCRIBE_CLUSTER):
             operations = rights.operations(call.peer, ResourceType.CLUSTER)
     return {
-        "error_code": Code.unsupported_endpoint_type if refused else Code.none,
-        "error_message": f"endpoint type {kind} does not exist here" if refused else None,
+        "error_code": code,
+        "error_message": message,
         "endpoint_type": _BROKERS,
         "cluster_id": cluster.cluster_id,
         "controller_id": -1 if refused else cluster.controller_id(),
         "brokers": brokers,
         "cluster_authorized_operations": operations,
     }
+
+
+def _refusal(kind: int) -> tuple[Code, str | None]:
+    """Return why this is no place to ask for endpoints of a kind; none: it is one."""
+    if kind == _BROKERS:
+        return Code.none, None
+    if kind == _CONTROLLERS:
+        return Code.mismatched_endpoint_type, (
+            "this is a broker, and there are no controllers apart from brokers: ask with"
+            " --bootstrap-server, not with --bootstrap-controller"
+        )
+    return Code.unsupported_endpoint_type, f"endpoint type {kind} does not exist"

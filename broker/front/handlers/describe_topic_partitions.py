@@ -2,8 +2,9 @@
 
 Behaviour: topics come sorted by name; no names means all. A page ends after as many partitions as
 the request allows, 2,000 at most, and says where the next one begins; a cursor that names a topic
-skips those before it. The answer waits a moment while partitions are between two leaders, as that
-of Metadata does, and creates no topics.
+skips those before it. One whose topic is not asked for, or whose partition is below 0, was not
+ours: every topic that was asked for gets INVALID_REQUEST. The answer waits a moment while
+partitions are between two leaders, as that of Metadata does, and creates no topics.
 
 Deviations from Kafka: `replicas` are as in Metadata (`broker/front/partition_rows.py`). There are
 no eligible leader replicas: any broker may lead.
@@ -38,9 +39,13 @@ Row = dict[str, Any]
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Describe partitions from the cursor on, up to the limit."""
     start = ("", 0)
+    asked = {row.name for row in request.topics}
     if request.cursor is not None:
-        start = request.cursor.topic_name, max(0, request.cursor.partition_index)
-    names = sorted({row.name for row in request.topics} or services.cluster.topics)
+        start = request.cursor.topic_name, request.cursor.partition_index
+        if start[1] < 0 or (asked and start[0] not in asked):
+            refused = [_refused(name, Code.invalid_request) for name in sorted(asked)]
+            return {"topics": refused, "next_cursor": None}
+    names = sorted(asked or services.cluster.topics)
     names = [name for name in names if name >= start[0]]
     rights, who, hidden = services.rights, call.peer, set[str]()
     if request.topics:
@@ -142,6 +147,10 @@ def _missing(name: str, operations: int, *, is_hidden: bool) -> Row:
         code = Code.unknown_topic_or_partition
     if is_hidden:
         code = Code.topic_authorization_failed
+    return _refused(name, code, operations)
+
+
+def _refused(name: str, code: Code, operations: int = OPERATIONS_NOT_ASKED) -> Row:
     return {
         "error_code": code,
         "name": name,

@@ -12,7 +12,7 @@ partition over without loss. The request's timeout is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from broker.access.rights import ALTER_CLUSTER
@@ -37,19 +37,25 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     """Answer for each partition asked for, or for all that are not where they should be."""
     kind = field(request, "election_type", _PREFERRED)
     if kind not in (_PREFERRED, _UNCLEAN):
-        return {"error_code": Code.invalid_request, "replica_election_results": []}
+        why = f"there is no election type {kind}: 0 is of preferred leaders, 1 an unclean one"
+        return _refusal(request, Code.invalid_request, why)
     if code := services.rights.code(call.peer, ALTER_CLUSTER):
-        return _refusal(request, code)
+        return _refusal(request, code, None)
     cluster = services.cluster
     if request.topic_partitions is None:
         topics = list(cluster.topics.values())
         await services.leader_changes.settle(topics)
-        asked = {topic.name: range(topic.partition_count) for topic in topics}
+        asked: Mapping[str, Sequence[int]] = {
+            topic.name: range(topic.partition_count) for topic in topics
+        }
     else:
-        asked = {row.topic: row.partitions for row in request.topic_partitions}
+        named: dict[str, list[int]] = {}
+        for row in request.topic_partitions:
+            named.setdefault(row.topic, []).extend(row.partitions)
         await services.leader_changes.settle(
-            [cluster.topics[name] for name in asked if name in cluster.topics]
+            [cluster.topics[name] for name in named if name in cluster.topics]
         )
+        asked = named
     results = []
     pace = services.turns.pace()
     for name, indexes in asked.items():
@@ -65,13 +71,13 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     return {"error_code": Code.none, "replica_election_results": results}
 
 
-def _refusal(request: Any, code: int) -> Mapping[str, Any]:
-    """Version 0 has no place for an error of the request."""
+def _refusal(request: Any, code: int, message: str | None) -> Mapping[str, Any]:
+    """Version 0 has no place for an error of the request: each partition has it."""
     results = [
         {
             "topic": one.topic,
             "partition_result": [
-                {"partition_id": index, "error_code": code, "error_message": None}
+                {"partition_id": index, "error_code": code, "error_message": message}
                 for index in one.partitions
             ],
         }

@@ -42,9 +42,10 @@ from broker.front.services import Call, Services
 from broker.front.throttling import fetched_ms
 from client.errors import RemoteProtocolError, TooManyItems
 from client.wire.kafka import fetch as wire
+from client.wire.kafka.answer_parts import Topic
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import Buffer, response_head
-from client.wire.kafka.fetch import FetchRequest, PartitionData, Topic
+from client.wire.kafka.fetch import FetchRequest, PartitionData
 from client.wire.steps import ItemCount, Steps
 
 T = TypeVar("T")

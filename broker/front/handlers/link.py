@@ -5,7 +5,9 @@ Behaviour: the first request of a connection is a hello; the others go to the se
 
 Who may open a link is asked here, and nowhere else: whoever reaches the listener of brokers, which
 TLS with certificates can close to others, may act for the cluster where there are ACLs, and knows
-the incarnations of two brokers.
+the incarnations of two brokers. A broker that is cut off from the metadata store does not hear that
+a right was taken away, so it refuses other brokers too once it knows too little of rights
+(`security.access_age_max_ms`), super users excepted.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.access.rights import CLUSTER_ACTION
+from broker.faults import message_of
 from broker.front.dispatch import Channel
 from broker.front.services import Call, Services
-from broker.link.core.link_frames import LINK_VERSION
+from broker.link.core.link_frames import LINK_VERSION, refusal_frame
+from broker.security_errors import AccessUnknown
 from client.errors import RemoteProtocolError
 from client.wire.kafka.apis import LINK_API_KEY
 
@@ -29,6 +33,12 @@ def start(services: Services, call: Call, body: memoryview, channel: Channel, si
     """Answer one request. Raises RemoteProtocolError."""
     if call.peer.listener != services.config.security.inter_broker_name:
         raise RemoteProtocolError(f"a link by listener {call.peer.listener}")
+    try:
+        services.rights.require_known(call.peer, KEY)
+    except AccessUnknown as error:  # the other side may try again, and is told why
+        refused = refusal_frame(call.correlation_id, message_of(error))
+        channel.answer(channel.open(KEY, size), refused)
+        return
     if not services.rights.may(call.peer, CLUSTER_ACTION):
         raise RemoteProtocolError(str(services.rights.refusal(call.peer, CLUSTER_ACTION)))
     slot = channel.open(KEY, size)

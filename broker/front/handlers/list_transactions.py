@@ -21,7 +21,6 @@ from broker.faults import Code, code_of
 from broker.front.linear_pattern import LinearPattern
 from broker.front.services import Call, Services
 from broker.transactions.core.transaction_types import (
-    NO_TIME,
     STATE_NAMES,
     TransactionMetadata,
     TransactionState,
@@ -97,5 +96,5 @@ def _pattern(request: Any) -> LinearPattern | None:
 
 
 def _is_older(stored: TransactionMetadata, now_ms: int, than_ms: int) -> bool:
-    """Say whether the last transaction began so long ago, or there was none."""
-    return than_ms < 0 or stored.start_ms == NO_TIME or now_ms - stored.start_ms > than_ms
+    """Say whether the last transaction began so long ago; none at all: in 1970, as in Kafka."""
+    return than_ms < 0 or now_ms - max(0, stored.start_ms) > than_ms

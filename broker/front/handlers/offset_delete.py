@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.access.rights import DELETE_GROUP, READ_TOPIC
-from broker.errors import BrokerError, UnknownTopicOrPartition
+from broker.errors import BrokerError, InvalidGroupId, UnknownTopicOrPartition
 from broker.faults import Code, code_of
 from broker.front.services import Call, Services
 from broker.groups.core.group_offsets import TopicPartition
@@ -40,6 +40,8 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         elif _exists(services, key):
             known.append(key)
     try:
+        if not request.group_id:
+            raise InvalidGroupId("the group id is empty")
         services.rights.require(call.peer, DELETE_GROUP, request.group_id)
         coordinator = services.groups.coordinator(request.group_id)
         outcomes: list[BrokerError | None] = []

@@ -58,8 +58,9 @@ from client.errors import QuireError, RemoteProtocolError
 from client.fast_tuple import new_tuple
 from client.node.logs import AT_WILL
 from client.wire.kafka import produce as wire
+from client.wire.kafka.answer_parts import Topic
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.produce import ProduceRequest, Topic
+from client.wire.kafka.produce import ProduceRequest
 from client.wire.steps import STEP_ITEMS, Steps
 
 if TYPE_CHECKING:

@@ -43,6 +43,7 @@ class QuotaKey(enum.StrEnum):
 WHOLE_NUMBERS: Final = (
     QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.CONNECTION_CREATION_RATE,
 )  # fmt: skip
+_WHOLE_END: Final = 2.0**63
 
 Limits = Mapping[Entity, Mapping[str, float]]
 
@@ -131,5 +132,5 @@ def check_value(entity: Entity, key: str, value: float) -> None:
         raise InvalidRequest(f"quota {key} must be greater than 0")
     if value == float("inf"):
         raise InvalidRequest(f"quota {key} must be a number")
-    if key in WHOLE_NUMBERS and value != int(value):
-        raise InvalidRequest(f"quota {key} must be a whole number, not {value}")
+    if key in WHOLE_NUMBERS and (value != int(value) or value >= _WHOLE_END):
+        raise InvalidRequest(f"quota {key} must be a whole number below 2^63, not {value}")

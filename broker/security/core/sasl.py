@@ -1,11 +1,13 @@
 """A client's way through SASL: mechanism, tokens, and again before its session ends.
 
     start ──handshake──> tokens ──token──> ... ──> logged in ──handshake──> tokens (again)
+                            └─PLAIN's token──> checking ──checked──> logged in
       any step that fails: over, and the connection is closed
 
 Requests in, verdicts out; who holds the connection acts on them. A client that logs in again must
 do so by the same mechanism and as the same user (KIP-368). Passwords (PLAIN) are checked against
-the SCRAM credentials of the user: nothing else is kept of them. What is refused says nothing to the
+the SCRAM credentials of the user: nothing else is kept of them. That takes long on purpose, so it
+is not done here but by whoever gets the `PasswordCheck`. What is refused says nothing to the
 client of the reason; `Refused.reason` is for the log. Sources: KIP-43, KIP-152, KIP-255, RFC 4616.
 """
 
@@ -51,6 +53,22 @@ class Accepted(NamedTuple):
     """Until when it can show that, as Unix time."""
 
 
+class PasswordCheck(NamedTuple):
+    """A password has to be compared; `SaslSession.checked` wants to hear the outcome."""
+
+    mechanism: Mechanism
+    credential: ScramCredential
+    password: str
+
+    def is_right(self) -> bool:
+        """Say whether it is the password. Takes some milliseconds, and may run on any thread."""
+        return scram.is_password(self.mechanism, self.credential, self.password)
+
+    def __repr__(self) -> str:
+        """Show nothing of the password."""
+        return f"PasswordCheck({self.mechanism})"
+
+
 class Refused(NamedTuple):
     """The client is nobody; close the connection."""
 
@@ -72,6 +90,7 @@ class Handshake(enum.Enum):
 class _State(enum.Enum):
     START = "start"
     TOKENS = "tokens"
+    CHECKING = "checking"
     LOGGED_IN = "logged in"
     OVER = "over"
 
@@ -109,8 +128,10 @@ class SaslSession:
         """Who the client is, once it has logged in."""
         self._exchange: ScramExchange | None = None
         self._credential: ScramCredential | None = None
-        """What the exchange goes by; None: there is no such user."""
+        """What the exchange, or check, goes by; None: there is no such user."""
         self._claimed: str | None = None
+        self._compared: Mechanism | None = None
+        """Of which credential it is, where that is not the mechanism's."""
 
     @property
     def is_logged_in(self) -> bool:
@@ -135,8 +156,8 @@ class SaslSession:
         self._state, self.mechanism = _State.TOKENS, chosen
         return Handshake.DONE
 
-    def authenticate(self, token: bytes) -> Challenge | Accepted | Refused:
-        """The client sends a token. With PLAIN it takes some milliseconds to check it.
+    def authenticate(self, token: bytes) -> Challenge | Accepted | Refused | PasswordCheck:
+        """The client sends a token.
 
         Raises what `Users.credentials` raises.
         """
@@ -154,7 +175,20 @@ class SaslSession:
         except ScramError as error:
             return self._refuse(str(error))
 
-    def _plain(self, token: bytes) -> Accepted | Refused:
+    def checked(self, is_right: bool) -> Accepted | Refused:
+        """A password was compared.
+
+        Raises what `Users.credentials` raises.
+        """
+        if self._state is not _State.CHECKING:
+            self._state = _State.OVER
+            return Refused(self._claimed, "another request while the password was checked")
+        if is_right and self._credential is not None:
+            return self._accept_kept(b"")
+        exists = self._credential is not None
+        return self._refuse("the password is wrong" if exists else "there is no such user")
+
+    def _plain(self, token: bytes) -> PasswordCheck | Refused:
         """Check `authzid NUL user NUL password`."""
         parts = token.split(b"\0") if len(token) <= _PLAIN_BYTES_MAX else []
         if len(parts) != 3:
@@ -167,12 +201,13 @@ class SaslSession:
         if acting_for not in ("", user):
             return self._refuse("acting for another user is not allowed")
         kept = self._users.credentials(user)
-        # A name that nobody has costs as much as one with a wrong password.
+        # A name that nobody has is checked like others. Other mechanisms and iterations take other
+        # times, so whoever answers must not let the client see how long a check took.
         mechanism = next(iter(kept), Mechanism.SCRAM_SHA_256)
-        credential = kept.get(mechanism) or scram.nobodys(mechanism, user, self._secret)
-        if not scram.is_password(mechanism, credential, password):
-            return self._refuse("the password is wrong" if kept else "there is no such user")
-        return self._accept(b"")
+        self._credential = kept.get(mechanism)
+        credential = self._credential or scram.nobodys(mechanism, user, self._secret)
+        self._state, self._compared = _State.CHECKING, mechanism
+        return PasswordCheck(mechanism, credential, password)
 
     def _by_token(self, message: bytes) -> Challenge | Accepted | Refused:
         """Check a token; the client of one that is not taken is told so, and answers."""
@@ -196,13 +231,17 @@ class SaslSession:
         return Challenge(self._exchange.challenge.encode())
 
     def _scram_last(self, exchange: ScramExchange, token: bytes) -> Accepted | Refused:
-        """Check the proof. Whoever logs in again may have waited with it for as long as it liked,
-        so the password has to be one that is still kept."""
-        assert self.mechanism is not None and self._claimed is not None, "the first token had both"
-        answer = exchange.finish(token)
-        if self._users.credentials(self._claimed).get(self.mechanism) != self._credential:
+        """Check the proof."""
+        self._compared = self.mechanism
+        return self._accept_kept(exchange.finish(token))
+
+    def _accept_kept(self, token: bytes) -> Accepted | Refused:
+        """Accept if the password is still kept: a check may have waited, and whoever logs in again
+        may have waited with the proof for as long as it liked."""
+        assert self._compared is not None and self._claimed is not None, "a token had both"
+        if self._users.credentials(self._claimed).get(self._compared) != self._credential:
             return self._refuse("the password was changed meanwhile")
-        return self._accept(answer)
+        return self._accept(token)
 
     def _accept(self, token: bytes, expires_s: float = math.inf) -> Accepted | Refused:
         assert self._claimed is not None, "named in the first token"

@@ -23,6 +23,8 @@ MATCH: Final = "match"
 
 INTERVAL_DEFAULT_MS: Final = 300_000
 _INTERVALS_MS: Final = 100, 3_600_000
+_WHOLE: Final = re.compile(r"[-+]?[0-9]{1,10}")
+_INT_MAX: Final = 2**31 - 1
 _EVERYTHING: Final = "*"
 _PROPERTIES: Final = (
     "client_instance_id",
@@ -86,7 +88,7 @@ def parse(values: Mapping[str, str]) -> Subscription:
     """Take a subscription's settings apart. Raises InvalidTopicConfig, InvalidRequest."""
     for name in values:
         if name not in KEYS:
-            raise InvalidTopicConfig(
+            raise InvalidRequest(
                 f"unknown setting of client metrics {name!r}; there are {', '.join(KEYS)}"
             )
     return Subscription(
@@ -128,7 +130,9 @@ def _items(values: Mapping[str, str], name: str) -> list[str]:
 def _interval_ms(values: Mapping[str, str]) -> int:
     text = values.get(INTERVAL_MS, str(INTERVAL_DEFAULT_MS)).strip()
     low, high = _INTERVALS_MS
-    if not text.isdecimal() or not low <= int(text) <= high:
+    if not _WHOLE.fullmatch(text) or abs(int(text)) > _INT_MAX:
+        raise InvalidTopicConfig(f"{INTERVAL_MS} must be a whole number, not {text[:100]!r}")
+    if not low <= int(text) <= high:
         raise InvalidRequest(f"{INTERVAL_MS} must be between {low} and {high}, not {text!r}")
     return int(text)
 

@@ -37,9 +37,9 @@ class Change(NamedTuple):
     value: str | None
 
 
-def replaced(settings: Sequence[tuple[str, str | None]]) -> TopicConfig:
-    """Return a configuration that consists of `settings`; a null value resets to the default."""
-    return TopicConfig.parse({name: value for name, value in settings if value is not None})
+def replaced(settings: Sequence[tuple[str, str]]) -> TopicConfig:
+    """Return a configuration that consists of `settings`. Raises InvalidTopicConfig."""
+    return TopicConfig.parse(dict(settings))
 
 
 def changed(config: TopicConfig, changes: Sequence[Change]) -> TopicConfig:

@@ -5,6 +5,7 @@ What an id can have beside its stored value:
     change      one append under way, or a producer id that is being allocated for one: everything
                 else has to wait for it
     unmarked    partitions whose markers are not confirmed, while the stored state is Prepare*
+    done        Complete*, once there are none, until it is in the log (COMPLETE-LATER)
     parked      requests to add partitions, which wait for the end of the last transaction
 """
 
@@ -56,7 +57,16 @@ class Parked(NamedTuple):
 class Transaction:
     """One transactional id."""
 
-    __slots__ = ("change", "client", "parked", "retry_s", "stored", "transactional_id", "unmarked")
+    __slots__ = (
+        "change",
+        "client",
+        "complete_s",
+        "done",
+        "parked",
+        "stored",
+        "transactional_id",
+        "unmarked",
+    )
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id: Final = transactional_id
@@ -67,22 +77,34 @@ class Transaction:
         self.parked: deque[Parked] = deque()
         self.client: Client | None = None
         """Who used it last, as far as this coordinator has seen."""
-        self.retry_s: float | None = None
-        """When Complete* is to be appended again, which the log has refused."""
+        self.done: TransactionMetadata | None = None
+        """What follows from `stored`, a decision with all markers confirmed. Not in the log."""
+        self.complete_s: float | None = None
+        """When `done` is appended at the latest, unless a change is under way then."""
+
+    @property
+    def current(self) -> TransactionMetadata | None:
+        """What requests are held against: what is stored, or follows from it and the markers."""
+        return self.stored if self.done is None else self.done
 
     @property
     def is_prepared(self) -> bool:
         """Whether its markers are under way."""
-        return self.stored is not None and self.stored.state in PREPARED
+        current = self.current
+        return current is not None and current.state in PREPARED
 
     @property
     def is_writing(self) -> bool:
         """Whether a newer value is on its way into the log."""
         return isinstance(self.change, Change)
 
+    def is_due(self, now_s: float) -> bool:
+        """Say whether Complete* is to be appended."""
+        return self.complete_s is not None and self.complete_s <= now_s and self.change is None
+
     def next_deadline(self) -> float | None:
         """Return when something has to be done, None if nothing has."""
-        deadlines = [one for one in (self.retry_s,) if one is not None]
-        if self.parked:
-            deadlines.append(self.parked[0].until_s)
+        deadlines = [self.parked[0].until_s] if self.parked else []
+        if self.complete_s is not None and self.change is None:
+            deadlines.append(self.complete_s)
         return min(deadlines, default=None)

@@ -186,7 +186,7 @@ def _decode(value: bytes) -> TransactionMetadata:
         raise CorruptCoordinatorRecord(f"value version {version}")
     compact = version >= 1
     names: list[tuple[str, list[int]]] = []
-    for _ in range(reader.count(compact=compact, item_bytes_min=2)):
+    for _ in range(reader.count(compact=compact, item_bytes_min=2, nullable=True)):
         topic = reader.string(compact=compact)
         count = reader.count(compact=compact, item_bytes_min=_INT32.size)
         names.append((topic, [reader.int32() for _ in range(count)]))

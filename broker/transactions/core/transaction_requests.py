@@ -117,7 +117,7 @@ class TransactionRequests:
         found = transaction
         return self.decide(
             found,
-            lambda now_ms, new_id: init_producer_id(found.stored, request, now_ms, new_id),
+            lambda now_ms, new_id: init_producer_id(found.current, request, now_ms, new_id),
             token,
             now,
         )
@@ -164,10 +164,11 @@ class TransactionRequests:
         """
         _check_id(transactional_id)
         transaction = self._table.get(transactional_id)
-        if transaction is None or transaction.stored is None:
+        current = None if transaction is None else transaction.current
+        if transaction is None or current is None:
             raise InvalidProducerIdMapping(f"{transactional_id!r} is not known")
         _check_not_ahead(transaction, producer)
-        return verify_partitions(transaction.stored, transactional_id, producer, partitions)
+        return verify_partitions(current, transactional_id, producer, partitions)
 
     def end_transaction(self, request: EndTransaction, token: Token, now: Now) -> ShardEffects:
         """Commit or abort a transaction; the reply is the ProducerIdAndEpoch to go on with.
@@ -201,7 +202,7 @@ class TransactionRequests:
         Raises TransactionalIdNotFound, ConcurrentTransactions, NoOpenTransaction.
         """
         transaction = self._table.get(transactional_id)
-        stored = None if transaction is None else transaction.stored
+        stored = None if transaction is None else transaction.current
         if transaction is None or stored is None:
             raise TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
         _check_idle(transaction)
@@ -245,7 +246,7 @@ class TransactionRequests:
         replies = () if token is None else (Reply(token, decision.result),)
         return [
             *_fencing(transaction, decision),
-            *table.changes.write(transaction, (decision.value,), replies),
+            *table.write(transaction, decision.value, replies),
         ]
 
     # --- parked requests ----------------------------------------------------------------------
@@ -309,16 +310,17 @@ class TransactionRequests:
         self._admit(request.transactional_id, request.connection, counts=counts)
         if counts and request.client is not None:
             transaction.client = request.client
-        if transaction.stored is None:
+        current = transaction.current
+        if current is None:
             raise ConcurrentTransactions(f"{request.transactional_id!r} is being created")
-        return transaction, transaction.stored
+        return transaction, current
 
     def _holds(self, transaction: Transaction, producer: ProducerIdAndEpoch) -> bool:
         """Say whether a client belongs to the present incarnation, or to the one under way."""
         change = transaction.change
         values = change.values if isinstance(change, Change) else ()
-        stored = transaction.stored
-        return (stored is not None and holds(stored, producer)) or any(
+        current = transaction.current
+        return (current is not None and holds(current, producer)) or any(
             holds(value, producer) for value in values
         )
 
@@ -350,7 +352,7 @@ def _check_id(transactional_id: str) -> None:
 
 def _check_not_ahead(transaction: Transaction, producer: ProducerIdAndEpoch | None) -> None:
     """Raise NotCoordinator for an epoch after the stored one (AHEAD)."""
-    stored = transaction.stored
+    stored = transaction.current
     if stored is None or producer is None:
         return
     ids = (stored.producer_id, successor(stored).producer_id)

@@ -11,6 +11,12 @@ each and then `on_stored(ticket)`, which releases the replies. If the log refuse
 
     DECIDE-FIRST  No marker leaves before Prepare* is durable, nobody is answered before the change
                   is, and Complete* is written only when every marker is confirmed.
+    COMPLETE-LATER
+                  Complete* is promised to nobody, so it waits for the next value of its id and
+                  goes into the log with it, or alone after a moment. Meanwhile the id is taken
+                  for complete: what is answered rests on the decision, which is durable. A
+                  coordinator that takes over finds Prepare* and writes the markers again, which
+                  partitions have already (MARKER-ONCE).
     RESUME        A shard that was loaded writes the markers of every decision that it finds.
     GRACE         Time that ran out while nobody could coordinate is not held against a producer:
                   after a takeover, open transactions have a whole interval.
@@ -109,7 +115,9 @@ class TransactionShard:
         effects: list[ShardEffect] = [Reply(reply.token, error) for reply in change.replies]
         for transaction in transactions:
             if transaction.is_prepared:
-                transaction.retry_s = now.s + self._config.retry_ms / 1000
+                # Complete* was refused, and what went with it: only that is tried again.
+                transaction.done = change.values[0]
+                transaction.complete_s = now.s + self._config.retry_ms / 1000
                 self._table.note(transaction)
             else:
                 effects += self._go_on(transaction, now)
@@ -159,10 +167,7 @@ class TransactionShard:
         elif transaction.is_prepared:
             effects += self._complete(transaction, now)
         else:
-            value, later, at_once = self.requests.take_parked(transaction, stored, now)
-            effects += at_once
-            if value is not None:
-                effects += table.changes.write(transaction, (value,), later)
+            effects += self._take_parked(transaction, now)
             table.note(transaction)
         return effects
 
@@ -170,12 +175,28 @@ class TransactionShard:
         """Every marker is confirmed: the id is free, and who waited for that may go on."""
         assert transaction.stored is not None
         assert not transaction.unmarked
-        transaction.retry_s = None
-        done = completed(transaction.stored, now.ms)
-        value, later, at_once = self.requests.take_parked(transaction, done, now)
-        values = (done,) if value is None else (done, value)
-        effects = [*at_once, *self._table.changes.write(transaction, values, later)]
+        transaction.done = completed(transaction.stored, now.ms)
+        # All that wait for a moment are appended at one time, so that they share an entry.
+        linger_s = self._config.complete_linger_ms / 1000
+        transaction.complete_s = (now.s // linger_s + 2) * linger_s
+        effects = self._take_parked(transaction, now)
         self._table.note(transaction)
+        return effects
+
+    def _take_parked(self, transaction: Transaction, now: Now) -> ShardEffects:
+        """Carry out what waited for the end of the last transaction."""
+        current = transaction.current
+        assert current is not None
+        value, later, at_once = self.requests.take_parked(transaction, current, now)
+        if value is None:
+            return at_once
+        return [*at_once, *self._table.write(transaction, value, later)]
+
+    def _append_complete(self, transaction: Transaction, now: Now) -> ShardEffects:
+        """Complete* has waited for long enough, or was refused: append it."""
+        effects = [*self._take_parked(transaction, now)]
+        if transaction.done is not None:
+            effects += self._table.write(transaction, transaction.done, ())
         return effects
 
     # --- time ---------------------------------------------------------------------------------
@@ -195,8 +216,8 @@ class TransactionShard:
             for parked in table.unpark(transaction, now.s):
                 busy = ConcurrentTransactions(f"{transactional_id!r} is ending a transaction")
                 effects.append(Reply(parked.token, busy))
-            if transaction.retry_s is not None and transaction.retry_s <= now.s:
-                effects += self._complete(transaction, now)
+            if transaction.is_due(now.s):
+                effects += self._append_complete(transaction, now)
             table.note(transaction)
         if self._timeouts_s is not None and self._timeouts_s <= now.s:
             self._timeouts_s = now.s + self._config.timeout_interval_ms / 1000

@@ -6,7 +6,7 @@ Everything that a shard keeps is here; `transaction_requests` and `transaction_s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from broker.coordinator.core.coordinator_types import Reply
@@ -17,6 +17,7 @@ from broker.transactions.core.transaction import is_allowed
 from broker.transactions.core.transaction_changes import TransactionChanges
 from broker.transactions.core.transaction_entry import Change, Parked, Transaction
 from broker.transactions.core.transaction_types import (
+    PREPARED,
     ShardEffect,
     ShardEffects,
     TransactionMetadata,
@@ -95,6 +96,17 @@ class TransactionTable:
         effects += (Reply(token, error) for token in self.changes.forget())
         return effects
 
+    # --- values -------------------------------------------------------------------------------
+
+    def write(
+        self, transaction: Transaction, value: TransactionMetadata, replies: Sequence[Reply]
+    ) -> ShardEffects:
+        """Append the next value of an id, behind Complete* if that is not in the log yet."""
+        done = transaction.done
+        values = (value,) if done is None or done == value else (done, value)
+        transaction.done = transaction.complete_s = None
+        return self.changes.write(transaction, values, replies)
+
     # --- parked requests ----------------------------------------------------------------------
 
     def park(self, transaction: Transaction, parked: Parked) -> None:
@@ -117,7 +129,12 @@ class TransactionTable:
             stored, change = transaction.stored, transaction.change
             assert stored is not None or change is not None, "an id that nobody needs"
             assert not transaction.unmarked or transaction.is_prepared
-            assert transaction.retry_s is None or (transaction.is_prepared and change is None)
+            done = transaction.done
+            assert (done is None) == (transaction.complete_s is None)
+            if done is not None:
+                assert stored is not None and stored.state in PREPARED, "nothing was decided"
+                assert is_allowed(stored.state, done.state)
+                assert not transaction.unmarked and not isinstance(change, Change)
             if isinstance(change, Change):
                 before = stored
                 for value in change.values:

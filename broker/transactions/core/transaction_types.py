@@ -99,6 +99,9 @@ class TransactionConfig:
     ask again."""
     parked_ms_max: int = 5_000
     """How long a request waits so, before its client is told to ask again."""
+    complete_linger_ms: int = 250
+    """How long Complete* waits for the next value of its id, twice that at most. Higher: an id that
+    is used now and then costs fewer entries, and a takeover writes more markers again."""
     retry_ms: int = 100
     """Pause before a record that the log refused is appended again."""
 
@@ -113,6 +116,7 @@ class TransactionConfig:
                 self.transactional_ids_max,
                 self.transaction_partitions_max,
                 self.parked_ms_max,
+                self.complete_linger_ms,
                 self.retry_ms,
             )
             <= 0

@@ -27,7 +27,11 @@ class TransactionSummary(NamedTuple):
 
 
 class TransactionView:
-    """Reads a transaction table; changes nothing. Only what is durable is shown."""
+    """Reads a transaction table; changes nothing.
+
+    What is shown is durable: in the log of the coordinator or, that markers are written, in those
+    of the partitions (COMPLETE-LATER).
+    """
 
     def __init__(self, table: TransactionTable) -> None:
         self._table = table
@@ -37,16 +41,15 @@ class TransactionView:
         return [one.transactional_id for one in self._table if one.stored is not None]
 
     def describe(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return an id as stored, None if there is none.
+        """Return an id, None if there is none.
 
         While markers are written, `partitions` are those that have none yet.
         """
         transaction = self._table.get(transactional_id)
-        if transaction is None or transaction.stored is None:
-            return None
-        if not transaction.is_prepared:
-            return transaction.stored
-        return transaction.stored._replace(partitions=in_order([*transaction.unmarked]))
+        current = None if transaction is None else transaction.current
+        if transaction is None or current is None or not transaction.is_prepared:
+            return current
+        return current._replace(partitions=in_order([*transaction.unmarked]))
 
     def client(self, transactional_id: str) -> Client | None:
         """Return who used an id last; None: nobody since this broker coordinates it."""
@@ -58,7 +61,7 @@ class TransactionView:
         counts = dict.fromkeys(TransactionState, 0)
         oldest: dict[bool, int] = {}
         for transaction in self._table:
-            stored = transaction.stored
+            stored = transaction.current
             if stored is None:
                 continue
             counts[stored.state] += 1

@@ -29,6 +29,9 @@ from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_DURATION_MAX_MS: Final = (2**63 - 1) // 1_000
+"""kio counts durations in microseconds of 64 bits."""
 _UUID_BYTES: Final = 16
 AT_ONCE_BYTES: Final = 16 * 1024
 """A body of so many bytes cannot have enough items to be worth steps."""
@@ -175,6 +178,8 @@ def _value(shape: Shape, flexible: bool) -> _Copy:
 def _one(shape: Shape, flexible: bool) -> _Copy:
     if shape.nested is not None:
         return _struct(shape.nested)
+    if shape.kafka_type == "timedelta_i64":
+        return _copy_long_duration
     if shape.kafka_type in FORMATS:
         return _fixed(struct.calcsize(">" + FORMATS[shape.kafka_type]))
     if shape.kafka_type == "uuid":
@@ -182,6 +187,12 @@ def _one(shape: Shape, flexible: bool) -> _Copy:
     if flexible:
         return _copy_compact
     return _sized(_INT16 if shape.kafka_type == "string" else _INT32)
+
+
+def _copy_long_duration(reader: _Reader, out: bytearray) -> None:
+    """Copy milliseconds, at most as many as kio can read: 292,000 years."""
+    (duration_ms,) = reader.unpack(_INT64)
+    out += _INT64.pack(max(-_DURATION_MAX_MS, min(duration_ms, _DURATION_MAX_MS)))
 
 
 def _fixed(size: int) -> _Copy:

@@ -33,7 +33,13 @@ from uuid import UUID
 
 from client.errors import LocalProtocolError
 from client.wire.buffer import Reader, uvarint_bytes
-from client.wire.kafka.node_endpoints import NodeEndpoint, endpoint_tags
+from client.wire.kafka.answer_parts import (
+    NodeEndpoint,
+    Topic,
+    count_bytes,
+    endpoint_tags,
+    topic_bytes,
+)
 from client.wire.steps import ITEMS_UNLIMITED, ItemCount, Steps, finish
 
 Buffer = bytes | bytearray | memoryview
@@ -84,10 +90,6 @@ class PartitionFetch(NamedTuple):
     bytes_max: int
     leader_epoch: int
     """The leader epoch the client knows; -1 = do not check."""
-
-
-Topic = str | UUID
-"""A topic's name; from version 13 on its id."""
 
 
 class TopicFetch(NamedTuple):
@@ -265,13 +267,13 @@ def response_steps(
     out.small(_INT32.pack(throttle_ms))
     if version >= _SESSION_FROM:
         out.small(_INT16.pack(error_code) + _INT32.pack(session_id))
-    out.small(_count(len(topics), flexible))
+    out.small(count_bytes(len(topics), flexible))
     items = ItemCount()
     for topic, partitions in topics:
         if items.is_step_over():
             yield
-        out.small(_topic_bytes(topic, flexible))
-        out.small(_count(len(partitions), flexible))
+        out.small(topic_bytes(topic, flexible))
+        out.small(count_bytes(len(partitions), flexible))
         for data in partitions:
             if items.is_step_over():
                 yield
@@ -282,17 +284,6 @@ def response_steps(
         has_endpoints = endpoints and version >= ENDPOINTS_FROM
         out.small(endpoint_tags(endpoints) if has_endpoints else b"\x00")
     return out.finish()
-
-
-def _topic_bytes(topic: Topic, flexible: bool) -> bytes:
-    if isinstance(topic, UUID):
-        return topic.bytes
-    text = topic.encode()
-    return (uvarint_bytes(len(text) + 1) if flexible else _INT16.pack(len(text))) + text
-
-
-def _count(count: int, flexible: bool) -> bytes:
-    return uvarint_bytes(count + 1) if flexible else _INT32.pack(count)
 
 
 class _Joined:
@@ -351,4 +342,4 @@ def _aborted(aborted: Sequence[tuple[int, int]] | None, flexible: bool) -> bytes
     if aborted is None:
         return b"\x00" if flexible else b"\xff\xff\xff\xff"
     layout = _ABORTED_TAGGED if flexible else _ABORTED
-    return _count(len(aborted), flexible) + b"".join(layout.pack(*row) for row in aborted)
+    return count_bytes(len(aborted), flexible) + b"".join(layout.pack(*row) for row in aborted)

@@ -31,7 +31,13 @@ from uuid import UUID
 from client.errors import LocalProtocolError
 from client.fast_tuple import new_tuple
 from client.wire.buffer import Reader, uvarint_bytes
-from client.wire.kafka.node_endpoints import NodeEndpoint, endpoint_tags
+from client.wire.kafka.answer_parts import (
+    NodeEndpoint,
+    Topic,
+    count_bytes,
+    endpoint_tags,
+    topic_bytes,
+)
 from client.wire.steps import ITEMS_UNLIMITED, STEP_ITEMS, ItemCount, Steps, finish
 
 VERSION_MIN: Final = 3
@@ -74,9 +80,6 @@ _STORED_TAIL: Final = b"\x00\x00\x00\x00" + b"\xff\xff" + _NO_THROTTLE
 """No record errors, no message; no throttling."""
 _STORED_TAIL_COMPACT: Final = b"\x01\x00\x00" + b"\x00" + _NO_THROTTLE + b"\x00"
 """The same, no tags of the partition, the topic and the response."""
-
-Topic = str | UUID
-"""How requests name topics: by name, or from version 13 on by id."""
 
 # Least sizes: an index, an empty length and (flexible) a tag count; and a topic around it.
 _PARTITION_BYTES_MIN: Final = 5
@@ -333,13 +336,13 @@ def response_steps(
     if not VERSION_MIN <= version <= VERSION_MAX:
         raise LocalProtocolError(f"Produce version {version} has no layout here")
     flexible = version >= FLEXIBLE_FROM
-    parts = [_count(len(topics), flexible)]
+    parts = [count_bytes(len(topics), flexible)]
     items = ItemCount()
     for topic, results in topics:
         if items.is_step_over():
             yield
-        parts.append(_topic(topic, flexible))
-        parts.append(_count(len(results), flexible))
+        parts.append(topic_bytes(topic, flexible))
+        parts.append(count_bytes(len(results), flexible))
         for result in results:
             if items.is_step_over():
                 yield
@@ -365,10 +368,10 @@ def stored_response(
 ) -> bytes:
     """Encode the response body for one batch that is stored: the same as `build_response`."""
     if version >= FLEXIBLE_FROM:
-        head = b"\x02" + _topic(topic, True) + b"\x02"
+        head = b"\x02" + topic_bytes(topic, True) + b"\x02"
         tail = _STORED_TAIL_COMPACT
     else:
-        head = _ONE + _topic(topic, False) + _ONE
+        head = _ONE + topic_bytes(topic, False) + _ONE
         tail = _NO_THROTTLE if version < _RECORD_ERRORS_FROM else _STORED_TAIL
     if version < _LOG_START_FROM:
         return head + _RESULT.pack(partition, 0, base_offset, log_append_time_ms) + tail
@@ -387,9 +390,9 @@ def all_stored_response(
     """
     flexible = version >= FLEXIBLE_FROM
     tail = b"" if version < _RECORD_ERRORS_FROM else _NO_ERRORS_COMPACT if flexible else _NO_ERRORS
-    parts = [_count(len(topics), flexible)]
+    parts = [count_bytes(len(topics), flexible)]
     for topic, results in topics:
-        parts += (_topic(topic, flexible), _count(len(results), flexible))
+        parts += (topic_bytes(topic, flexible), count_bytes(len(results), flexible))
         for partition, base_offset, append_ms, start_offset in results:
             if version < _LOG_START_FROM:
                 parts.append(_RESULT.pack(partition, 0, base_offset, append_ms))
@@ -404,17 +407,6 @@ def all_stored_response(
     return b"".join(parts)
 
 
-def _topic(topic: Topic, flexible: bool) -> bytes:
-    if isinstance(topic, UUID):
-        return topic.bytes
-    text = topic.encode()
-    return (uvarint_bytes(len(text) + 1) if flexible else _INT16.pack(len(text))) + text
-
-
-def _count(count: int, flexible: bool) -> bytes:
-    return uvarint_bytes(count + 1) if flexible else _INT32.pack(count)
-
-
 def _add_result(parts: list[bytes], version: int, result: PartitionResult) -> None:
     partition, code, base_offset, append_ms, start_offset, message, leader, to_blame = result
     if version < _LOG_START_FROM:
@@ -426,7 +418,7 @@ def _add_result(parts: list[bytes], version: int, result: PartitionResult) -> No
     flexible = version >= FLEXIBLE_FROM
     text = _nullable_string(message, flexible)
     if to_blame:
-        parts.append(_count(len(to_blame), flexible))
+        parts.append(count_bytes(len(to_blame), flexible))
         tags = b"\x00" if flexible else b""
         for index in to_blame:
             parts += (_INT32.pack(index), text, tags)

@@ -44,7 +44,7 @@ class Consumed(NamedTuple):
 
 
 def produced(lines: Sequence[str], records: int) -> Produced:
-    """Read the last summary: the line of all records, and only that, has a 99th percentile.
+    """Read the last summary: only the line of all records has a p99.
 
     Raises LoadFailed when a record was refused, which is not counted, or nothing is there.
     """

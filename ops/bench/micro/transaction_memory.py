@@ -1,13 +1,15 @@
 """`python -m ops.bench.micro.transaction_memory [ABORTED]`: what transactions keep in a broker.
 
 Open ones of two partitions; one that stays open while others begin and end behind it; and aborted
-ones of the ledger that is written, with the index that a snapshot holds. Bytes are those that
-Python's allocator was asked for.
+ones of the ledger that is written, with the index that a snapshot holds, and how long it takes to
+say what is aborted in a read of 1,000 offsets, at the ledger's beginning, its middle and its end.
+Bytes are those that Python's allocator was asked for.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 import tracemalloc
 from typing import Final
 
@@ -26,6 +28,9 @@ _PARTITIONS: Final = 2
 _BEHIND: Final = 100_000
 _ABORTED: Final = 1_000_000
 _BLOCK: Final = 1_000
+_READ: Final = 1_000
+"""Offsets of one read."""
+_LOOKUPS: Final = 200
 _FIRST: Final = 1_000_000_000
 """Offsets and ids that are objects of their own, as they are in a log of some age."""
 _NOW_MS: Final = 1_800_000_000_000
@@ -49,6 +54,9 @@ def main() -> None:
     ledger = _aborted(count)
     click.echo(f"{count:,} aborted in one ledger: {(_traced() - began) / count:.1f} B each")
     click.echo(f"  index in a snapshot  {len(ledger.aborted.encode()):,} B")
+    tracemalloc.stop()
+    for what, at in (("begins", 0), ("is half over", count // 2), ("ends", count - _READ // 3)):
+        click.echo(f"  looked up where it {what}  {_lookup_us(ledger, _FIRST + 3 * at):.0f} us")
 
 
 def _traced() -> int:
@@ -87,6 +95,16 @@ def _aborted(count: int) -> SegmentTransactions:
         if ledger.is_block_due:
             ledger.on_block_written(EntryId(at))
     return ledger
+
+
+def _lookup_us(ledger: SegmentTransactions, start: int) -> float:
+    """Return how long one lookup takes, the fastest of some."""
+    fastest = float("inf")
+    for _ in range(_LOOKUPS):
+        began = time.perf_counter()
+        ledger.within(Offset(start), Offset(start + _READ))
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest * 1e6
 
 
 if __name__ == "__main__":

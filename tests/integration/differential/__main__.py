@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.integration.differential.campaign import classes, compare, sort_out
-from tests.integration.differential.explained_classes import EXPLAINED_CLASSES
+from tests.integration.differential.explained_classes import EXPLAINED_CLASSES, OF_OTHER_SEEDS
 from tests.integration.differential.pair import both
 
 
@@ -35,7 +35,7 @@ def main() -> int:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="differential-"))
             ports = stack.enter_context(both(Path(folder)))
         found, plan = asyncio.run(compare(ports, told.seed, told.requests))
-    left, explained, idle = sort_out(found, EXPLAINED_CLASSES)
+    left, explained, idle = sort_out(found, (*EXPLAINED_CLASSES, *OF_OTHER_SEEDS))
     print(f"{len(plan)} requests of {len({one.key for one in plan})} APIs, seed {told.seed}")
     for title, rows in (("explained", explained), ("NOT EXPLAINED", left)):
         groups = classes(rows)

@@ -86,7 +86,7 @@ def _fetch(name: str, *at: tuple[str, int, int], **more: Any) -> Base:
             for topic, index, offset in at
         ]  # fmt: skip
         return {
-            "replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20,
+            "replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 50 << 20,
             "isolation_level": more.get("isolation", 0), "session_id": 0,
             "session_epoch": more.get("epoch", -1), "topics": topics,
             "forgotten_topics_data": [], "rack_id": "",
@@ -444,15 +444,16 @@ _SETTINGS = ("retention.ms", "cleanup.policy", "segment.bytes", "no.such", "", "
 _VALUES = ("", "1000", "-1", "soon", "compact", "compact,delete", "delete", "gzip", "9" * 25,
            "client_id=a", "client_id=[")  # fmt: skip
 _GOOD = batch(b"one", b"two")
-_BATCHES = (
-    _GOOD, b"", b"\0", _GOOD[:-1], _GOOD[:40], _GOOD + _GOOD, _GOOD[:-3] + b"\x55" + _GOOD[-2:],
-    _GOOD[:16] + b"\x01" + _GOOD[17:], _GOOD[:16] + b"\x03" + _GOOD[17:], _GOOD + b"\0" * 5,
-    batch(b"v", key=None), batch(b"x" * 2_000), batch(b"v", at_ms=NOW_MS + 90_000_000),
-    batch(b"v", base_offset=7), batch(b"v", producer_id=4_000_000, producer_epoch=0,
-                                      base_sequence=0),
-    batch(b"v", producer_id=4_000_000, producer_epoch=-1, base_sequence=0),
-    batch(b"v", producer_id=4_000_000, producer_epoch=0, base_sequence=-1),
-)  # fmt: skip
+BATCHES: Mapping[str, bytes] = {
+    "good": _GOOD, "empty": b"", "a byte": b"\0", "cut": _GOOD[:-1], "cut early": _GOOD[:40],
+    "two": _GOOD + _GOOD, "damaged": _GOOD[:-3] + b"\x55" + _GOOD[-2:],
+    "magic 1": _GOOD[:16] + b"\x01" + _GOOD[17:], "magic 3": _GOOD[:16] + b"\x03" + _GOOD[17:],
+    "more behind": _GOOD + b"\0" * 5, "no key": batch(b"v", key=None), "long": batch(b"x" * 2_000),
+    "far ahead": batch(b"v", at_ms=NOW_MS + 90_000_000), "offset 7": batch(b"v", base_offset=7),
+    "a producer": batch(b"v", producer_id=4_000_000, producer_epoch=0, base_sequence=0),
+    "no epoch": batch(b"v", producer_id=4_000_000, producer_epoch=-1, base_sequence=0),
+    "no sequence": batch(b"v", producer_id=4_000_000, producer_epoch=0, base_sequence=-1),
+}  # fmt: skip
 
 _BY_NAME: Mapping[str, Sequence[Any]] = {
     **dict.fromkeys(("partition", "partitions", "partition_index", "partition_indexes", "index"),
@@ -499,7 +500,7 @@ _BY_NAME: Mapping[str, Sequence[Any]] = {
     "feature": ("transaction.version", "no.such", "", "x" * 300),
     "max_version_level": (0, 1, 2, 3, 99, -1, 32767),
     "upgrade_type": (0, 1, 2, 3, 9, -1),
-    "records": _BATCHES,
+    "records": tuple(BATCHES.values()),
     "committed_metadata": ("", "m", "x" * 4_096, "x" * 4_097),
     "iterations": (4_095, 4_096, 16_384, 16_385, 0, -1, _MAX32),
     "count": (2, 1, 0, -1, 3),
@@ -594,6 +595,7 @@ def _own(key: ApiKey, name: str, number: int) -> Sequence[Any] | None:
 LEFT_OUT_OF_REQUESTS: Mapping[str, str] = {
     "timeouts, and waits for records": "what is in time is up to the machine",
     "Produce with acks 0": "nothing is answered",
+    "Produce with null records, AddPartitionsToTxn of no transactions": "Kafka never answers",
     "Fetch of replicas": "is between Kafka's brokers, and moves their watermarks",
     "Metadata that makes topics": "makes them in the background, some time later",
     "thousands of partitions": "both would make them",
@@ -616,9 +618,22 @@ def tamed(key: ApiKey, version: int, number: int, fields: Tree) -> list[str]:
 
 
 def _tame_produce(_version: int, _number: int, fields: Tree) -> list[str]:
+    said = []
     if fields["acks"] == 0:
         fields["acks"] = 1
-        return ["acks=1"]
+        said.append("acks=1")
+    for topic in fields["topic_data"] or ():
+        for one in topic["partition_data"] or ():
+            if one["records"] is None:
+                one["records"] = b""
+                said.append("records=b''")
+    return said
+
+
+def _tame_adding(version: int, number: int, fields: Tree) -> list[str]:
+    if version >= 4 and not fields["transactions"]:
+        fields["transactions"] = add_fields(number)["transactions"]
+        return ["of one"]
     return []
 
 
@@ -718,6 +733,7 @@ def _tame_markers(_version: int, _number: int, fields: Tree) -> list[str]:
 
 _RULES: Mapping[ApiKey, Callable[[int, int, Tree], list[str]]] = {
     K.PRODUCE: _tame_produce,
+    K.ADD_PARTITIONS_TO_TXN: _tame_adding,
     K.FETCH: _tame_fetch,
     K.METADATA: _tame_metadata,
     K.ALTER_CONFIGS: _tame_settings,
@@ -743,8 +759,9 @@ OFFSETS = ("base_offset", "log_start_offset", "low_watermark")
 WRITING = (K.PRODUCE, K.DELETE_RECORDS)
 """APIs in whose answers only the presence of `OFFSETS` is compared: a batch that one of both
 refuses should not be found again in all that follow."""
+STABLE_TOPICS = ("t", "one", "compacted")
 STABLE = frozenset(
-    ("t", "one", "compacted", "g", "tx", "limited", "__consumer_offsets", "__transaction_state")
+    (*STABLE_TOPICS, "g", "tx", "limited", "__consumer_offsets", "__transaction_state")
 )
 """What no request changes."""
 WHOLE_LISTS: Mapping[ApiKey, Sequence[str]] = {

@@ -15,7 +15,13 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from client.wire.kafka.apis import ApiKey, schema_versions
-from tests.integration.differential.bases import KEYED, SETTINGS_TOPICS, WRITTEN, WRITTEN_PARTITIONS
+from tests.integration.differential.bases import (
+    KEYED,
+    SETTINGS_TOPICS,
+    STABLE_TOPICS,
+    WRITTEN,
+    WRITTEN_PARTITIONS,
+)
 from tests.integration.differential.contender import Contender
 from tests.integration.differential.conversation import Difference, Explained, differences
 from tests.integration.differential.generator import Request, requests
@@ -85,9 +91,36 @@ async def compare(
 
 def _compared(theirs: object, ours: object) -> Iterator[tuple[str, object, object]]:
     if not isinstance(theirs, str) and not isinstance(ours, str):
-        yield from differences(theirs, ours)
+        yield from differences(_merged(theirs), _merged(ours))
     elif theirs != ours:
         yield "", _summary(theirs), _summary(ours)
+
+
+def _merged(value: object) -> object:
+    """Put rows of lists that are of the same thing together, and leave one of those that are equal.
+
+    What a request names twice, each of both answers twice or once, in one row or two.
+    """
+    if isinstance(value, dict):
+        return {name: _merged(one) for name, one in value.items()}
+    if not isinstance(value, list):
+        return value
+    rows: list[Any] = []
+    for row in value:
+        for kept in rows:
+            if isinstance(row, dict) and isinstance(kept, dict) and _is_same(kept, row):
+                for name, one in row.items():
+                    if isinstance(one, list):
+                        kept[name] = [*kept[name], *one]
+                break
+        else:
+            rows.append(dict(row) if isinstance(row, dict) else row)
+    return [_merged(row) for row in rows]
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Say whether two rows differ in nothing but the lists in them."""
+    return all(isinstance(one[name], list) or one[name] == other[name] for name in one)
 
 
 def _summary(answer: object) -> str:
@@ -99,13 +132,14 @@ def _summary(answer: object) -> str:
 
 
 async def _make_alike(at: Contender, plan: Sequence[Request]) -> None:
-    """Make what the requests are about."""
+    """Make what the requests are about; topics that others used under these names go before."""
+    await at.call(K.DELETE_TOPICS, 5, {"topic_names": [*STABLE_TOPICS], "timeout": 30_000})
     own = sorted({
         name for one in plan for name in _names(one.fields) if _OWN_TOPIC.fullmatch(name)
     })  # fmt: skip
     compacted = [{"name": "cleanup.policy", "value": "compact"}]
     topics: list[tuple[str, int, list[dict[str, str]]]] = [
-        ("t", 3, []), ("one", 1, []), ("compacted", 1, compacted), (KEYED, 1, compacted),
+        *zip(STABLE_TOPICS, (3, 1, 1), ([], [], compacted), strict=True), (KEYED, 1, compacted),
         (WRITTEN, WRITTEN_PARTITIONS, []),
         *((f"c-{number}", 1, []) for number in range(SETTINGS_TOPICS)),
         *((name, 1, []) for name in own),

@@ -25,7 +25,7 @@ from tests.integration.differential.plain_wire import (
     request_frame,
     strings_of,
 )
-from tests.integration.differential.transaction_steps import TRANSACTIONAL, transactional
+from tests.integration.differential.steps.transactions import TRANSACTIONAL, transactional
 
 SILENT = "no answer in time"
 _TIME_S = 20.0

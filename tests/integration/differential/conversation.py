@@ -173,9 +173,9 @@ def differences(
         yield path, kafka, quire
 
 
-_NAMES = ("name", "topic_name", "topic", "topic_id", "partition_index", "partition", "index",
-          "group_id", "group", "resource_name", "api_key", "member_id", "key", "transactional_id",
-          "broker_id", "node_id", "entity_type", "user")  # fmt: skip
+_NAMES = ("name", "topic_name", "topic", "topic_id", "partition_index", "partition_id", "partition",
+          "index", "group_id", "group", "resource_name", "api_key", "member_id", "key",
+          "transactional_id", "broker_id", "node_id", "entity_type", "user")  # fmt: skip
 
 
 def _by_name(rows: list[object]) -> dict[object, object]:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from client.wire.kafka.apis import ApiKey, request_type
 from client.wire.kafka.shapes import Shape
-from tests.integration.differential.bases import BASES, Base, tamed, values_of
+from tests.integration.differential.bases import BASES, BATCHES, Base, tamed, values_of
 from tests.integration.differential.known import Known
 from tests.integration.differential.plain_wire import Tree, complete, shapes
 
@@ -186,6 +186,11 @@ def _change_item(
     return f"[{at}]={_short(new)}"
 
 
+_NAMES_OF_BATCHES = {value: name for name, value in BATCHES.items() if len(value) > 1}
+
+
 def _short(value: Any) -> str:
+    if isinstance(value, bytes) and value in _NAMES_OF_BATCHES:
+        return f"<{_NAMES_OF_BATCHES[value]}>"
     text = repr(value)
     return text if len(text) <= 48 else f"{text[:24]}...({len(text)} characters)"

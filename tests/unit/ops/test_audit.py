@@ -25,8 +25,8 @@ def test_each_vulnerability_is_named_with_what_mends_it() -> None:
     code, lines = judge({"dependencies": [GOOD, BAD]})
     assert code == 1
     assert lines == [
-        "kio 0.1: PYSEC-1, mended in 0.2",
-        "kio 0.1: PYSEC-2, mended in no version yet",
+        "kio 0.1: PYSEC-1, fixed in 0.2",
+        "kio 0.1: PYSEC-2, fixed in no version yet",
     ]
 
 

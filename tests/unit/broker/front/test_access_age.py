@@ -9,13 +9,22 @@ from typing import Any
 import pytest
 
 from broker.app import Broker
+from broker.link.core.link_frames import HELLO_KIND
 from broker.security.config import SecurityConfig
-from broker.security.core.acls import Acl, Operation, PatternType, Permission, ResourceType
+from broker.security.core.acls import (
+    CLUSTER_NAME,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from broker.security.core.mechanisms import PASSWORD_MECHANISMS
 from broker.security_errors import AccessUnknown
 from client.errors import ConfigError
 from client.wire.kafka.apis import ApiKey
-from tests.fakes.broker import CONFIG, FakeCloud
+from tests.fakes.broker import CONFIG, FakeCloud, until
+from tests.fakes.link_stranger import Stranger
 from tests.fakes.sasl_client import ScramClient, add_user, log_in
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import batch, create_topic, produce
@@ -25,6 +34,8 @@ ANY_ACL = {
     "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1,
     "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1,
 }  # fmt: skip
+SOME_KIND = 98
+"""Of a request that no broker serves; only who may ask at all hears so."""
 TIMED_OUT, COORDINATOR_NOT_AVAILABLE, TOPIC_DENIED = 7, 15, 29
 
 
@@ -174,6 +185,50 @@ async def test_super_users_are_served(cloud: FakeCloud) -> None:
         "t"
     ]
     await client.close()
+
+
+async def linked(cloud: FakeCloud, *super_users: str) -> Stranger:
+    """Start two brokers of which the first one answers the second one's hello: by the entry that
+    lets everybody act for the cluster, unless the other one is a super user."""
+    broker = await start(cloud, authorization=True, super_users=super_users)
+    if not super_users:
+        acl = Acl(
+            ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL, "User:ANONYMOUS", "*",
+            Operation.CLUSTER_ACTION, Permission.ALLOW,
+        )  # fmt: skip
+        await broker.services.rights.acls.add([acl])
+    await cloud.start_broker(2)
+    await until(lambda: 2 in broker.cluster.brokers)
+    return Stranger(broker)
+
+
+async def test_no_broker_acts_for_the_cluster_by_a_right_that_may_be_gone(
+    cloud: FakeCloud,
+) -> None:
+    stranger = await linked(cloud)
+    hello = stranger.hello()
+    async with stranger:
+        assert await stranger.ask(HELLO_KIND, hello) is None
+        await cut_off(cloud, stranger.broker)
+        refusal = await stranger.ask(SOME_KIND, b"")
+        assert refusal is not None and "security.access_age_max_ms (1000)" in refusal
+    async with stranger:
+        assert await stranger.ask(HELLO_KIND, hello) == refusal, "nor is a new link opened"
+    cloud.tree.resume(cloud.stores[1])
+
+    async def is_open() -> bool:
+        async with stranger:
+            return await stranger.ask(HELLO_KIND, hello) != refusal
+
+    await until_true(is_open)
+
+
+async def test_a_broker_that_is_a_super_user_keeps_its_link(cloud: FakeCloud) -> None:
+    stranger = await linked(cloud, "User:ANONYMOUS")
+    hello = stranger.hello()
+    await cut_off(cloud, stranger.broker)
+    async with stranger:
+        assert await stranger.ask(HELLO_KIND, hello) is None
 
 
 async def test_without_authorization_all_are(cloud: FakeCloud) -> None:

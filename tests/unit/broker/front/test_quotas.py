@@ -312,6 +312,7 @@ async def test_the_same_entity_twice(broker: Broker, client: WireClient) -> None
     [
         {"entity_type": "group", "match_type": 2, "match": None},
         {"entity_type": "user", "match_type": 7, "match": None},
+        {"entity_type": "", "match_type": 0, "match": "anna"},
         {"entity_type": "user", "match_type": 0, "match": None},
         {"entity_type": "user", "match_type": 1, "match": "anna"},
     ],

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import struct
 from collections.abc import AsyncIterator
 
 import pytest
 
 from broker.app import Broker
 from broker.errors import NotEnoughReplicas, PeerUnanswered, PeerUnavailable
-from broker.link.core.link_frames import (
-    Hello,
-    encode_hello,
-    request_frame,
-    split_answer,
-)
 from broker.link.link_api import LinkApi
 from broker.link.links import Links
 from broker.security.config import SecurityConfig
 from client.ids import BrokerId
 from tests.fakes.broker import FakeCloud, until
+from tests.fakes.link_stranger import Stranger
 from tests.fakes.scrape import parse
 
 ECHO: LinkApi[str, str] = LinkApi(
@@ -195,40 +189,6 @@ async def test_a_listener_of_another_kind_is_told_from_a_broker(cloud: FakeCloud
         await links_of(one).ask(BrokerId(2), ECHO, "x")
     listener.close()
     assert two.metrics.protocol_errors == 0
-
-
-class Stranger:
-    """Speaks to a broker's listener by hand."""
-
-    def __init__(self, broker: Broker, port: int | None = None) -> None:
-        self.broker = broker
-        self.port = port or broker.port
-
-    async def __aenter__(self) -> Stranger:
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.writer.close()
-
-    async def ask(self, kind: int, body: bytes) -> str | None:
-        """Return why a request was refused; "closed" if the connection was."""
-        self.writer.write(request_frame(kind, 5, body))
-        try:
-            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
-            return split_answer(memoryview(await self.reader.readexactly(size))).refusal
-        except asyncio.IncompleteReadError:
-            return "closed"
-
-    def hello(self, **changes: object) -> bytes:
-        true = Hello(
-            self.broker.cluster.cluster_id,
-            BrokerId(2),
-            self.broker.cluster.brokers[BrokerId(2)].incarnation,
-            self.broker.config.node_id,
-            self.broker.incarnation,
-        )
-        return encode_hello(true._replace(**changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,10 @@ def test_bytes_are_views() -> None:
 def test_counts() -> None:
     assert reader(b"\x00\x00\x00\x02" + bytes(8)).count(compact=False, item_bytes_min=4) == 2
     assert reader(b"\x03" + bytes(8)).count(compact=True, item_bytes_min=4) == 2
-    assert reader(b"\xff\xff\xff\xff").count(compact=False, item_bytes_min=1) == 0
-    assert reader(b"\x00").count(compact=True, item_bytes_min=1) == 0
+    for data, compact in ((b"\xff\xff\xff\xff", False), (b"\x00", True)):
+        assert reader(data).count(compact=compact, item_bytes_min=1, nullable=True) == 0
+        with pytest.raises(RemoteProtocolError):
+            reader(data).count(compact=compact, item_bytes_min=1)
     for data, compact in ((b"\x00\x00\x00\x03" + bytes(8), False), (b"\x04" + bytes(8), True)):
         with pytest.raises(RemoteProtocolError):
             reader(data).count(compact=compact, item_bytes_min=4)

@@ -10,7 +10,7 @@ import pytest
 
 from ops.bench.figures import Run, Scale
 from ops.bench.peers.system import PeerError
-from ops.bench.workloads import hand_over
+from ops.bench.workloads.brokers import hand_over
 
 
 class System:

@@ -10,8 +10,8 @@ from ops.bench import machine, process_cpu
 from ops.bench.figures import Figure, Run, Scale
 from ops.bench.load.requests import error_code
 from ops.bench.report.summary import Measured
-from ops.bench.workloads import produce
-from ops.bench.workloads.fixed_rate import learn, slowest_per_s
+from ops.bench.workloads.records import produce
+from ops.bench.workloads.records.fixed_rate import learn, slowest_per_s
 
 
 def test_the_processor_and_the_memory_are_read_from_proc() -> None:

@@ -18,7 +18,7 @@ from ops.bench.load import requests
 from ops.bench.login import login_of, properties_of
 from ops.bench.peers.secured import ClientLinks, Links, SecuredTurn
 from ops.bench.report.targets import ALONE, target_of
-from ops.bench.workloads.secured import Cost, figures_of
+from ops.bench.workloads.records.secured import Cost, figures_of
 from ops.local.node_files import write_toml
 
 LABEL = "produce 1024 B, 1 partition, 1 MB batches"

@@ -9,7 +9,7 @@ import pytest
 from ops.bench.load.spark import BROKER, LEDGERS, OFFICIAL, ONE_TASK
 from ops.bench.report.summary import Measured, rows
 from ops.bench.report.targets import SYNCED
-from ops.bench.workloads.spark import Reading, _figures, _streams
+from ops.bench.workloads.records.spark import Reading, _figures, _streams
 
 
 def reading(seconds: float, spark: float, broker: float = 0.5, bookie: float = 0.5) -> Reading:

@@ -19,7 +19,7 @@ from ops.bench.peers.system import SystemName
 from ops.bench.report import results
 from ops.bench.systems import ALIKE_IN_SHORT, systems
 from ops.bench.turns import Budget, Plan, Turns, blocks_of, check_disk, claimed
-from ops.bench.workloads.partitions import wanted
+from ops.bench.workloads.brokers.partitions import wanted
 
 README = Path(turns.__file__).parent / "README.md"
 ABOUT = {"commit": "abc", "short": False, "is a result": True}

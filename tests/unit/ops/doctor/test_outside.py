@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ops.doctor.findings import Finding, Level
-from ops.doctor.outside import Look, Sight, check_listeners, listeners_of, look
+from ops.doctor.outside import ListenerState, Look, check_listeners, listeners_of, look
 from ops.ports import pick_free
 from tests.fakes import made_certificates as certificates
 
@@ -42,15 +42,15 @@ async def serving(answer: Answer, context: ssl.SSLContext | None = None) -> Asyn
 
 async def test_a_broker_and_what_is_none() -> None:
     async with serving(kafka) as port:
-        assert await look(HOST, port, None) == Look(Sight.SERVES, "", (HOST,))
+        assert await look(HOST, port, None) == Look(ListenerState.SERVES, "", (HOST,))
     for answer in (lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n", lambda _: b"220 x\r\n"):
         async with serving(answer) as port:
             seen = await look(HOST, port, None)
-            assert seen.sight is Sight.STRANGE
+            assert seen.state is ListenerState.STRANGE
             assert "HTTP/1.1 4" in seen.detail or "220 x" in seen.detail
     async with serving(lambda _: b"") as port:
         assert (await look(HOST, port, None)).detail == "it answers nothing and hangs up"
-    assert (await look(HOST, pick_free(1)[0], None)).sight is Sight.SILENT
+    assert (await look(HOST, pick_free(1)[0], None)).state is ListenerState.SILENT
 
 
 async def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,9 +59,9 @@ async def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
     seen = await look("no-such-host.example", 9092, None)
-    assert seen == Look(Sight.UNRESOLVED, "Name or service not known")
+    assert seen == Look(ListenerState.UNRESOLVED, "Name or service not known")
     monkeypatch.undo()
-    assert (await look("x" * 70, 9092, None)).sight is Sight.UNRESOLVED, "no name at all"
+    assert (await look("x" * 70, 9092, None)).state is ListenerState.UNRESOLVED, "no name at all"
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +81,17 @@ async def test_listeners_of_tls(folder: Path, tmp_path: Path) -> None:
     context = server_context(folder)
     trusting = certificates.client(folder)
     async with serving(kafka, context) as port:
-        assert (await look(HOST, port, trusting)).sight is Sight.SERVES
-        assert (await look(HOST, port, None)).sight in (Sight.WANTS_TLS, Sight.STRANGE)
+        assert (await look(HOST, port, trusting)).state is ListenerState.SERVES
+        assert (await look(HOST, port, None)).state in (
+            ListenerState.WANTS_TLS,
+            ListenerState.STRANGE,
+        )
         seen = await look(HOST, port, ssl.create_default_context())
-        assert (seen.sight, "certificate" in seen.detail) == (Sight.UNTRUSTED, True)
+        assert (seen.state, "certificate" in seen.detail) == (ListenerState.UNTRUSTED, True)
         elsewhere = await look("127.0.0.2", port, trusting)
-        assert elsewhere.sight is Sight.SILENT, "it listens at one address"
+        assert elsewhere.state is ListenerState.SILENT, "it listens at one address"
     async with serving(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
-        assert (await look(HOST, port, trusting)).sight is Sight.SPEAKS_PLAIN
+        assert (await look(HOST, port, trusting)).state is ListenerState.SPEAKS_PLAIN
 
 
 async def test_a_certificate_for_other_names_and_one_that_is_wanted(folder: Path) -> None:
@@ -97,14 +100,16 @@ async def test_a_certificate_for_other_names_and_one_that_is_wanted(folder: Path
     port = server.sockets[0].getsockname()[1]
     seen = await look("127.0.0.9", port, trusting)
     server.close()
-    assert seen.sight is Sight.WRONG_NAME
+    assert seen.state is ListenerState.WRONG_NAME
     assert HOST in seen.detail, "what it is for"
     assert trusting.check_hostname
     context.load_verify_locations(folder / "ca.pem")
     context.verify_mode = ssl.CERT_REQUIRED
     async with serving(kafka, context) as port:
-        assert (await look(HOST, port, trusting)).sight is Sight.WANTS_CERTIFICATE
-        assert (await look(HOST, port, certificates.client(folder, "other"))).sight is Sight.SERVES
+        assert (await look(HOST, port, trusting)).state is ListenerState.WANTS_CERTIFICATE
+        assert (
+            await look(HOST, port, certificates.client(folder, "other"))
+        ).state is ListenerState.SERVES
 
 
 # --- what is said of it ----------------------------------------------------------------------
@@ -126,10 +131,10 @@ def one(seen: Look, *, has_settings: bool = True) -> Finding:
     return found
 
 
-@pytest.mark.parametrize("sight", list(Sight))
-def test_each_mistake_has_its_sentence_and_what_to_do(sight: Sight) -> None:
-    found = one(Look(sight, "the detail", ("10.0.0.1",)))
-    if sight is Sight.SERVES:
+@pytest.mark.parametrize("state", list(ListenerState))
+def test_each_mistake_has_its_sentence_and_what_to_do(state: ListenerState) -> None:
+    found = one(Look(state, "the detail", ("10.0.0.1",)))
+    if state is ListenerState.SERVES:
         assert found.level is Level.FINE
     else:
         assert found.level is Level.TROUBLE
@@ -139,13 +144,13 @@ def test_each_mistake_has_its_sentence_and_what_to_do(sight: Sight) -> None:
 
 
 def test_what_only_settings_of_clients_can_say_is_a_warning_without_them() -> None:
-    for sight in (Sight.UNTRUSTED, Sight.WANTS_CERTIFICATE):
-        assert one(Look(sight), has_settings=False).level is Level.WARNING
-    assert one(Look(Sight.WRONG_NAME), has_settings=False).level is Level.TROUBLE
+    for state in (ListenerState.UNTRUSTED, ListenerState.WANTS_CERTIFICATE):
+        assert one(Look(state), has_settings=False).level is Level.WARNING
+    assert one(Look(ListenerState.WRONG_NAME), has_settings=False).level is Level.TROUBLE
 
 
 def test_clients_that_are_sent_to_themselves() -> None:
-    seen = Look(Sight.SERVES, "", ("127.0.1.1",))
+    seen = Look(ListenerState.SERVES, "", ("127.0.1.1",))
     found = one(seen)
     assert found.level is Level.TROUBLE
     assert "(127.0.1.1), which is their own machine" in found.what
@@ -157,10 +162,13 @@ def test_clients_that_are_sent_to_themselves() -> None:
 def test_a_listener_for_clients_elsewhere_is_no_trouble_while_another_one_answers() -> None:
     row = broker("http://10.0.0.1:8080", "INSIDE", "OUTSIDE")
     assert [each["name"] for each in listeners_of(row)] == ["INSIDE", "OUTSIDE"]
-    looks = {"INSIDE": Look(Sight.SILENT), "OUTSIDE": Look(Sight.SERVES, "", ("10.0.0.1",))}
+    looks = {
+        "INSIDE": Look(ListenerState.SILENT),
+        "OUTSIDE": Look(ListenerState.SERVES, "", ("10.0.0.1",)),
+    }
     inside, outside = check_listeners(row, looks, has_settings=True)
     assert (inside.level, outside.level) == (Level.WARNING, Level.FINE)
     assert "INSIDE in security.advertised_listeners" in inside.advice
-    looks["OUTSIDE"] = Look(Sight.WRONG_NAME, "b2.example")
+    looks["OUTSIDE"] = Look(ListenerState.WRONG_NAME, "b2.example")
     inside, outside = check_listeners(row, looks, has_settings=True)
     assert (inside.level, outside.level) == (Level.TROUBLE, Level.TROUBLE)

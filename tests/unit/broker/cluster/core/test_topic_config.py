@@ -61,7 +61,6 @@ def test_keys_without_effect_are_kept() -> None:
         ("retention.ms", "soon"),
         ("retention.ms", str(2**63)),
         ("cleanup.policy", "shred"),
-        ("cleanup.policy", " , "),
         ("compression.type", "gzip"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "nan"),
@@ -79,3 +78,9 @@ def test_spelling_is_normal() -> None:
     assert check_value(TOPIC_KEYS["preallocate"], " TRUE ") == "true"
     assert check_value(TOPIC_KEYS["min.cleanable.dirty.ratio"], "1e-1") == "0.1"
     assert TOPIC_KEYS["retention.ms"].kind is Kind.LONG
+
+
+@pytest.mark.parametrize("text", ["", " , "])
+def test_without_a_policy_all_is_kept(text: str) -> None:
+    config = TopicConfig.parse({"cleanup.policy": text})
+    assert (config.value("cleanup.policy"), config.deletes, config.compacts) == ("", False, False)

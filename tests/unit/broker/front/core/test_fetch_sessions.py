@@ -18,7 +18,9 @@ from broker.front.core.fetch_sessions import (
     FetchTurn,
     Key,
 )
-from client.wire.kafka.fetch import PartitionData, PartitionFetch
+from client.wire.kafka.apis import ApiKey, request_type
+from client.wire.kafka.encoder import blank, encode
+from client.wire.kafka.fetch import PartitionData, PartitionFetch, response_steps
 from client.wire.steps import finish
 
 
@@ -182,3 +184,30 @@ def test_a_session_that_was_replaced_meanwhile() -> None:
 
 def test_no_partitions_need_no_session() -> None:
     assert Bench().open() == 0
+
+
+def request_bytes(epoch: int, partitions: Sequence[int]) -> int:
+    rows = [{"partition": one, "current_leader_epoch": 3, "fetch_offset": 1_000_000,
+             "partition_max_bytes": 1 << 20} for one in partitions]  # fmt: skip
+    entity = request_type(ApiKey.FETCH, 12)
+    topics = [{"topic": "orders", "partitions": rows}] if rows else []
+    return len(encode(entity, {**blank(entity), "session_epoch": epoch, "topics": topics}))
+
+
+def answer_bytes(found: Sequence[PartitionData]) -> int:
+    topics = [("orders", found)] if found else []
+    return finish(response_steps(12, topics, session_id=7))[1]
+
+
+def test_a_session_of_a_thousand_partitions_saves_nearly_all_the_bytes() -> None:
+    """One round in which one partition of them has a batch of 100 bytes, version 12."""
+    bench = Bench(partitions_max=1_000)
+    everything = range(1_000)
+    session = bench.open(*everything)
+    found = [data(one, size=100 * (one == 77)) for one in everything]
+    _, told = bench.finish(bench.begin(session, 1), found)
+    asked_bytes = request_bytes(NO_SESSION, everything), request_bytes(1, ())
+    told_bytes = answer_bytes(found), answer_bytes([found[one] for one in told])
+    assert told == [77]
+    assert asked_bytes == (33_039, 29)
+    assert told_bytes == (37_122, 158)

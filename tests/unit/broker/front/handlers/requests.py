@@ -58,7 +58,8 @@ async def produce(
 def fetch_fields(
     offset: int, *, topic: str = "t", partition: int = 0, **more: Any
 ) -> dict[str, Any]:
-    """Return the fields of a Fetch request for one partition."""
+    """Return the fields of a Fetch request for one partition; `topic_id`: from version 13 on."""
+    named = {"topic_id": more["topic_id"]} if "topic_id" in more else {"topic": topic}
     return {
         "replica_id": -1,
         "max_wait": more.get("wait_ms", 0),
@@ -69,7 +70,7 @@ def fetch_fields(
         "session_epoch": more.get("session_epoch", -1),
         "topics": [
             {
-                "topic": topic,
+                **named,
                 "partitions": [
                     {
                         "partition": partition,

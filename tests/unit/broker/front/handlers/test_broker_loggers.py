@@ -90,7 +90,7 @@ async def test_trying_a_change_changes_nothing(client: WireClient) -> None:
     [
         ([("nobody", SET, "INFO")], "1", ErrorCode.invalid_config),
         ([(NAME, SET, "LOUD")], "1", ErrorCode.invalid_config),
-        ([(NAME, SET, None)], "1", ErrorCode.invalid_config),
+        ([(NAME, SET, None)], "1", ErrorCode.invalid_request),
         ([(NAME, APPEND, "INFO")], "1", ErrorCode.invalid_request),
         ([("root", DELETE, None)], "1", ErrorCode.invalid_request),
         ([(NAME, SET, "INFO"), (NAME, SET, "WARN")], "1", ErrorCode.invalid_request),

@@ -218,7 +218,8 @@ async def test_isolation_levels_that_do_not_exist(
 async def test_leader_epochs_are_compared(broker: Broker, client: WireClient) -> None:
     partition = await create_topic(broker)
     epoch = partition.leader_epoch
-    assert (await fetch(client, 0, leader_epoch=epoch)).error_code is ErrorCode.none
+    for known in (epoch, -1, -2):  # below 0: none is known
+        assert (await fetch(client, 0, leader_epoch=known)).error_code is ErrorCode.none
     older = await fetch(client, 0, leader_epoch=epoch + 1)
     assert older.error_code is ErrorCode.unknown_leader_epoch
     partition.leader_epoch += 1  # type: ignore[assignment]

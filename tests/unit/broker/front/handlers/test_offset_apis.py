@@ -245,6 +245,7 @@ def test_delete_offsets() -> None:
         assert await bench.fetch(topic="t") == 1
         assert await bench.fetch(topic="u") == -1
         assert await delete("none") == ("group_id_not_found", [])
+        assert await delete("") == ("invalid_group_id", [])
 
     run(scenario())
 

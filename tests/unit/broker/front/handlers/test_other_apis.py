@@ -248,9 +248,13 @@ class TestDescriptions:
         assert (node.broker_id, node.host, node.port) == (1, "127.0.0.1", broker.port)
 
     async def test_there_are_no_separate_controllers(self, client: WireClient) -> None:
-        answer = await client.call(ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=2)
-        assert answer.error_code is ErrorCode.unsupported_endpoint_type
-        assert answer.brokers == ()
+        for kind, code in (
+            (2, ErrorCode.mismatched_endpoint_type),
+            (3, ErrorCode.unsupported_endpoint_type),
+        ):
+            answer = await client.call(ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=kind)
+            assert answer.error_code is code
+            assert answer.brokers == ()
 
     @pytest.mark.parametrize("version", range(1, 6))
     async def test_sizes(self, broker: Broker, client: WireClient, version: int) -> None:

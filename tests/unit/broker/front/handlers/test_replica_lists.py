@@ -85,7 +85,8 @@ async def test_a_preferred_leader_is_not_elected_again(
     broker: Broker, client: WireClient, version: int
 ) -> None:
     await create_topic(broker, partition_count=2)
-    asked = [{"topic": "t", "partitions": [0, 7]}, {"topic": "none", "partitions": [0]}]
+    asked = [{"topic": "t", "partitions": [7]}, {"topic": "none", "partitions": [0]},
+             {"topic": "t", "partitions": [0]}]  # fmt: skip
     answer = await elect(client, version, asked)
     codes = {
         (row.topic, one.partition_id): one.error_code
@@ -117,6 +118,9 @@ async def test_a_preferred_leader_that_is_gone_is_not_available(
     (row,) = answer.replica_election_results[0].partition_result
     assert row.error_message == "broker 9 is not live; the partition goes back to it when that ends"
     assert (await elect(client, 2, None, 7)).error_code is ErrorCode.invalid_request
+    answer = await elect(client, 2, [{"topic": "t", "partitions": [0]}], 7)
+    (row,) = answer.replica_election_results[0].partition_result
+    assert (answer.error_code, row.error_code) == (ErrorCode.invalid_request,) * 2
 
 
 async def page(client: WireClient, names: list[str], limit: int, cursor: Any = None) -> Any:
@@ -157,6 +161,20 @@ async def test_topics_that_are_not_there_have_a_code(broker: Broker, client: Wir
     (row,) = answer.topics[2].partitions
     assert (row.leader_id, row.replica_nodes, row.isr_nodes) == (ME, (ME,), (ME,))
     assert list(broker.cluster.topics) == ["t"], "nothing is created"
+
+
+@pytest.mark.parametrize(("topic", "index"), [("none", 0), ("z", 0), ("t", -1)])
+async def test_a_cursor_that_was_not_ours_is_refused(
+    broker: Broker, client: WireClient, topic: str, index: int
+) -> None:
+    await create_topic(broker)
+    cursor = {"topic_name": topic, "partition_index": index}
+    answer = await page(client, ["t", "u"], 2000, cursor)
+    assert [(row.name, row.error_code, row.partitions) for row in answer.topics] == [
+        ("t", ErrorCode.invalid_request, ()),
+        ("u", ErrorCode.invalid_request, ()),
+    ]
+    assert answer.next_cursor is None
 
 
 async def test_config_resources(broker: Broker, client: WireClient) -> None:

@@ -193,6 +193,24 @@ async def test_growing(broker: Broker, client: WireClient, version: int) -> None
     assert broker.cluster.topics["t"].partition_count == 3
 
 
+async def test_an_assignment_has_a_list_for_each_new_partition(
+    broker: Broker, client: WireClient
+) -> None:
+    await create_topic(broker)
+    for count, assignments, code in (
+        (3, [], ErrorCode.invalid_replica_assignment),
+        (3, [[1]], ErrorCode.invalid_replica_assignment),
+        (3, [[1], [77]], ErrorCode.invalid_replica_assignment),
+        (1, [[77]], ErrorCode.invalid_partitions),
+        (3, [[1], [1]], ErrorCode.none),
+    ):
+        rows = [{"name": "t", "count": count,
+                 "assignments": [{"broker_ids": brokers} for brokers in assignments]}]  # fmt: skip
+        (row,) = (await client.call(ApiKey.CREATE_PARTITIONS, 3, topics=rows)).results
+        assert (row.error_code, row.error_message is None) == (code, code is ErrorCode.none)
+    assert broker.cluster.topics["t"].assignments == {1: (1,), 2: (1,)}
+
+
 async def describe(client: WireClient, kind: int, name: str, version: int = 4, **f: Any) -> Any:
     resource = {"resource_type": kind, "resource_name": name,
                 "configuration_keys": f.pop("keys", None)}  # fmt: skip
@@ -279,6 +297,27 @@ async def test_replacing_all_settings(broker: Broker, client: WireClient, versio
     assert broker.cluster.topics["t"].config.overrides == {"segment.ms": "8"}
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "code"),
+    [
+        ("t", [setting("segment.ms", None)], ErrorCode.invalid_request),
+        ("t", [setting("no.such", None)], ErrorCode.invalid_request),
+        ("t", [setting("segment.ms", "1"), setting("segment.ms", "2")], ErrorCode.invalid_request),
+        ("t", [setting("segment.ms", "soon")], ErrorCode.invalid_config),
+        ("", [setting("segment.ms", "1")], ErrorCode.invalid_request),
+        ("a b", [setting("segment.ms", "1")], ErrorCode.invalid_topic_exception),
+        ("none", [setting("segment.ms", "1")], ErrorCode.unknown_topic_or_partition),
+    ],
+)
+async def test_what_cannot_replace_settings(
+    broker: Broker, client: WireClient, name: str, changes: list[Any], code: ErrorCode
+) -> None:
+    await broker.topics.create("t", config={"retention.ms": "7"})
+    result = await alter(client, ApiKey.ALTER_CONFIGS, 2, *changes, name=name)
+    assert (result.error_code, bool(result.error_message)) == (code, True)
+    assert broker.cluster.topics["t"].config.overrides == {"retention.ms": "7"}
+
+
 @pytest.mark.parametrize("version", range(2))
 async def test_changing_single_settings(broker: Broker, client: WireClient, version: int) -> None:
     key = ApiKey.INCREMENTAL_ALTER_CONFIGS
@@ -290,6 +329,8 @@ async def test_changing_single_settings(broker: Broker, client: WireClient, vers
          {"segment.ms": "8", "cleanup.policy": "delete,compact"}),
         ([setting("cleanup.policy", "delete", 3), setting("segment.ms", None, 1)],
          {"cleanup.policy": "compact"}),
+        ([setting("cleanup.policy", "compact", 3)], {"cleanup.policy": ""}),
+        ([setting("cleanup.policy", "compact")], {"cleanup.policy": "compact"}),
     ]  # fmt: skip
     for changes, expected in steps:
         result = await alter(client, key, version, *changes)
@@ -311,7 +352,6 @@ async def test_changing_single_settings(broker: Broker, client: WireClient, vers
         ([setting("segment.ms", "1", 9)], ErrorCode.invalid_request),
         ([setting("segment.ms", "1"), setting("segment.ms", "2")], ErrorCode.invalid_request),
         ([setting("min.insync.replicas", "9")], ErrorCode.invalid_config),
-        ([setting("cleanup.policy", "delete", 3)], ErrorCode.invalid_config),
     ],
 )
 async def test_bad_changes_change_nothing(

@@ -52,8 +52,8 @@ def data(pid: int = 1, *, epoch: int = 0, sequence: int = 0) -> bytes:
     )
 
 
-async def write(client: WireClient, records: bytes, version: int = 9) -> Any:
-    fields = {**produce_fields(records), "transactional_id": "tx"}
+async def write(client: WireClient, records: bytes, version: int = 9, **more: Any) -> Any:
+    fields = {**produce_fields(records, **more), "transactional_id": "tx"}
     answer = await client.call(ApiKey.PRODUCE, version, **fields)
     return answer.responses[0].partition_responses[0]
 
@@ -74,6 +74,18 @@ async def test_a_batch_of_a_transaction_is_stored_when_its_coordinator_vouches_f
     assert (row.error_code, row.base_offset) == (ErrorCode.none, 0)
     (asked,) = verifier.asked
     assert (asked.transactional_id, asked.is_tv2) == ("tx", False)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_a_producer_of_the_second_generation_adds_the_partition_by_writing_to_it(
+    partition: Partition, client: WireClient, verifier: FakeVerifier, version: int
+) -> None:
+    """Also where it names the topic by its id, as the Java client does."""
+    named = {"topic_id": partition.topic.topic_id} if version >= 13 else {}
+    row = await write(client, data(), version, **named)
+    assert (row.error_code, row.base_offset) == (ErrorCode.none, 0)
+    (asked,) = verifier.asked
+    assert (asked.transactional_id, asked.is_tv2) == ("tx", True)
 
 
 async def test_without_coordinators_it_is_refused(broker: Broker, client: WireClient) -> None:
@@ -140,28 +152,29 @@ async def test_the_answer_waits_no_longer_than_the_client_does(
 # --- Fetch --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", range(4, 13))
+@pytest.mark.parametrize("version", range(4, 18))
 async def test_committed_consumers_get_what_is_decided_and_are_told_what_to_pass_over(
     partition: Partition, client: WireClient, version: int
 ) -> None:
+    named = {"topic_id": partition.topic.topic_id} if version >= 13 else {}
     await write(client, data(1))
     await write(client, data(2))
     await write(client, data(1, sequence=1))
     await end(partition, 1, commit=False)
-    answer = await fetch(client, 0, version=version)
+    answer = await fetch(client, 0, version=version, **named)
     assert base_offsets(answer) == [0, 1, 2, 3]
     assert answer.aborted_transactions is None
-    answer = await fetch(client, 0, version=version, isolation=1)
+    answer = await fetch(client, 0, version=version, **named, isolation=1)
     assert base_offsets(answer) == [0]
     assert (answer.high_watermark, answer.last_stable_offset) == (4, 1)
     assert aborted(answer) == [(1, 0)]
     await end(partition, 2, commit=False)
-    answer = await fetch(client, 0, version=version, isolation=1)
+    answer = await fetch(client, 0, version=version, **named, isolation=1)
     assert base_offsets(answer) == [0, 1, 2, 3, 4]
     assert (answer.high_watermark, answer.last_stable_offset) == (5, 5)
     assert aborted(answer) == [(1, 0), (2, 1)]
-    assert aborted(await fetch(client, 4, version=version, isolation=1)) == [(2, 1)]
-    assert aborted(await fetch(client, 5, version=version, isolation=1)) == []
+    assert aborted(await fetch(client, 4, version=version, **named, isolation=1)) == [(2, 1)]
+    assert aborted(await fetch(client, 5, version=version, **named, isolation=1)) == []
 
 
 async def test_the_list_is_of_the_records_that_come_with_it(

@@ -101,6 +101,7 @@ def test_types_that_make_no_sense(types: list[str]) -> None:
         (USER, "producer_byte_rate", math.nan),
         (USER, "request_percentage", math.inf),
         (USER, "producer_byte_rate", 1.5),
+        (USER, "producer_byte_rate", 1e300),
         (IP, "connection_creation_rate", 0.5),
     ],
 )

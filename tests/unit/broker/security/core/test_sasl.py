@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from broker.security.core.mechanisms import Mechanism
-from broker.security.core.sasl import Accepted, Challenge, Handshake, Refused, SaslSession
+from broker.security.core.sasl import (
+    Accepted,
+    Challenge,
+    Handshake,
+    PasswordCheck,
+    Refused,
+    SaslSession,
+)
 from broker.security.core.scram import ScramCredential, credential_of, salted
 from tests.fakes.sasl_client import ScramClient, plain
 
@@ -44,6 +51,12 @@ def scram(made: SaslSession, mechanism: Mechanism, user: str, password: str) -> 
     return outcome
 
 
+def by_plain(made: SaslSession, token: bytes) -> object:
+    """Send a token of PLAIN, and check the password if it comes to that."""
+    outcome = made.authenticate(token)
+    return made.checked(outcome.is_right()) if isinstance(outcome, PasswordCheck) else outcome
+
+
 def test_scram_in_two_steps() -> None:
     made = session()
     assert made.handshake("SCRAM-SHA-256") is Handshake.DONE
@@ -57,7 +70,7 @@ def test_scram_in_two_steps() -> None:
 def test_plain_asks_whatever_is_kept_of_the_password(user: str, password: str) -> None:
     made = session()
     made.handshake("PLAIN")
-    assert made.authenticate(plain(user, password)) == Accepted(user, b"")
+    assert by_plain(made, plain(user, password)) == Accepted(user, b"")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +91,7 @@ def test_plain_asks_whatever_is_kept_of_the_password(user: str, password: str) -
 def test_plain_refuses(token: bytes, reason: str) -> None:
     made = session()
     made.handshake("PLAIN")
-    outcome = made.authenticate(token)
+    outcome = by_plain(made, token)
     assert isinstance(outcome, Refused)
     assert reason in outcome.reason
     assert made.is_over
@@ -109,12 +122,12 @@ def test_a_mechanism_that_is_not_offered(name: str) -> None:
 def test_who_logs_in_again_stays_who_they_are() -> None:
     made = session()
     made.handshake("PLAIN")
-    assert isinstance(made.authenticate(plain("anna", "a")), Accepted)
+    assert isinstance(by_plain(made, plain("anna", "a")), Accepted)
     assert made.handshake("PLAIN") is Handshake.DONE
     assert made.is_logged_in, "requests go on meanwhile"
-    assert isinstance(made.authenticate(plain("anna", "a")), Accepted)
+    assert isinstance(by_plain(made, plain("anna", "a")), Accepted)
     made.handshake("PLAIN")
-    assert made.authenticate(plain("bert", "b")) == Refused(
+    assert by_plain(made, plain("bert", "b")) == Refused(
         "bert", "the user is another one than before"
     )
     assert not made.is_logged_in
@@ -123,7 +136,7 @@ def test_who_logs_in_again_stays_who_they_are() -> None:
 def test_another_mechanism_is_no_way_to_log_in_again() -> None:
     made = session()
     made.handshake("PLAIN")
-    made.authenticate(plain("anna", "a"))
+    by_plain(made, plain("anna", "a"))
     assert made.handshake("SCRAM-SHA-256") is Handshake.UNSUPPORTED
     assert not made.is_logged_in
 
@@ -161,9 +174,51 @@ class Model:
 STEPS: dict[str, Callable[[SaslSession], object]] = {
     "handshake": lambda made: made.handshake("PLAIN"),
     "bad handshake": lambda made: made.handshake("NONE"),
-    "token": lambda made: made.authenticate(plain("anna", "a")),
+    "token": lambda made: by_plain(made, plain("anna", "a")),
     "bad token": lambda made: made.authenticate(b"anna"),
 }
+
+
+@pytest.mark.parametrize("after", [{}, {SHA_256: kept(SHA_256, "another")}])
+def test_a_password_that_is_changed_while_it_is_checked_does_not_count(
+    after: dict[Mechanism, ScramCredential], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = session()
+    made.handshake("PLAIN")
+    check = made.authenticate(plain("anna", "a"))
+    assert isinstance(check, PasswordCheck) and check.is_right()
+    monkeypatch.setitem(KEPT, "anna", after)
+    outcome = made.checked(True)
+    assert isinstance(outcome, Refused)
+    assert "changed meanwhile" in outcome.reason
+    assert made.is_over
+
+
+@pytest.mark.parametrize("meanwhile", ["handshake", "token"])
+def test_nothing_may_be_asked_while_a_password_is_checked(meanwhile: str) -> None:
+    made = session()
+    made.handshake("PLAIN")
+    made.authenticate(plain("anna", "a"))
+    if meanwhile == "handshake":
+        assert made.handshake("PLAIN") is Handshake.OUT_OF_TURN
+    else:
+        assert isinstance(made.authenticate(plain("anna", "a")), Refused)
+    assert isinstance(made.checked(True), Refused)
+    assert not made.is_logged_in
+
+
+def test_nobody_gets_in_whatever_the_check_of_nobodys_password_says() -> None:
+    made = session()
+    made.handshake("PLAIN")
+    made.authenticate(plain("nobody", "a"))
+    assert isinstance(made.checked(True), Refused)
+    assert not made.is_logged_in
+
+
+def test_a_check_does_not_show_the_password() -> None:
+    made = session()
+    made.handshake("PLAIN")
+    assert "secret" not in repr(made.authenticate(plain("anna", "secret")))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import InvalidRequest, InvalidTopicConfig
+from broker.errors import BrokerError, InvalidRequest, InvalidTopicConfig
 from broker.settings.core.client_metrics import changed, parse, wanted
 from broker.topics.core.config_resource import Change, Operation
 
@@ -32,19 +32,23 @@ def test_the_whole_of_every_property_has_to_match(match: str, is_about: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "error"),
     [
-        ("interval.ms", "99"),
-        ("interval.ms", "3600001"),
-        ("interval.ms", "soon"),
-        ("match", "client_id"),
-        ("match", "colour=red"),
-        ("match", "client_id=("),
-        ("no.such", "1"),
+        ("interval.ms", "99", InvalidRequest),
+        ("interval.ms", "-1", InvalidRequest),
+        ("interval.ms", "3600001", InvalidRequest),
+        ("interval.ms", "9" * 25, InvalidTopicConfig),
+        ("interval.ms", "soon", InvalidTopicConfig),
+        ("match", "client_id", InvalidTopicConfig),
+        ("match", "colour=red", InvalidTopicConfig),
+        ("match", "client_id=(", InvalidTopicConfig),
+        ("no.such", "1", InvalidRequest),
     ],
 )
-def test_what_makes_no_sense_is_refused(name: str, value: str) -> None:
-    with pytest.raises((InvalidRequest, InvalidTopicConfig), match=name):
+def test_what_makes_no_sense_is_refused_as_in_kafka(
+    name: str, value: str, error: type[BrokerError]
+) -> None:
+    with pytest.raises(error, match=name):
         changed({}, [Change(name, Operation.SET, value)])
 
 

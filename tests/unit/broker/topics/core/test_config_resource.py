@@ -24,8 +24,8 @@ def test_the_others_stay() -> None:
     assert dict(config.overrides) == {"retention.ms": "8", "segment.ms": "60000"}
 
 
-def test_a_whole_configuration_replaces_all_and_a_null_means_the_default() -> None:
-    config = replaced([("retention.ms", "9"), ("segment.ms", None)])
+def test_a_whole_configuration_replaces_all() -> None:
+    config = replaced([("retention.ms", "9")])
     assert dict(config.overrides) == {"retention.ms": "9"}
 
 

@@ -448,6 +448,7 @@ def test_a_lost_answer_with_the_next_producer_id(is_commit: bool) -> None:
     bench.end(producer(PID, LAST), is_commit=is_commit, version=TV2)
     bench.confirm()
     assert bench.stored.state in (COMPLETE_COMMIT, COMPLETE_ABORT)
+    bench.linger()
     bench.load()
     token = bench.end(producer(PID, LAST), is_commit=is_commit, version=TV2)
     assert bench.replies[token] == producer(NEW, 0)
@@ -540,6 +541,8 @@ def pending(state: TransactionState) -> Bench:
     bench.store(stored)
     bench.slow = True
     bench.load()
+    if state in PREPARED:
+        bench.linger()
     if state is ONGOING:
         bench.end(producer(PID, 5))
     elif state not in PREPARED:

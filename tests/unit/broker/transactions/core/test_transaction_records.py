@@ -251,7 +251,12 @@ def test_every_state_has_the_name_that_tools_know() -> None:
 
 
 def test_limits_must_make_sense() -> None:
-    for name in ("transaction_timeout_max_ms", "timeout_interval_ms", "transactional_ids_max"):
+    for name in (
+        "transaction_timeout_max_ms",
+        "timeout_interval_ms",
+        "transactional_ids_max",
+        "complete_linger_ms",
+    ):
         with pytest.raises(ConfigError):
             TransactionConfig(**{name: 0})
     with pytest.raises(ConfigError):

@@ -201,6 +201,10 @@ class Bench:
             self.perform(self.shard.on_deadline(self.now))
         self.now = Now(end_s, self.now.ms + round((end_s - self.now.s) * 1000))
 
+    def linger(self) -> None:
+        """Let Complete* go into the log."""
+        self.advance(2 * self.config.complete_linger_ms / 1000)
+
     @property
     def stored(self) -> TransactionMetadata:
         found = self.shard.view.describe(ID)

@@ -157,6 +157,14 @@ def test_field_reads_durations_as_ms_and_absent_fields_as_default() -> None:
     assert codec.field(request, "rebalance_timeout", -1) == -1
 
 
+@pytest.mark.parametrize("ms", [-1, 0, 2**63 - 1, -(2**63)])
+def test_durations_beyond_what_kio_reads_are_its_longest(ms: int) -> None:
+    body = b"\x00\x01g" + struct.pack(">ihqi", -1, 0, ms, 0)
+    request = codec.decode_request(ApiKey.OFFSET_COMMIT, 2, memoryview(body))
+    longest = (2**63 - 1) // 1_000
+    assert codec.field(request, "retention_time") == max(-longest, min(ms, longest))
+
+
 def test_unknown_apis_and_versions_have_no_schema() -> None:
     for key, version in ((4000, 0), (ApiKey.METADATA, 99), (ApiKey.PRODUCE, 0)):
         with pytest.raises(LocalProtocolError):

@@ -17,8 +17,8 @@ from kio.serial import entity_writer
 
 from client.errors import LocalProtocolError, RemoteProtocolError
 from client.wire.kafka import apis, produce
+from client.wire.kafka.answer_parts import NodeEndpoint
 from client.wire.kafka.apis import ApiKey
-from client.wire.kafka.node_endpoints import NodeEndpoint
 from client.wire.kafka.produce import PartitionResult
 from client.wire.steps import finish
 from tests.unit.client.wire.kafka.instances import instance

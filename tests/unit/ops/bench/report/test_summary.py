@@ -9,7 +9,7 @@ from ops.bench.figures import Figure
 from ops.bench.report.plots import by_picture, draw, file_name
 from ops.bench.report.summary import Measured, markdown, rows, spreads
 from ops.bench.report.targets import ALONE, BOOKKEEPER, DEFAULTS, RULES, SYNCED, Target, target_of
-from ops.bench.workloads.spark import label
+from ops.bench.workloads.records.spark import label
 
 PRODUCE = "produce 1024 B, 1 partition, 1 MB batches"
 

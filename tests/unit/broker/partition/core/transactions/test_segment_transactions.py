@@ -8,7 +8,7 @@ import pytest
 
 from broker.partition.core.transactions.segment_transactions import SegmentTransactions
 from client.ids import EntryId, LedgerId, Offset, ProducerId
-from client.log.aborted_index import LedgerAborted
+from client.log.aborted_index import LedgerAborted, decode_index
 from client.log.aborted_transactions import AbortedTransaction
 from client.log.segment import SnapshotPlace, TransactionFacts
 
@@ -84,3 +84,30 @@ def test_a_hundred_thousand_aborted_ones_take_24_bytes_each_and_a_snapshot_hardl
     assert len(segment.aborted) == count
     assert kept < 30 * count  # arrays have some room to grow in
     assert len(segment.aborted.encode()) < 50 * count / block_entries
+
+
+@pytest.mark.slow
+def test_of_a_million_aborted_ones_a_read_needs_the_blocks_that_it_touches() -> None:
+    """One of them began before all others and is aborted last: it is in every read's range."""
+    count, block_entries, read = 1_000_000, 1_000, 400
+    segment = SegmentTransactions(block_entries)
+    for number in range(1, count):
+        segment.on_aborted(aborted(2 * number), Offset(0))
+        if segment.is_block_due:
+            segment.on_block_written(EntryId(number))
+    oldest = AbortedTransaction(ProducerId(2), Offset(0), Offset(2 * count))
+    segment.on_aborted(oldest, Offset(2 * count + 1))
+    segment.on_block_written(EntryId(count))
+    data = segment.aborted.encode()
+    assert len(data) < 32 * 1024, "what each snapshot holds of them"
+    index, rest = decode_index(memoryview(data))
+    assert not rest
+    assert len(index) == count
+    for start in (0, 2 * 999, count, 2 * count - read):
+        wanted = index.wanted(Offset(start), Offset(start + read))
+        assert len(wanted) <= 3, "two that the range is in at most, and that of the last marker"
+        blocks = {entry_id: segment.blocks[entry_id] for entry_id in wanted}
+        found = index.within(Offset(start), Offset(start + read), blocks)
+        first = max(1, start // 2)
+        assert found[:-1] == [aborted(2 * one) for one in range(first, start // 2 + read // 2)]
+        assert found[-1] == oldest

@@ -15,7 +15,7 @@ from ops.bench.load.channel import LoadProcess
 from ops.bench.load.metered import metered
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.peers.secured import Links, SecuredTurn
-from ops.bench.workloads.produce_sizes import BATCHES
+from ops.bench.workloads.records.produce_sizes import BATCHES
 
 _VALUE_BYTES: Final = 1024
 _SMALL_VALUE_BYTES: Final = 100

@@ -14,9 +14,9 @@ from ops.bench.figures import Figure, Run, Spent, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.metered import metered
 from ops.bench.peers.system import System
-from ops.bench.workloads import produce
-from ops.bench.workloads.filling import warm_up
-from ops.bench.workloads.produce_sizes import BATCHES
+from ops.bench.workloads.records import produce
+from ops.bench.workloads.records.filling import warm_up
+from ops.bench.workloads.records.produce_sizes import BATCHES
 
 VALUE_BYTES: Final = 100
 LARGE: Final = "1 MB batches"

@@ -8,7 +8,7 @@ from typing import Any
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.records import HEADER_BYTES, pack_batch, parse_header
 from tests.integration.differential.conversation import Fields, Seen, Step
-from tests.integration.differential.steps import always, batch
+from tests.integration.differential.steps.fields import always, batch
 
 INIT, ADD, ADD_OFFSETS = (
     ApiKey.INIT_PRODUCER_ID,
@@ -28,6 +28,8 @@ LIVES: Sequence[tuple[int, int, int, int, int]] = (
 )
 _EPOCH_EACH = 5
 _ADDS_BY_ITSELF = 12
+_BY_ID = 13
+"""Produce and Fetch name the topic by its id from this version on."""
 TOPIC = "t"
 
 Who = Callable[[Seen], tuple[int, int]]
@@ -52,8 +54,11 @@ def transactional(**fields: Any) -> bytes:
 class Life:
     """One transactional id, and the versions it is asked in."""
 
-    def __init__(self, number: int, versions: tuple[int, int, int, int, int]) -> None:
+    def __init__(
+        self, number: int, versions: tuple[int, int, int, int, int], *, by_id: bool = False
+    ) -> None:
         self.name = f"life {number}"
+        self._by_id = by_id
         self.partition = number % 3
         self.init_in, self.add_in, self.offsets_in, self.end_in, self.commit_in = versions
 
@@ -147,7 +152,7 @@ class Life:
             )
             return {
                 "transactional_id": None if plain else self.name, "acks": -1, "timeout": 10_000,
-                "topic_data": [{"name": TOPIC, "partition_data": [
+                "topic_data": [{**self._named(seen, "name"), "partition_data": [
                     {"index": self.partition, "records": records}]}],
             }  # fmt: skip
 
@@ -157,6 +162,7 @@ class Life:
                 seen.values[self._sequence] += 1
 
         version = _ADDS_BY_ITSELF if self.is_second_generation else 9
+        version = _BY_ID if self._by_id else version
         return Step(f"{self.name}: {what}", ApiKey.PRODUCE, fields, (version,), note, _is_settled)
 
     @property
@@ -185,17 +191,30 @@ class Life:
         row = {"partition": self.partition, "current_leader_epoch": -1, "fetch_offset": 0,
                "last_fetched_epoch": -1, "log_start_offset": -1,
                "partition_max_bytes": 1 << 20}  # fmt: skip
-        fields = always(
-            replica_id=-1, max_wait=0, min_bytes=0, max_bytes=1 << 20, isolation_level=1,
-            session_id=0, session_epoch=-1, forgotten_topics_data=[], rack_id="",
-            topics=[{"topic": TOPIC, "partitions": [row]}],
-        )  # fmt: skip
+
+        def fields(seen: Seen, _version: int) -> Fields:
+            return {
+                "replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20,
+                "isolation_level": 1, "session_id": 0, "session_epoch": -1,
+                "forgotten_topics_data": [], "rack_id": "",
+                "topics": [{**self._named(seen, "topic"), "partitions": [row]}],
+            }  # fmt: skip
 
         def settle(answer: Any) -> bool:
             data = answer.responses[0].partitions[0]
             return is_open or bool(data.last_stable_offset == data.high_watermark)
 
-        return Step(f"{self.name}: {what}", ApiKey.FETCH, fields, (12,), None, settle)
+        return Step(
+            f"{self.name}: {what}",
+            ApiKey.FETCH,
+            fields,
+            (_BY_ID if self._by_id else 12,),
+            None,
+            settle,
+        )
+
+    def _named(self, seen: Seen, field: str) -> Fields:
+        return {"topic_id": seen.topics[TOPIC]} if self._by_id else {field: TOPIC}
 
     def latest(self, what: str) -> Step:
         rows = [{"partition_index": self.partition, "current_leader_epoch": -1, "timestamp": -1}]
@@ -307,6 +326,7 @@ TRANSACTIONS: Sequence[Step] = (
         for step in Life(number, versions).steps()
     ),
     *Life(6, (5, 5, 4, _EPOCH_EACH, 5)).second_generation(),
+    *Life(7, (5, 5, 4, _EPOCH_EACH, 5), by_id=True).second_generation(),
     Step("of an id that is not known", ADD, always(
         v3_and_below_transactional_id="nobody", v3_and_below_producer_id=1,
         v3_and_below_producer_epoch=0, transactional_id="nobody", producer_id=1, producer_epoch=0,

@@ -24,7 +24,7 @@ from ops.bench.figures import Figure, Run, named
 from ops.bench.load.latency import latencies_ms
 from ops.bench.peers.system import PeerError, System
 from ops.bench.process_cpu import tree_cpu_s
-from ops.bench.workloads.fixed_rate import tail
+from ops.bench.workloads.records.fixed_rate import tail
 
 VALUE_BYTES: Final = 1024
 OVERWRITES: Final = 5

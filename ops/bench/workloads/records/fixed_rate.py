@@ -14,9 +14,9 @@ from ops.bench.load.channel import LoadProcess
 from ops.bench.load.latency import latencies_ms
 from ops.bench.peers.system import System
 from ops.bench.report.summary import Measured
-from ops.bench.workloads.filling import warm_up
-from ops.bench.workloads.produce import RATE_ROWS
-from ops.bench.workloads.produce_sizes import RATE_VALUE_BYTES
+from ops.bench.workloads.records.filling import warm_up
+from ops.bench.workloads.records.produce import RATE_ROWS
+from ops.bench.workloads.records.produce_sizes import RATE_VALUE_BYTES
 
 UNITS: Final = {"p50": "p50 ms", "p99": "p99 ms", "p99_9": "p99.9 ms"}
 

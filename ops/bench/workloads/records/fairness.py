@@ -22,7 +22,7 @@ from ops.bench.figures import Figure, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.latency import latencies_ms
 from ops.bench.peers.system import System
-from ops.bench.workloads.filling import warm_up
+from ops.bench.workloads.records.filling import warm_up
 
 _QUIET: Final = "quiet"
 _BUSY: Final = "busy"

@@ -15,7 +15,7 @@ from ops.bench import topics
 from ops.bench.figures import Run
 from ops.bench.load.channel import LoadProcess
 from ops.bench.peers.system import System
-from ops.bench.workloads.produce_sizes import BATCHES, RATE_VALUE_BYTES
+from ops.bench.workloads.records.produce_sizes import BATCHES, RATE_VALUE_BYTES
 
 
 async def fill(

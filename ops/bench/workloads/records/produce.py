@@ -11,8 +11,8 @@ from ops.bench.figures import Figure, Run, Spent, named, peak_bytes
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.metered import metered
 from ops.bench.peers.system import REPLICAS, System
-from ops.bench.workloads.filling import warm_up
-from ops.bench.workloads.produce_sizes import BATCHES, RATE_VALUE_BYTES
+from ops.bench.workloads.records.filling import warm_up
+from ops.bench.workloads.records.produce_sizes import BATCHES, RATE_VALUE_BYTES
 
 NAME: Final = "produce"
 

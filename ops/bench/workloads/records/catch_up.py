@@ -17,8 +17,8 @@ from ops.bench.figures import Figure, Run, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.latency import latencies_ms
 from ops.bench.peers.system import System
-from ops.bench.workloads.filling import fill
-from ops.bench.workloads.fixed_rate import tail
+from ops.bench.workloads.records.filling import fill
+from ops.bench.workloads.records.fixed_rate import tail
 
 PARTITIONS: Final = 4
 VALUE_BYTES: Final = 1024

@@ -7,7 +7,7 @@ from typing import Any
 
 from client.wire.kafka.apis import ApiKey
 from tests.integration.differential.conversation import Fields, Seen, Step
-from tests.integration.differential.steps import always
+from tests.integration.differential.steps.fields import always
 
 JOIN, SYNC, BEAT, LEAVE = (
     ApiKey.JOIN_GROUP,

@@ -15,8 +15,8 @@ from ops.bench.load.channel import LoadProcess
 from ops.bench.load.spark import BROKER, LEDGERS, OFFICIAL, ONE_TASK
 from ops.bench.peers.quire import QuireSystem
 from ops.bench.peers.system import System
-from ops.bench.workloads.filling import fill
-from ops.bench.workloads.produce_sizes import BATCHES
+from ops.bench.workloads.records.filling import fill
+from ops.bench.workloads.records.produce_sizes import BATCHES
 
 _OUTSTANDING_BYTES_MAX: Final = 4 << 20
 

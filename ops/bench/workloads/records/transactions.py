@@ -15,7 +15,7 @@ from ops.bench.figures import Figure, Run, Spent, named
 from ops.bench.load.channel import LoadProcess
 from ops.bench.load.metered import metered
 from ops.bench.peers.system import System
-from ops.bench.workloads.filling import warm_up
+from ops.bench.workloads.records.filling import warm_up
 
 PRODUCERS: Final = 8
 """At a time, each with a partition and a transactional id of its own."""

@@ -1,14 +1,19 @@
-"""Encodes where the leaders that a Produce or Fetch answer names can be reached (KIP-951)."""
+"""Encodes what answers to Produce and Fetch share: counts, topics, where leaders are (KIP-951)."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from client.wire.buffer import uvarint_bytes
 
+_INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+
+Topic = str | UUID
+"""How requests name topics: by name, or in newer versions by id."""
 
 
 class NodeEndpoint(NamedTuple):
@@ -18,6 +23,19 @@ class NodeEndpoint(NamedTuple):
     host: str
     port: int
     rack: str | None
+
+
+def count_bytes(count: int, flexible: bool) -> bytes:
+    """Encode the length of an array; in flexible versions it is a varint, one more than it is."""
+    return uvarint_bytes(count + 1) if flexible else _INT32.pack(count)
+
+
+def topic_bytes(topic: Topic, flexible: bool) -> bytes:
+    """Encode what a row of an answer is about: the topic's name, or its id."""
+    if isinstance(topic, UUID):
+        return topic.bytes
+    text = topic.encode()
+    return (uvarint_bytes(len(text) + 1) if flexible else _INT16.pack(len(text))) + text
 
 
 def endpoint_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:

@@ -14,7 +14,7 @@ from ops.bench import topics
 from ops.bench.figures import Figure, Meter, Run, named
 from ops.bench.load import kafka_tools
 from ops.bench.peers.system import System
-from ops.bench.workloads.filling import warm_up
+from ops.bench.workloads.records.filling import warm_up
 
 NAME: Final = "kafka-tools"
 _READINGS: Final = 2
