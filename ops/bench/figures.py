@@ -40,6 +40,8 @@ class Scale:
     """Of values a producer holds; the Java producer's default (`buffer.memory`)."""
     tool_probe_bytes: int = 60_000_000
     """What Kafka's own tools write first, to find out how fast it goes."""
+    tool_partitions: tuple[int, ...] = (1, 6, 24)
+    """The cases of Kafka's own tools that are measured, by their number of partitions."""
     tool_measure_s: float = 8.0
     """How long the run that counts takes, then."""
     rate_shares: tuple[float, ...] = (0.1, 0.5)
@@ -100,6 +102,7 @@ class Scale:
             produce_partitions=(1,),
             outstanding_bytes_max=256 << 10,
             tool_probe_bytes=100_000,
+            tool_partitions=(6,),
             tool_measure_s=0.1,
             rate_shares=(0.1,),
             fairness_partitions=4,
@@ -120,6 +123,7 @@ class Scale:
             hand_over_partitions=(2,),
             settle_s=0.5,
             partition_counts=(12,),
+            ledger_entry_bytes=(1024,),
             growth_bytes=(4_000_000, 8_000_000),
             growth_ledgers=(1, 10),
             growth_measured_bytes=4_000_000,  # all of it: a sync may confirm all entries at once

@@ -19,7 +19,7 @@ from ops.bench.workloads.storage import ledgers
 Make = Callable[[Path], Any]
 """Makes a system that lives in a folder: a `Measurable`, of the kind that the workload needs."""
 
-ALIKE_IN_SHORT: Final = {"brokers": "synced brokers"}
+ALIKE_IN_SHORT: Final = {"brokers": "synced brokers", "unsynced brokers": "synced brokers"}
 """Kinds whose systems are those of another kind in a short run, which starts them once for both."""
 
 
@@ -84,7 +84,7 @@ def systems(kind: str, *, peers: bool, short: bool) -> dict[str, Make]:
     if kind == "bookie":
         return _bookies(1, peers=peers)
     # With and without sync Kafka reads, idles and changes leaders alike: once is enough for both.
-    if kind == "unsynced brokers":  # what must be written first is written sooner
+    if kind == "unsynced brokers" and not short:  # what must be written first is written sooner
         return _brokers(peers=peers, synced=False, unsynced=True)
     unsynced = kind == "brokers" and not short
     return _brokers(peers=peers, unsynced=unsynced, restarts=kind == "restarting brokers")

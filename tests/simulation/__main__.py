@@ -16,12 +16,14 @@ reported as a defect of the simulator.
 from __future__ import annotations
 
 import argparse
+import difflib
 import multiprocessing
+import re
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from tests.simulation import batch, coverage, results_page
+from tests.simulation import batch, coverage, mutants, results_page
 from tests.simulation.result import Result, add_counts
 
 if TYPE_CHECKING:
@@ -32,6 +34,31 @@ _CHUNKS = {"ledger": 25, "cluster": 5, "compaction": 20, "transactions": 20}
 _TASKS_PER_CHILD = 4
 
 
+def _seed_range(text: str) -> range:
+    """Return the seeds that the command line names."""
+    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither one seed, as 813, nor a range, as 0..1500 (1500 is not in it)"
+        )
+    first = int(found[1])
+    seeds = range(first, first + 1 if found[2] is None else int(found[2]))
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"{text!r} holds no seed: its end is not in it")
+    return seeds
+
+
+def _mutant(text: str) -> str:
+    """Return the name of a defect that there is; none is the default."""
+    if text and text not in mutants.PLANTS:
+        near = difflib.get_close_matches(text, mutants.PLANTS)
+        advice = (
+            f"similar are {', '.join(near)}" if near else "PLANTS in mutants.py has their names"
+        )
+        raise argparse.ArgumentTypeError(f"there is no mutant {text!r}: {advice}")
+    return text
+
+
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation",
@@ -39,11 +66,11 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--world", choices=sorted(batch.WORLDS), help="default: all in turn")
-    parser.add_argument("--seeds", default="", help="A..B (B excluded) or one seed")
+    parser.add_argument("--seeds", type=_seed_range, help="A..B (B excluded) or one seed")
     parser.add_argument("--count", type=int, default=0, help="how many seeds")
     parser.add_argument("--minutes", type=float, default=0.0, help="stop after this long")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--mutant", default="", help="plant this defect first")
+    parser.add_argument("--mutant", type=_mutant, default="", help="plant this defect first")
     parser.add_argument("--log", action="store_true", help="print every event")
     parser.add_argument("--digests", action="store_true", help="print one digest per seed")
     parser.add_argument("--record", default="", help="add a row of this name to RESULTS.md")
@@ -52,11 +79,10 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _seeds(options: argparse.Namespace) -> range:
-    if not options.seeds:
-        start = int(time.time()) * 10_000
-        return range(start, start + (options.count or 1_000_000_000))
-    first, _, last = options.seeds.partition("..")
-    return range(int(first), int(last) if last else int(first) + 1)
+    if options.seeds is not None:
+        return cast(range, options.seeds)
+    start = int(time.time()) * 10_000
+    return range(start, start + (options.count or 1_000_000_000))
 
 
 def _chunks(options: argparse.Namespace) -> Iterator[batch.Job]:
@@ -67,7 +93,7 @@ def _chunks(options: argparse.Namespace) -> Iterator[batch.Job]:
     while any(left.values()):
         for world in worlds:
             if deadline is not None and time.monotonic() >= deadline:
-                if options.seeds:
+                if options.seeds is not None:
                     rest = ", ".join(f"{w} {left[w].start}..{left[w].stop}" for w in worlds)
                     print(f"time is up after {options.minutes:g} min, not run: {rest}", flush=True)
                 return

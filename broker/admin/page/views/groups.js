@@ -1,9 +1,8 @@
 // All consumer groups with their lag.
 
-import { get } from "../api.js";
 import { h } from "../dom.js";
 import { brokerLink, groupLink } from "../links.js";
-import { listView } from "../lists.js";
+import { firstRows, listView, stateTag } from "../lists.js";
 import { table } from "../tables.js";
 import { count, NOTHING, short, span } from "../words.js";
 
@@ -19,11 +18,6 @@ const STATES = {
 };
 const search = { text: "" };
 
-async function load() {
-  const { items, silent, next } = await get("/groups?limit=1000");
-  return { items: Object.assign(items, { isCut: next !== null }), silent };
-}
-
 /** "good", "warn" or "bad": how late a group is. */
 export function lagKind(lag_seconds) {
   if (lag_seconds === null || lag_seconds < LATE_S) return "good";
@@ -35,10 +29,7 @@ export function seconds(lag_seconds) {
   return lag_seconds === 0 ? "0" : span(lag_seconds * 1000);
 }
 
-export function groupState(state) {
-  const [kind, text] = STATES[state] ?? ["plain", state.toLowerCase()];
-  return h("span", { class: `state ${kind}` }, text);
-}
+export const groupState = (state) => stateTag(STATES, state);
 
 /** A table of groups, as `/groups` lists them. */
 export function groupTable(name, rows) {
@@ -85,4 +76,4 @@ function show({ items, silent }) {
   });
 }
 
-export const groups = { name: "groups", title: () => "Groups", load, show };
+export const groups = { name: "groups", title: () => "Groups", load: () => firstRows("/groups"), show };

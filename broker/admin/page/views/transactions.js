@@ -5,7 +5,7 @@ import { get, part, post } from "../api.js";
 import { ask } from "../dialogs.js";
 import { h } from "../dom.js";
 import { addressOf, brokerLink, tags, trail, transactionLink } from "../links.js";
-import { listView } from "../lists.js";
+import { firstRows, listView, stateTag } from "../lists.js";
 import { refresh } from "../screen.js";
 import { section, table } from "../tables.js";
 import { ago, count, NOTHING, plural, span } from "../words.js";
@@ -21,16 +21,6 @@ const STATES = {
   CompleteAbort: ["plain", "aborted"],
 };
 const search = { text: "" };
-
-async function load() {
-  const { items, silent, next } = await get("/transactions?limit=1000");
-  return { items: Object.assign(items, { isCut: next !== null }), silent };
-}
-
-function stateOf(state) {
-  const [kind, text] = STATES[state] ?? ["plain", state];
-  return h("span", { class: `state ${kind}` }, text);
-}
 
 function openFor({ open_seconds }) {
   if (open_seconds === null) return NOTHING;
@@ -53,7 +43,7 @@ function transactionTable(rows) {
         cell: (one) => transactionLink(one.transactional_id),
         by: (one) => one.transactional_id,
       },
-      { head: "State", cell: (one) => stateOf(one.state), by: (one) => one.state },
+      { head: "State", cell: (one) => stateTag(STATES, one.state), by: (one) => one.state },
       { head: "Open for", kind: "number", cell: openFor, by: (one) => one.open_seconds ?? 0 },
       {
         head: "Partitions",
@@ -111,7 +101,7 @@ function showOne(one) {
       "div",
       { class: "head", key: "title" },
       h("h1", {}, one.transactional_id),
-      stateOf(one.state),
+      stateTag(STATES, one.state),
       button("abort_transaction", { class: "danger", onclick: () => abort(one), disabled: !isOpen, title: why }, "Abort"),
     ),
     h(
@@ -141,7 +131,12 @@ function showOne(one) {
   ];
 }
 
-export const transactions = { name: "transactions", title: () => "Transactions", load, show };
+export const transactions = {
+  name: "transactions",
+  title: () => "Transactions",
+  load: () => firstRows("/transactions"),
+  show,
+};
 export const transaction = {
   name: "transaction",
   title: ([name]) => name,

@@ -98,7 +98,7 @@ async def measure(system: System, run: Run) -> list[Figure]:
     figures: list[Figure] = []
     written: dict[str, int] = {}
     for i, producer in enumerate(PRODUCERS):
-        for partitions in producer.partitions:
+        for partitions in (n for n in producer.partitions if n in run.scale.tool_partitions):
             topic = f"tools-{i}-{partitions}"
             found, written[topic] = await _produce(system, run, producer, partitions, topic)
             figures += found

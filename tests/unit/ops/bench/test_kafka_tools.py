@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ops.bench.figures import Scale
 from ops.bench.load.channel import LoadFailed
 from ops.bench.load.kafka_tools import Consumed, Produced, consumed, produced
+from ops.bench.workloads.kafka_tools import DEFAULTS, PRODUCERS
 
 PRODUCED = [
     "250001 records sent, 50000.2 records/sec (47.68 MB/sec), 580.1 ms avg latency, 991.0 ms max.",
@@ -49,3 +51,15 @@ def test_a_consumer_without_figures_failed(lines: list[str]) -> None:
 def test_a_consumer_that_got_too_few_records_failed() -> None:
     with pytest.raises(LoadFailed, match="1048576"):
         consumed(CONSUMED, 2_000_000)
+
+
+@pytest.mark.parametrize("scale", [Scale(), Scale.short()])
+def test_each_producer_is_measured_and_what_the_consumer_reads_is_written(scale: Scale) -> None:
+    for producer in PRODUCERS:
+        assert set(producer.partitions) & set(scale.tool_partitions)
+    assert DEFAULTS.partitions[1] in scale.tool_partitions
+
+
+def test_a_long_run_measures_every_number_of_partitions() -> None:
+    wanted = {n for producer in PRODUCERS for n in producer.partitions}
+    assert wanted == set(Scale().tool_partitions)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from client.errors import QuireError
 from ops.bench import compare, turns
@@ -247,3 +248,14 @@ def test_the_readme_has_a_row_for_each_workload_with_its_minutes() -> None:
 
 def test_all_of_it_takes_about_eight_hours() -> None:
     assert sum(workload.minutes(rounds=5) for workload in WORKLOADS.values()) <= 495
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_only_the_jvms_of_a_short_run_compile_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: bool
+) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Dmine=1")
+    arguments = ["--sum-up", "--out", str(tmp_path), *(["--short"] if short else [])]
+    assert CliRunner().invoke(compare.main, arguments).exit_code == 0
+    added = " -XX:TieredStopAtLevel=1" if short else ""
+    assert os.environ["JDK_JAVA_OPTIONS"] == f"-Dmine=1{added}"
