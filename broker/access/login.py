@@ -163,7 +163,7 @@ class Login:
         logins, asked_s = self._logins, self._loop.time()
         if self._session.mechanism is Mechanism.OAUTHBEARER:
             await self._prepare(token)
-        await logins.turns.next()
+            await logins.turns.next()  # a signature is checked; SCRAM's steps are short
         try:
             outcome = self._session.authenticate(token)
             if isinstance(outcome, PasswordCheck):

@@ -4,8 +4,8 @@ The event loop's own TLS hides a connection until its handshake is done, so noth
 bound it before. Here the connection is admitted like any other; then a `TlsProtocol` takes the
 socket's bytes, shakes hands, and passes on what it decrypts; what the connection writes goes
 through `TlsTransport`. A handshake is bounded in time, in bytes, and in the number under way; its
-steps, each some tenths of a millisecond of cryptography, are taken one in a turn of the loop, so
-that a thousand clients that connect at once keep others waiting for one step, and not for all.
+steps, each some tenths of a millisecond of cryptography, are taken a few in a turn of the loop, so
+that a thousand clients that connect at once keep others waiting for these, and not for all.
 
 Reading and writing keep the connection's back-pressure: while it does not read, at most one
 window's worth of the peer's bytes waits here; what it writes is encrypted at once and waits in the
@@ -29,6 +29,8 @@ from client.wire.tls_records import pieces
 
 _HANDSHAKE_BYTES_MAX: Final = 128 << 10
 """Of one client: chains of certificates have a few KiB."""
+HANDSHAKE_STEPS: Final = 8
+"""Of all clients, in one turn of the loop: some three milliseconds."""
 _HANDSHAKE_RECORD: Final = 0x16
 _FLUSHED_BYTES: Final = 256 << 10
 
@@ -78,7 +80,7 @@ class TlsGate:
         self.loop = loop
         self.handshake_timeout_s = handshake_timeout_s
         self.handshakes_max = handshakes_max
-        self.turns = Turns()
+        self.turns = Turns(HANDSHAKE_STEPS)
         """Of handshakes."""
         self.window = make_window()
         """Where encrypted bytes are received."""

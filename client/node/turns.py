@@ -20,9 +20,12 @@ T = TypeVar("T")
 
 
 class Turns:
-    """A queue of calls, of which each turn of the loop makes one."""
+    """A queue of calls, of which each turn of the loop makes one, or a few that are short."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls_max: int = 1) -> None:
+        """`calls_max`: how many a turn of the loop makes. With one, what is short waits for as many
+        turns as stand before it, and those of a busy loop are long."""
+        self._calls_max = calls_max
         self._waiting: deque[list[Callable[[], None]]] = deque()
         self._is_planned = False
         self.taken = 0
@@ -68,17 +71,26 @@ class Turns:
     def _take(self) -> None:
         self._is_planned = False
         waiting = self._waiting
-        while waiting and not waiting[0]:
-            waiting.popleft()  # taken back
-        if not waiting:
-            return
-        place = waiting.popleft()
-        (call,) = place
-        place.clear()  # else who keeps the function that takes it back keeps itself alive
+        calls: list[list[Callable[[], None]]] = []
+        while waiting and len(calls) < self._calls_max:
+            place = waiting.popleft()
+            if place:  # not taken back
+                calls.append(place)
         if waiting:
             self._plan()
-        self.taken += 1
-        call()
+        while calls:
+            place = calls.pop(0)
+            if not place:
+                continue  # taken back by one before
+            (call,) = place
+            place.clear()  # else who keeps the function that takes it back keeps itself alive
+            self.taken += 1
+            try:
+                call()
+            except BaseException:
+                waiting.extendleft(reversed(calls))  # they come in the next turn
+                self._plan()
+                raise
 
 
 class Pace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from functools import partial
 
 import pytest
 
@@ -113,3 +114,33 @@ async def test_who_keeps_what_takes_its_turn_back_is_not_kept_alive_by_it() -> N
         assert gone() is None
     finally:
         gc.enable()
+
+
+async def test_a_few_short_calls_in_a_turn() -> None:
+    turns, called = Turns(3), list[int]()
+    take_back = [turns.on_turn(partial(called.append, number)) for number in range(6)]
+    for taken_back in take_back[:2]:
+        taken_back()
+    turns.on_turn(lambda: take_back_last())
+    take_back_last = turns.on_turn(partial(called.append, 7))
+    seen = []
+    for _ in range(4):
+        await asyncio.sleep(0)
+        seen.append(list(called))
+    assert [2, 3, 4] in seen
+    assert called == [2, 3, 4, 5], "the last one was taken back in its own turn"
+    assert turns.taken == 5
+
+
+async def test_a_call_that_fails_loses_no_other() -> None:
+    turns, called = Turns(3), list[int]()
+    failures: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    turns.on_turn(lambda: called.append(1 // 0))
+    for number in range(5):
+        turns.on_turn(partial(called.append, number))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert called == [0, 1, 2, 3, 4]
+    assert [type(each) for each in failures] == [ZeroDivisionError]
