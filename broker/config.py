@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.compaction.config import CompactionConfig
-from broker.follower_settings import FollowerSettings
+from broker.front.telemetry.config import TelemetrySettings
 from broker.groups.core.group_types import GroupConfig
+from broker.leadership.config import FollowerSettings
 from broker.limits import check_limits
 from broker.link.core.peer_state import LinkConfig
 from broker.partition.core.log_limits import LogLimits
 from broker.security.config import SecurityConfig
-from broker.telemetry_settings import TelemetrySettings
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from client.config import check_ranges, setting
 from client.errors import ConfigError
 from client.ids import BrokerId

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from broker.cluster.core.topology import TopicInfo
 from broker.errors import FencedLeaderEpoch, LogReadFailed, NotLeader, UnknownLeaderEpoch
-from broker.follower_settings import FollowerSettings
+from broker.leadership.config import FollowerSettings
 from broker.leadership.core.replica_selector import sealed_end, stable_end
 from broker.partition.log_reader import LogReader
 from broker.partition.log_services import LogServices

@@ -32,10 +32,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @click.group()
 def acl() -> None:
-    """See who may do what, and change it: by roles, or entry by entry.
+    """See and change who may do what, by roles or by single entries.
 
-    A role is a bundle of entries: reader and writer of a topic, and application, which has all
-    topics, groups and transactional ids whose names begin with a word.
+    A role is a set of entries: reader and writer of a topic, and application, which may use all
+    topics, groups and transactional ids whose names begin with a prefix.
 
     \b
     Examples:
@@ -46,14 +46,14 @@ def acl() -> None:
 
 
 @acl.command(name="list")
-@click.option("--user", metavar="NAME", help="Only what is said of this user.")
+@click.option("--user", metavar="NAME", help="Only entries about this user.")
 @click.option("--entries", "only_entries", is_flag=True, help="Show entries instead of roles.")
 @json_option
 @bootstrap_option
 def list_entries(
     user: str | None, only_entries: bool, as_json: bool, bootstrap_servers: Brokers
 ) -> None:
-    """List roles, and the entries that belong to none.
+    """List roles, and entries that belong to none.
 
     \b
     Example:
@@ -94,7 +94,7 @@ def _as_json(entry: Entry) -> dict[str, str]:
 def _entry_options(command: Command) -> Command:
     for option in reversed(
         (
-            click.option("--user", metavar="NAME", required=True, help="Whom; * is everybody."),
+            click.option("--user", metavar="NAME", required=True, help="The user; * is everybody."),
             click.option(
                 "--operation",
                 "operations",
@@ -104,12 +104,16 @@ def _entry_options(command: Command) -> Command:
                 metavar="OPERATION",
                 help=f"Which: {', '.join(OPERATIONS.values())}. Repeat as needed.",
             ),
-            click.option("--topic", metavar="NAME", help="To this topic; * is all."),
-            click.option("--group", metavar="NAME", help="To this group; * is all."),
-            click.option("--transactional-id", metavar="ID", help="To this id; * is all."),
-            click.option("--cluster", is_flag=True, help="To the cluster as a whole."),
-            click.option("--prefixed", is_flag=True, help="To all whose names begin so."),
-            click.option("--deny", is_flag=True, help="Forbid it, whatever else allows it."),
+            click.option("--topic", metavar="NAME", help="On this topic; * is all."),
+            click.option("--group", metavar="NAME", help="On this group; * is all."),
+            click.option(
+                "--transactional-id", metavar="ID", help="On this transactional id; * is all."
+            ),
+            click.option("--cluster", is_flag=True, help="On the cluster as a whole."),
+            click.option(
+                "--prefixed", is_flag=True, help="On everything whose name begins with this."
+            ),
+            click.option("--deny", is_flag=True, help="Deny it, even if another entry allows it."),
             click.option("--host", default="*", metavar="ADDRESS", help="From this address only."),
             bootstrap_option,
         )
@@ -163,9 +167,9 @@ def add(bootstrap_servers: Brokers, **options: Any) -> None:
 
 @acl.command()
 @_entry_options
-@click.option("--yes", is_flag=True, help="Do not ask, whatever it is.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def remove(bootstrap_servers: Brokers, yes: bool, **options: Any) -> None:
-    """Remove entries; asks before you take your own right to change entries away.
+    """Remove entries; asks before you take away your own right to change them.
 
     \b
     Example:
@@ -206,10 +210,10 @@ def _role_options(command: Command) -> Command:
         (
             click.argument("role", type=click.Choice(ROLES)),
             click.option("--user", metavar="NAME", required=True, help="Who has the role."),
-            click.option("--topic", metavar="NAME", help="Of a reader or writer."),
-            click.option("--group", metavar="NAME", help="What a reader reads as."),
-            click.option("--prefix", metavar="WORD", help="Of an application: how names begin."),
-            click.option("--prefixed", is_flag=True, help="Names only begin with those given."),
+            click.option("--topic", metavar="NAME", help="Topic of a reader or writer."),
+            click.option("--group", metavar="NAME", help="Group that a reader reads in."),
+            click.option("--prefix", metavar="WORD", help="Prefix of an application's names."),
+            click.option("--prefixed", is_flag=True, help="The names given are prefixes."),
             bootstrap_option,
         )
     ):
@@ -255,9 +259,9 @@ def grant(bootstrap_servers: Brokers, **options: Any) -> None:
 
 @acl.command()
 @_role_options
-@click.option("--yes", is_flag=True, help="Do not ask, whatever it is.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def revoke(bootstrap_servers: Brokers, yes: bool, **options: Any) -> None:
-    """Take a role away; what another role of the user needs stays.
+    """Revoke a role; entries that another role of the user needs stay.
 
     \b
     Example:

@@ -18,7 +18,7 @@ _ME = BookieId("quire-cli")
 
 @click.group()
 def autorecovery() -> None:
-    """See and steer the repair of ledgers that lack copies.
+    """See and control the re-replication of ledgers that lack copies.
 
     An elected auditor marks the ledgers of lost bookies; workers copy what is missing. They run
     in bookies (--auto-recovery) or alone (python -m ops.autorecovery).

@@ -44,7 +44,7 @@ def _access_option(command: Command) -> Command:
 
 @click.group()
 def bookie() -> None:
-    """Look at the bookies, steer them, and let them go for good.
+    """See the bookies, control them, and decommission them.
 
     Bookies store the ledgers. One that is read-only takes no new entries, except copies that
     repairs need.
@@ -70,7 +70,7 @@ async def _cluster(hosts: str) -> AsyncIterator[tuple[MetadataStore, LedgerClien
 @json_option
 @zookeeper_option
 def list_bookies(as_json: bool, hosts: str) -> None:
-    """List every bookie that ever was, with its state and the space on its disks.
+    """List all bookies that ever registered, with their states and the space on their disks.
 
     \b
     Example:
@@ -169,10 +169,10 @@ def _rows(view: BookieView, told: dict[str, Any] | None) -> list[list[object]]:
 @zookeeper_option
 @_access_option
 def readonly(bookie_id: str, off: bool, as_json: bool, hosts: str, access: BookieAccess) -> None:
-    """Make the bookie ID read-only, until it is told otherwise or restarts.
+    """Make the bookie ID read-only, until you undo it or it restarts.
 
-    Its registration moves, writers replace it, and readers go on. With --off it takes entries
-    again, unless its disk is full or damaged: then this fails and says so.
+    Writers replace it in their ledgers, and readers go on. With --off it takes entries again,
+    unless its disk is full or damaged: then this fails and says so.
 
     \b
     Example:
@@ -198,8 +198,8 @@ def readonly(bookie_id: str, off: bool, as_json: bool, hosts: str, access: Booki
 
 @bookie.command()
 @click.argument("bookie_id", metavar="ID")
-@click.option("--minor", is_flag=True, help="Also rewrite log files in which very little lives.")
-@click.option("--major", is_flag=True, help="Also rewrite those in which little lives.")
+@click.option("--minor", is_flag=True, help="Also rewrite log files with very few live entries.")
+@click.option("--major", is_flag=True, help="Also rewrite those with few live entries.")
 @json_option
 @zookeeper_option
 @_access_option

@@ -44,7 +44,7 @@ async def _departure(hosts: str, bookie_id: str) -> AsyncIterator[_Work]:
 @json_option
 @zookeeper_option
 def decommission(bookie_id: str, as_json: bool, hosts: str) -> None:
-    """Wait until auto recovery copied all that bookie ID held, then forget it.
+    """Wait until auto recovery has copied all that the bookie ID held, then unregister its id.
 
     Stop the bookie first. Interrupting is safe; the same command goes on later. Its id must not
     be used again.

@@ -40,8 +40,8 @@ def inspect(data_dir: Path, with_index: bool, as_json: bool) -> None:
     """Read the files of the stopped bookie in DIR and verify every record in them.
 
     Nothing is changed. Shows the log files, the ledgers and what is damaged. The exit code is 0
-    if all is sound, 1 if something is damaged or missing. A torn end is no damage: a crash cut a
-    write short that nobody was answered for. --index works on a copy of the index, in the folder
+    if all is sound, 1 if something is damaged or missing. A torn end is no damage: a crash cut
+    short a write that was never acknowledged. --index works on a copy of the index, in the folder
     for temporary files.
 
     \b

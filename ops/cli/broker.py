@@ -113,7 +113,7 @@ def describe(broker_id: int, as_json: bool, access: Access) -> None:
 
 @broker.command()
 @_id_argument
-@click.option("--changed", is_flag=True, help="Only what somebody set.")
+@click.option("--changed", is_flag=True, help="Only settings that somebody changed.")
 @json_option
 @admin_options
 def config(broker_id: int, changed: bool, as_json: bool, access: Access) -> None:

@@ -27,7 +27,7 @@ _folder_option = click.option(
 
 @click.group()
 def certificates() -> None:
-    """Make an authority of your own, and certificates that it signs; renew them in time.
+    """Create a certificate authority of your own, sign certificates with it, and renew them.
 
     Brokers and clients trust ca.pem; ca.key stays with you. Brokers take a renewed certificate
     without a restart.
@@ -51,7 +51,7 @@ def certificates() -> None:
 )  # fmt: skip
 @_folder_option
 def make(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
-    """Make NAME.pem and NAME.key, and the authority if there is none.
+    """Create NAME.pem and NAME.key, and the authority if there is none.
 
     \b
     Example:
@@ -84,7 +84,7 @@ def make(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
 )  # fmt: skip
 @_folder_option
 def renew(names: tuple[str, ...], before_days: int, days: int, folder: Path) -> None:
-    """Make certificates anew, with the same keys and hosts.
+    """Issue certificates again, with the same keys and hosts.
 
     \b
     Example: once a week, for what expires within a month

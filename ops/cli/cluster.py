@@ -15,7 +15,7 @@ from ops.rolling import RollingRestart
 
 @click.group()
 def cluster() -> None:
-    """See the whole cluster, and wait until it is well.
+    """See the whole cluster, and wait until it is healthy.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def _time(ms: int) -> str:
     metavar="SECONDS",
     default=300.0,
     show_default=True,
-    help="Give up after so long, with exit code 1.",
+    help="Give up after this time, with exit code 1.",
 )
 @admin_options
 def wait(timeout_s: float, access: Access) -> None:

@@ -29,7 +29,7 @@ _POLL_MS = 500
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="Start with the oldest record. [default: only records that come from now on]",
+    help="Start with the oldest record. [default: only new records]",
 )
 @click.option(
     "--group",
@@ -49,14 +49,14 @@ _POLL_MS = 500
     "record_count_max",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Stop after so many records.",
+    help="Stop after this many records.",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop when no record came for so long. [default: wait for ever]",
+    help="Stop when no record has come for this long. [default: wait for ever]",
 )
 @click.option(
     "--key-separator",

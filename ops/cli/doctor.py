@@ -37,7 +37,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="FILE",
     help="Also check this machine, and its disks, for the bookie with these settings.",
 )
-@click.option("--all", "show_all", is_flag=True, help="Show also what is fine.")
+@click.option("--all", "show_all", is_flag=True, help="Also show what is fine.")
 @json_option
 @zookeeper_option
 @admin_options
@@ -52,7 +52,7 @@ def doctor(
     """Find the usual mistakes: on this machine, in ZooKeeper and in the cluster.
 
     Changes nothing. The exit code is 1 if something does not, or will not, work; warnings alone
-    leave it 0. With settings files, ZooKeeper is asked where they say.
+    leave it 0. With settings files, ZooKeeper is looked for at the addresses in them.
 
     \b
     Examples:

@@ -35,7 +35,10 @@ def _path(name: str) -> str:
 
 @group.command(name="list")
 @click.option(
-    "--topic", metavar="NAME", help="Only groups that read it.", shell_complete=complete_topics
+    "--topic",
+    metavar="NAME",
+    help="Only groups that read this topic.",
+    shell_complete=complete_topics,
 )
 @json_option
 @admin_options
@@ -176,7 +179,7 @@ def reset(
 ) -> None:
     """Set where the group NAME goes on reading. It must have no members.
 
-    A group that is not there yet is made.
+    A group that does not exist yet is created.
 
     \b
     Examples:
@@ -208,7 +211,7 @@ def reset(
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_groups)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--if-exists", is_flag=True, help="Succeed also for a group that is not there.")
+@click.option("--if-exists", is_flag=True, help="Succeed even if the group does not exist.")
 @admin_options
 def delete(names: tuple[str, ...], yes: bool, if_exists: bool, access: Access) -> None:
     """Delete groups without members, with their offsets.

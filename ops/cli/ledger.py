@@ -32,8 +32,8 @@ _TAIL_TIMEOUT_S = 5.0
 def ledger() -> None:
     """Look at the ledgers below the topics, and at any others.
 
-    A topic partition is a row of ledgers: finite logs, each replicated over several bookies and
-    sealed for ever once closed. The last one of a partition is open, its broker writes to it.
+    A topic partition is a list of ledgers: finite logs, each replicated over several bookies and
+    immutable once closed. The last one of a partition is open: its leader writes to it.
 
     \b
     Example:
@@ -107,8 +107,8 @@ async def _others(store: MetadataStore, known: Collection[LedgerId]) -> list[Led
 def describe(ledger_id: int, as_json: bool, hosts: str) -> None:
     """Show the ledger ID: its state, its copies, and the partition it belongs to.
 
-    Looking disturbs nothing: an open ledger stays open for its writer, and its last entry is
-    then the last one that is confirmed now.
+    This disturbs nothing: an open ledger stays open for its writer, and its last entry is the
+    last one that is confirmed now.
 
     \b
     Example:

@@ -33,7 +33,7 @@ ledger_argument = click.argument("ledger_id", metavar="ID", type=click.IntRange(
 def read(ledger_id: int, first: int, last: int | None, as_json: bool, hosts: str) -> None:
     """Read entries of the ledger ID and verify their digests.
 
-    Looking disturbs nothing: an open ledger stays open for its writer, and is read as far as it
+    This disturbs nothing: an open ledger stays open for its writer, and is read as far as it
     is confirmed. With --json each entry is a line, its payload in base64.
 
     \b
@@ -70,7 +70,7 @@ def read(ledger_id: int, first: int, last: int | None, as_json: bool, hosts: str
 @json_option
 @zookeeper_option
 def recover(ledger_id: int, as_json: bool, hosts: str) -> None:
-    """Close the ledger ID for good: stop its writer and settle where it ends.
+    """Recover the ledger ID: fence its writer, determine its last entry and close it.
 
     A broker that writes to it goes on in a new ledger. Nothing that was acknowledged is lost.
 
@@ -111,10 +111,10 @@ def recover(ledger_id: int, as_json: bool, hosts: str) -> None:
 @json_option
 @zookeeper_option
 def delete(ledger_id: int, yes: bool, force: bool, as_json: bool, hosts: str) -> None:
-    """Delete the ledger ID with all that is in it. Nothing brings it back.
+    """Delete the ledger ID with all its entries. This cannot be undone.
 
-    Ledgers of topics go by themselves, by retention or with their topic; this is for those
-    that nobody needs. Bookies give their space back within minutes.
+    Ledgers of topics are deleted by retention, or with their topic; this is for ledgers that
+    belong to nothing. Bookies reclaim the space within minutes.
 
     \b
     Example:

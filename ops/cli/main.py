@@ -93,9 +93,9 @@ def quire(ctx: click.Context, cluster_name: str | None, client_config: Path | No
     Start with `quire up`, then `quire produce TOPIC` and `quire consume TOPIC`.
 
     Every command that looks at a cluster takes -b HOST:PORT, the address of any of its brokers;
-    `quire up`'s is the default. Clusters with names stand in ~/.config/quire/clusters.toml.
+    `quire up`'s is the default. Named clusters are configured in ~/.config/quire/clusters.toml.
 
-    Exit codes: 0 done, 1 it failed and stderr says why, 2 wrong usage, 130 Ctrl-C.
+    Exit codes: 0 success, 1 failure (stderr says why), 2 wrong usage, 130 Ctrl-C.
     """
     use(ctx, cluster_name, client_config)
 

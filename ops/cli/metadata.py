@@ -31,7 +31,7 @@ _root_option = click.option(
 
 @click.group()
 def metadata() -> None:
-    """Make, back up and restore what a cluster keeps in ZooKeeper.
+    """Create, back up and restore what a cluster keeps in ZooKeeper.
 
     \b
     Examples:
@@ -53,9 +53,9 @@ async def _make_chroot(hosts: str) -> None:
 @_root_option
 @zookeeper_option
 def init(ledgers_root: str, hosts: str) -> None:
-    """Make the trees of a new cluster; do it once, before the first node starts.
+    """Create the trees of a new cluster: once, before its first node starts.
 
-    Harmless to repeat: what is there stays.
+    Harmless to repeat: what exists stays.
 
     \b
     Example:
@@ -136,8 +136,8 @@ def protect_command(ledgers_root: str, hosts: str) -> None:
     """Give all nodes of the cluster to its ZooKeeper user, and take them from everybody else.
 
     For a cluster that had no user before. --cluster-config names the user; all programs of the
-    cluster have to have it already, or they stop working. What it did so far stays if it is
-    interrupted: repeat it.
+    cluster must have it already, or they stop working. If this is interrupted, repeat it: what
+    was done so far stays.
 
     \b
     Example:

@@ -59,7 +59,7 @@ def produce(
 ) -> None:
     """Publish every line of the FILEs, or of stdin, as a record of TOPIC.
 
-    It ends when every record is stored safely; only then the exit code is 0. A topic that does
+    It ends when every record is safely stored; only then is the exit code 0. A topic that does
     not exist is created with the brokers' defaults, if they allow that.
 
     \b

@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @click.group()
 def quota() -> None:
-    """See and change quotas: bytes in a second, time of a broker, changes, connections.
+    """See and change quotas: bytes per second, time of brokers, changes, connections.
 
     \b
     Examples:
@@ -32,7 +32,7 @@ def quota() -> None:
 @json_option
 @bootstrap_option
 def list_quotas(as_json: bool, bootstrap_servers: Brokers) -> None:
-    """List everything that has quotas.
+    """List all entities that have quotas.
 
     \b
     Example:
@@ -134,7 +134,7 @@ def _pair(text: str) -> tuple[str, float]:
 @click.argument("quotas", nargs=-1, metavar="[QUOTA...]")
 @_entity_options
 def remove(quotas: tuple[str, ...], bootstrap_servers: Brokers, **options: Any) -> None:
-    """Take quotas away: those named, or all that something has.
+    """Remove quotas: those named, or all of an entity.
 
     \b
     Example:

@@ -45,7 +45,7 @@ def record() -> None:
     metavar="N",
     default=20,
     show_default=True,
-    help="Show at most so many.",
+    help="Show at most this many.",
 )
 @json_option
 @admin_options
@@ -58,7 +58,7 @@ def peek(
     as_json: bool,
     access: Access,
 ) -> None:
-    """Show records of one PARTITION of TOPIC, with their offsets; no group notices.
+    """Show records of one PARTITION of TOPIC, with their offsets, without touching any group.
 
     \b
     Examples:
@@ -173,7 +173,7 @@ def find(topic: str, partition: int, at: str, as_json: bool, access: Access) -> 
 @record.command()
 @_topic_argument
 @click.argument("value")
-@click.option("--key", metavar="TEXT", help="Records with one key meet in one partition.")
+@click.option("--key", metavar="TEXT", help="Records with the same key go to the same partition.")
 @click.option(
     "--partition", type=click.IntRange(min=0), metavar="N", help="[default: that of the key]"
 )

@@ -59,7 +59,7 @@ _POLL_S = 0.02
     metavar="SECONDS",
     default=CLIENTS_BACK_S,
     show_default=True,
-    help="Between two brokers, for clients that wait before they connect again.",
+    help="Pause between two brokers, for clients that wait before they reconnect.",
 )
 @json_option
 @admin_options
@@ -75,9 +75,9 @@ def restart(
 ) -> None:
     """Restart bookies and brokers, one after the other, under load, without losing a record.
 
-    A broker gives its partitions away first. The next node is not touched before all partitions
-    have leaders, all bookies are there and no ledger lacks copies. A kind without a command is
-    left alone.
+    A broker first hands over its partitions. The next node is not touched before all partitions
+    have leaders, all bookies are registered and no ledger lacks copies. Nodes of a kind without
+    a command are left alone.
 
     \b
     Examples:

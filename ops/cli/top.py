@@ -28,16 +28,18 @@ _PLAIN_WIDTH = 160
     metavar="SECONDS",
     default=2.0,
     show_default=True,
-    help="How often to look.",
+    help="How often to update.",
 )
-@click.option("--once", "is_once", is_flag=True, help="Print one picture and end; so does a pipe.")
+@click.option(
+    "--once", "is_once", is_flag=True, help="Print one snapshot and exit, as into a pipe."
+)
 @json_option
 @admin_options
 def top(interval_s: float, is_once: bool, as_json: bool, access: Access) -> None:
     """Watch brokers, topics, groups and bookies live.
 
-    Any broker answers for the whole cluster. Keys: q ends it, s sorts topics and groups in
-    another way, p pauses. With --json a line of JSON comes at every look.
+    Any broker answers for the whole cluster. Keys: q quits, s changes how topics and groups are
+    sorted, p pauses. With --json each update is a line of JSON.
 
     \b
     Examples:

@@ -47,14 +47,14 @@ def topic() -> None:
     type=click.IntRange(min=1),
     metavar="N",
     default=None,
-    help="How many partitions. [default: what the brokers are set to]",
+    help="How many partitions. [default: the brokers' setting]",
 )
 @click.option(
     "--replication-factor",
     type=click.IntRange(min=1),
     metavar="N",
     default=None,
-    help="How many bookies store each record. [default: what the brokers are set to]",
+    help="How many bookies store each record. [default: the brokers' setting]",
 )
 @click.option(
     "--config",
@@ -63,9 +63,7 @@ def topic() -> None:
     metavar="KEY=VALUE",
     help="A topic setting under its Kafka name, like retention.ms=3600000. Repeat as needed.",
 )
-@click.option(
-    "--if-not-exists", is_flag=True, help="Succeed without a change if the topic is there."
-)
+@click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
 @json_option
 @bootstrap_option
 def create(
@@ -160,7 +158,7 @@ def describe(
     """Show the partitions of the topic NAME: leaders, offsets and settings.
 
     START is the offset of the oldest record that is kept, END the offset that the next record
-    will get. Of a compacted topic it is shown how clean it is, as by `quire topic compaction`.
+    will get. For a compacted topic it also shows how clean it is, as `quire topic compaction` does.
 
     \b
     Example:

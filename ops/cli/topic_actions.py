@@ -26,7 +26,7 @@ _partition_argument = click.argument("partition", type=click.IntRange(min=0))
     "partition_count",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The new number of partitions, larger than now. Keys move to others by that.",
+    help="The new number of partitions, larger than now. This moves keys to other partitions.",
 )
 @click.option(
     "--set",
@@ -40,7 +40,7 @@ _partition_argument = click.argument("partition", type=click.IntRange(min=0))
     "defaults",
     multiple=True,
     metavar="KEY",
-    help="Give a setting its default again. Repeat as needed.",
+    help="Reset a setting to its default. Repeat as needed.",
 )
 @admin_options
 def alter(
@@ -115,7 +115,7 @@ def config(name: str, changed: bool, as_json: bool, access: Access) -> None:
 @json_option
 @admin_options
 def partitions(name: str, as_json: bool, access: Access) -> None:
-    """List the partitions of the topic NAME: who leads them, since which epoch, and how far.
+    """List the partitions of the topic NAME: their leaders, leader epochs and offsets.
 
     \b
     Example:
@@ -226,7 +226,7 @@ def move_leader(
 def roll(name: str, partition: int | None, access: Access) -> None:
     """Continue the topic NAME, or one PARTITION of it, in new ledgers.
 
-    The present ones are closed; writes go on meanwhile.
+    The current ones are closed; writes continue meanwhile.
 
     \b
     Example:
@@ -300,7 +300,7 @@ def compaction(name: str, as_json: bool, access: Access) -> None:
 @click.command()
 @_name_argument
 @click.argument("partition", type=click.IntRange(min=0), required=False)
-@click.option("--roll", "rolls", is_flag=True, help="Seal the newest segment before.")
+@click.option("--roll", "rolls", is_flag=True, help="Seal the newest segment first.")
 @admin_options
 def compact(name: str, partition: int | None, rolls: bool, access: Access) -> None:
     """Compact the topic NAME, or one PARTITION of it, as soon as possible.

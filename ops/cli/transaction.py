@@ -19,7 +19,7 @@ _id_argument = click.argument(
 
 @click.group()
 def transaction() -> None:
-    """See who has a transaction open and since when, and abort one that hangs.
+    """See who has transactions open and since when, and abort one that hangs.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def list_transactions(
 ) -> None:
     """List the transactional ids of the cluster.
 
-    Consumers that read committed records wait for those that are open.
+    Read_committed consumers wait for those that are open.
 
     \b
     Examples:
@@ -140,8 +140,8 @@ def describe(transactional_id: str, as_json: bool, access: Access) -> None:
 def abort(transactional_id: str, yes: bool, access: Access) -> None:
     """Abort the open transaction of ID, and fence its producer.
 
-    The producer gets an error that it ends with; what it wrote in the transaction is never seen by
-    consumers that read committed records.
+    The producer gets a fatal error; read_committed consumers never see what it wrote in the
+    transaction.
 
     \b
     Example:

@@ -32,7 +32,7 @@ _IMPATIENCE_S: Final = 1.0
 @click.command()
 @settings_options(LocalConfig)
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one line of JSON when the cluster serves."
+    "--json", "as_json", is_flag=True, help="Print one line of JSON when the cluster is ready."
 )
 def up(as_json: bool, **flags: str | None) -> None:
     """Run a local cluster in the foreground: ZooKeeper, bookies, brokers.

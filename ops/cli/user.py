@@ -20,7 +20,7 @@ _VARIABLE: Final = "QUIRE_USER_PASSWORD"
 
 @click.group()
 def user() -> None:
-    """List, make and remove the users of a cluster, and change their passwords.
+    """List, create and remove the users of a cluster, and change their passwords.
 
     Clients log in by SCRAM, or by PLAIN where brokers take it. Passwords are never options:
     they are asked for, or read from a file or the environment (QUIRE_USER_PASSWORD).
@@ -63,13 +63,13 @@ _mechanism_option = click.option(
     multiple=True,
     type=click.Choice(list(SCRAM), case_sensitive=False),
     default=tuple(SCRAM),
-    help="For which mechanisms the password is good. [default: both]",
+    help="The mechanisms that the password works with. [default: both]",
 )
 _file_option = click.option(
     "--password-file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where the password is: the first line.",
+    help="A file with the password in its first line.",
 )
 
 
@@ -81,7 +81,7 @@ _file_option = click.option(
 def create(
     name: str, mechanisms: tuple[str, ...], password_file: Path | None, bootstrap_servers: Brokers
 ) -> None:
-    """Make the user NAME.
+    """Create the user NAME.
 
     \b
     Example:

@@ -17,7 +17,7 @@ from broker.front.handlers import (
 )
 from broker.leadership.partitions import Partitions
 from broker.topics.producer_ids import ProducerIds
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from broker.transactions.core.transaction_types import (
     ProducerIdAndEpoch,
     TransactionMetadata,

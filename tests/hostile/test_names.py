@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from client.node import logs
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.broker import FakeCloud, until

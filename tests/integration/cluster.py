@@ -110,7 +110,8 @@ class LocalCluster:
         self.log_path = folder / "up.log"
         self.about: dict[str, Any] = {}
         self._process: subprocess.Popen[str] | None = None
-        self._environ = {**os.environ, **(environ or {})}
+        self.environ = {**os.environ, **(environ or {})}
+        """What `quire up` and its nodes find; `launch` reads it."""
         self._cwd = cwd
         kafka, bookie, admin, own_zookeeper = pick_free_runs(brokers, bookies, 100 + bookies, 1)
         ports = {"--kafka-port": kafka, "--bookie-port": bookie, "--admin-port": admin}
@@ -162,7 +163,7 @@ class LocalCluster:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), *self._command],
                 cwd=self._cwd,
-                env=self._environ,
+                env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from broker.app import Broker
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC, coordinator_partition
 from broker.errors import BrokerError, PeerUnanswered
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from broker.transactions.core.marker_queue import Marker, Outcome
 from broker.transactions.core.transaction_types import TransactionState
 from broker.transactions.marker_link import CoordinatorTerm, MarkerLink, MarkerSessions

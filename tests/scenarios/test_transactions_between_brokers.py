@@ -21,7 +21,7 @@ from broker.groups.core.group_types import Commit, OffsetToCommit
 from broker.partition.core.append_queue import Append
 from broker.partition.core.transactions.verification import ProducerTransaction
 from broker.partition.partition import Partition
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.core.connection_order import Session
 from broker.transactions.core.link_messages import MarkersRequest, MarkerTopic, SentMarker

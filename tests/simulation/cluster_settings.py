@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from broker.compaction.config import CompactionConfig
 from broker.config import BrokerConfig
-from broker.follower_settings import RACK_AWARE_SELECTOR, FollowerSettings
+from broker.leadership.config import RACK_AWARE_SELECTOR, FollowerSettings
 from broker.partition.core.log_limits import LogLimits
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from client.autorecovery.config import AutoRecoveryConfig
 from client.config import setting
 from client.ledger.config import LedgerClientConfig

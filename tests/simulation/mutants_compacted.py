@@ -47,8 +47,8 @@ def compacted_stays_open(patch: Any) -> None:
         finally:
             self._writer.close = close
 
-    async def verify(self: LedgerOutput, ledgers: Any) -> None:
-        del self, ledgers
+    async def verify(self: LedgerOutput, ledgers: Any, memory: Any) -> None:
+        del self, ledgers, memory
 
     original = patch(LedgerOutput, "finish", finish)
     patch(LedgerOutput, "verify", verify)

@@ -12,7 +12,6 @@ from broker.access.rights import Need, Rights
 from broker.cluster.directory_view import DirectoryView
 from broker.security.core import acls, scram
 from broker.security.core.acls import Authorizer, Operation, PatternType
-from broker.security.core.freshness import Freshness
 from client.errors import MetadataError
 from client.metadata import paths
 
@@ -161,11 +160,6 @@ def logins_never_end(patch: Any) -> None:
         return original(self, api_key)
 
     original = patch(Login, "refusal", refusal)
-
-
-def what_is_known_always_counts(patch: Any) -> None:
-    """A broker that is cut off from the store goes by what it knew for ever."""
-    patch(Freshness, "is_fresh", lambda self, now_s: True)
 
 
 KIND = "secured"

@@ -182,10 +182,12 @@ def iterated_sets(path: Path) -> Iterator[str]:
 
 
 def left_undone(path: Path) -> Iterator[str]:
+    """What somebody meant to do later. A test that CI has no time for is named there (TOO_LATE)."""
     if path.name == "test_house.py":
         return
     yield from re.findall(
-        r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|mark\.(?:skip|xfail)|pytest\.skip\(",
+        r"\b(?:TODO|FIXME|XXX|HACK|NotImplementedError)\b|mark\.(?:skip|xfail)"
+        r"|pytest\.skip\((?!TOO_LATE\))",
         read(path),
     )
 

@@ -22,6 +22,7 @@ from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.sasl_client import SaslExchange
 from tests.fakes.scrape import parse
 from tests.fakes.wire_client import WireClient
+from tests.hostile.attacks import secured_cluster
 from tests.hostile.attacks.honest import HonestProducer
 from tests.integration.cluster import LocalCluster
 from tests.integration.memory_crowd import resident_bytes
@@ -49,12 +50,14 @@ class Target:
         self.port = int(cluster.bootstrap_servers.split(",")[0].rpartition(":")[2])
         self.admin_port = int(cluster.about["brokers"][0]["admin"])
         self.bookie_port = int(cluster.about["bookies"][0]["port"])
+        self.plain_port = secured_cluster.plain_port_of(cluster)
+        """Of the listener with logins and without TLS, if the cluster is secured."""
         self.settings: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap_servers}
         """Of librdkafka."""
         self.tried = self.logged_in = 0
         """Logins of `connect`, and those that were accepted."""
-        if secured := cluster.about.get("client_config"):
-            self.settings |= read_properties(Path(secured))
+        if client_config := cluster.about.get("client_config"):
+            self.settings |= read_properties(Path(client_config))
 
     def tls(self) -> ssl.SSLContext:
         """Return what trusts a secured cluster."""

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from broker.app import Broker
-from broker.follower_settings import RACK_AWARE_SELECTOR, FollowerSettings
+from broker.leadership.config import RACK_AWARE_SELECTOR, FollowerSettings
 from broker.partition.partition import Partition
 from client.wire.kafka.batches.record_builder import Record, build_batch
 from tests.fakes.broker import FakeCloud, until

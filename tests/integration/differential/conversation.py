@@ -173,9 +173,10 @@ def differences(
         yield path, kafka, quire
 
 
-_NAMES = ("name", "topic_name", "topic", "topic_id", "partition_index", "partition_id", "partition",
-          "index", "group_id", "group", "resource_name", "api_key", "member_id", "key",
-          "transactional_id", "broker_id", "node_id", "entity_type", "user")  # fmt: skip
+ROW_NAMES = ("name", "topic_name", "topic", "topic_id", "partition_index", "partition_id",
+             "partition", "index", "group_id", "group", "resource_name", "api_key", "member_id",
+             "key", "transactional_id", "broker_id", "node_id", "entity_type", "user")  # fmt: skip
+"""What names a row of a list, the first of these that it has."""
 
 
 def _by_name(rows: list[object]) -> dict[object, object]:
@@ -183,7 +184,7 @@ def _by_name(rows: list[object]) -> dict[object, object]:
     for at, row in enumerate(rows):
         name: object = at
         if isinstance(row, dict):
-            name = next((row[one] for one in _NAMES if row.get(one) is not None), at)
+            name = next((row[one] for one in ROW_NAMES if row.get(one) is not None), at)
             if isinstance(row.get("entity"), list):  # of quotas: all its parts name it
                 name = str(sorted(map(str, row["entity"])))
         while name in found:

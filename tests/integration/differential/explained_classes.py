@@ -35,7 +35,7 @@ _OF_ALL = (
         "Of two mistakes another one is found first.",
     ),
     Explained(
-        r"(topics|responses|topic_results|v3_and_below|markers)\[[^\[\]]*\]: kafka"
+        r"(topics|responses|\w+_results|v3_and_below|markers)\[[^\[\]]*\]: kafka"
         r" (None, quire \{.*: \[\](\}\])?\}|\{.*: \[\]\}, quire None)$",
         "What was named without partitions is answered as it was asked for, or left out.",
     ),
@@ -141,9 +141,9 @@ _SETTINGS = (
         "Settings of groups are for protocols that are not served.",
     ),
     Explained(
-        r"^describe_configs .*include_synonyms=True.*configs\[(interval\.ms|match|metrics)\]"
-        r"\.synonyms\[.*: kafka None, quire \{",
-        "Of a subscription's settings, too, it is said where they come from.",
+        r"^describe_configs .*include_synonyms=True.*configs\[[\w.]+\]\.synonyms\[",
+        "Of a subscription's settings, too, it is said where they come from. The defaults of topics"
+        " have the names of topics' settings, Kafka's those of brokers'.",
     ),
     Explained(
         r"^describe_configs .*resource_type=(0|1|3|-1|99)\b.*(error_code: kafka 'invalid_request',"
@@ -195,6 +195,20 @@ EXPLAINED_CLASSES: Sequence[Explained] = (
 
 OF_OTHER_SEEDS: Sequence[Explained] = (
     Explained(
+        r"^describe_configs .*resources (twice|more).*results\[0\]\.configs\[[\w.]+\]: kafka \{.*,"
+        r" quire None$",
+        "A resource that is named twice is described once, as the last of both asks.",
+    ),
+    Explained(
+        r"^join_group .*protocols\[\d\]\.name=''.*protocol_name: kafka None, quire ''$",
+        "A protocol whose name is empty is no protocol to Kafka.",
+    ),
+    Explained(
+        r"^alter_user_scram_credentials .*salted_password=b''.*error_code: kafka"
+        r" 'unknown_server_error', quire 'unacceptable_credential'$",
+        "A password of no bytes is refused; Kafka fails.",
+    ),
+    Explained(
         r"^fetch .*max_bytes=-.*(error_code: kafka 'unknown_server_error', quire 'none'"
         r"|(high_watermark|last_stable_offset|log_start_offset): kafka -1, quire \d+"
         r"|records: kafka (False, quire True|True, quire False))$",
@@ -203,8 +217,8 @@ OF_OTHER_SEEDS: Sequence[Explained] = (
     ),
     Explained(
         r"^fetch .*isolation_level=(2|-1|127)\b.*(error_code: kafka 'unknown_server_error', quire"
-        r" 'none'|session_id: kafka ('one', quire 0|0, quire 'one')|responses\[[^\[\]]*\]: kafka"
-        r" (None, quire \{.*'invalid_request'.*|\{.*, quire None))$",
+        r" '(none|invalid_request)'|session_id: kafka ('one', quire 0|0, quire 'one')"
+        r"|responses\[[^\[\]]*\]: kafka (None, quire \{.*'invalid_request'.*|\{.*, quire None))$",
         "An isolation level that does not exist is the partition's INVALID_REQUEST: to consumers a"
         " refusal of the whole request is one to ask again for ever.",
     ),
@@ -219,7 +233,9 @@ OF_OTHER_SEEDS: Sequence[Explained] = (
         "Between Kafka's brokers. The code that version 4 does not know is not used in it.",
     ),
     Explained(
-        r"^produce .*(twice|more).*partition_responses\[\d+'\]: kafka None, quire \{",
+        r"^produce .*(twice|more).*(partition_responses\[\d+'\]: kafka None, quire \{"
+        r"|error_code: kafka 'none', quire 'invalid_record'|base_offset: kafka 'an offset', quire"
+        r" -1|record_errors\[0\]: kafka None, quire \{)",
         "Of a partition that is named twice both batches are stored; Kafka stores the last.",
     ),
     Explained(
@@ -228,7 +244,9 @@ OF_OTHER_SEEDS: Sequence[Explained] = (
         "A producer's id without its epoch says nothing of an order; Kafka takes the batch.",
     ),
     Explained(
-        r"^fetch .*last_fetched_epoch=.*error_code: kafka 'offset_out_of_range', quire 'none'$",
+        r"^fetch .*last_fetched_epoch=.*(error_code: kafka 'offset_out_of_range', quire 'none'"
+        r"|(high_watermark|last_stable_offset|log_start_offset): kafka -1, quire \d+"
+        r"|records: kafka False, quire True)$",
         "Followers say which epoch they have read last, to find out where theirs parts from their"
         " leader's. There are none here.",
     ),

@@ -1,7 +1,7 @@
 """Requests out of a seed: valid ones of every API and version, and what becomes of them when a
 few of their fields are changed.
 
-A base (`bases.py`) is a request that is in order. Most requests have one change, some none, some
+A base (`bases`) is a request that is in order. Most requests have one change, some none, some
 several: a value that is unknown, empty, extreme, null or of the wrong kind; a list without an
 entry, with one twice, with one more, or null. What is changed is drawn from the schema of the
 version, so that no field is forgotten. The same seed gives the same requests, whatever is

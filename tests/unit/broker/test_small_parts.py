@@ -16,11 +16,11 @@ from broker.front.configs.broker_settings import broker_settings
 from broker.front.deadlines import Deadlines
 from broker.front.endpoints import endpoints_of
 from broker.front.read_budget import ReadBudget
+from broker.front.telemetry.config import TelemetrySettings
 from broker.partition.core.log_limits import LogLimits
 from broker.security.config import SecurityConfig
 from broker.settings.live_settings import LiveSettings
-from broker.telemetry_settings import TelemetrySettings
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from client.errors import ConfigError
 from client.ledger.config import LedgerClientConfig
 from client.metadata.memory import MemoryCluster

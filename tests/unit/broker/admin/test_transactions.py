@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.errors import BrokerError, ProducerFenced
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from broker.transactions.core.transaction_types import (
     AddPartitions,
     Client,

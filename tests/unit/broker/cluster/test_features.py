@@ -18,7 +18,7 @@ from broker.cluster.core.features import (
     UpdateType,
 )
 from broker.front.handlers import api_versions
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from client.errors import ConfigError
 from client.metadata import paths
 from client.wire.kafka.apis import ApiKey

@@ -31,7 +31,7 @@ from broker.security.core.acls import (
     Permission,
     ResourceType,
 )
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from client.metadata import paths
 from client.wire.kafka.apis import LINK_API_KEY, ApiKey
 from tests.fakes.broker import FakeCloud, until

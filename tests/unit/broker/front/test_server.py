@@ -17,7 +17,7 @@ from broker.front.dispatch import Dispatcher, Handler
 from broker.front.handlers.registry import handlers
 from broker.front.server import DECODED_TIMES, REQUEST_BYTES
 from broker.front.services import Call, Services
-from broker.telemetry_settings import TelemetrySettings
+from broker.front.telemetry.config import TelemetrySettings
 from client.wire.kafka.apis import ApiKey, schema_versions
 from tests.fakes.broker import FakeCloud, until
 from tests.fakes.wire_client import WireClient

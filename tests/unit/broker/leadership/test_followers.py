@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from broker.app import Broker
 from broker.compaction.config import CompactionConfig
 from broker.errors import NotLeader
-from broker.follower_settings import LEADER_SELECTOR, RACK_AWARE_SELECTOR, FollowerSettings
+from broker.leadership.config import LEADER_SELECTOR, RACK_AWARE_SELECTOR, FollowerSettings
 from broker.partition.partition import Partition
 from client.errors import ConfigError
 from client.ids import Offset

@@ -15,7 +15,7 @@ from broker.front.handlers import (
     init_producer_id,
     list_transactions,
 )
-from broker.transaction_settings import TransactionSettings
+from broker.transactions.config import TransactionSettings
 from broker.transactions.core.transaction_types import ProducerIdAndEpoch, TransactionState
 from client.ids import BrokerId, ProducerId
 from tests.fakes.partitions import FakeLog

@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from broker.app import Broker
+from broker.front.telemetry.config import TelemetrySettings
 from broker.front.telemetry.otlp import points
-from broker.telemetry_settings import TelemetrySettings
 from broker.topics.core.config_resource import Change
 from client.errors import RemoteProtocolError
 from client.wire.kafka.apis import ApiKey

@@ -14,7 +14,7 @@ from client.ledger.client import LedgerClient
 from client.ledger.config import LedgerClientConfig
 from client.ledger.write.writer import LedgerWriter
 from client.metadata import paths
-from client.wire.bookkeeper.messages import ReadRequest, Request
+from client.wire.bookkeeper.messages import BatchReadRequest, ReadRequest, Request
 from tests.fakes import virtual_time
 from tests.fakes.bookies import Fate
 from tests.fakes.ledger_cluster import LedgerCluster, settle
@@ -24,7 +24,7 @@ async def start(
     count: int = 9, names: str = "b0 b1 b2", **settings: Any
 ) -> tuple[LedgerCluster, LedgerClient, LedgerWriter]:
     cluster = await LedgerCluster.start(*names.split())
-    config = LedgerClientConfig(metadata_retry_delay_ms=0, read_batch_bytes=0, **settings)
+    config = LedgerClientConfig(metadata_retry_delay_ms=0, **{"read_batch_bytes": 0, **settings})
     client = await cluster.client(config)
     writer = await client.create(ensemble_size=3, write_quorum=3, ack_quorum=2)
     for _ in range(count):
@@ -122,6 +122,37 @@ async def test_read_order_prefers_the_local_rack() -> None:
     cluster.bookies.racks = {cluster.bookies["b2"].name: "/west"}
     await read_all(writer)
     assert reads(cluster) == [0, 0, 9]
+
+
+@pytest.mark.parametrize(("local_rack", "across_bytes"), [(None, 30_000), ("/c", 0)])
+async def test_bytes_read_across_racks(local_rack: str | None, across_bytes: int) -> None:
+    """Each of three racks has a copy of everything: two thirds of what is read would cross them."""
+    cluster, _, writer = await start(count=0, local_rack=local_rack)
+    for _ in range(45):
+        await writer.append(bytes(1_000))
+    await settle()
+    names = ("b0", "b1", "b2")
+    cluster.bookies.racks = {
+        cluster.bookies[name].name: rack
+        for name, rack in zip(names, ("/a", "/b", "/c"), strict=True)
+    }
+    assert await read_all(writer) == 45
+    assert sum(reads(cluster)[:2]) * 1_000 == across_bytes
+
+
+async def test_many_entries_at_once_cross_racks_only_if_the_copy_nearby_is_gone() -> None:
+    cluster, _, writer = await start(local_rack="/c", read_batch_bytes=1 << 20)
+    cluster.bookies.racks = {cluster.bookies["b2"].name: "/c"}
+
+    def is_asked(name: str) -> bool:
+        kinds = (ReadRequest, BatchReadRequest)
+        return any(isinstance(request, kinds) for request in cluster.bookies[name].seen)
+
+    assert await read_all(writer) == 9
+    assert [is_asked(name) for name in ("b0", "b1", "b2")] == [False, False, True]
+    cluster.bookies["b2"].crash()
+    assert await read_all(writer) == 9
+    assert is_asked("b0") or is_asked("b1")
 
 
 async def test_a_bookie_that_fails_reads_is_asked_last_from_then_on() -> None:
