@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from ops.bench.workloads.kafka_tools import DEFAULTS, PRODUCERS
 
 from ops.bench.figures import Scale
 from ops.bench.load.channel import LoadFailed
 from ops.bench.load.kafka_tools import Consumed, Produced, consumed, produced
+from ops.bench.workloads.records.kafka_tools import DEFAULTS, PRODUCERS
 
 PRODUCED = [
     "250001 records sent, 50000.2 records/sec (47.68 MB/sec), 580.1 ms avg latency, 991.0 ms max.",
