@@ -39,7 +39,7 @@ from client.metadata.paths import LEDGERS_ROOT
 from client.metadata.zookeeper import ZooKeeperStore
 from client.node import logs
 from client.node.exposition import CONTENT_TYPE, Exposition
-from client.node.http_connections import HttpConnections
+from client.node.http_connections import CLOSE_S, HttpConnections
 from client.node.http_guard import METRICS, HttpGuard, Rights, with_sentences
 from client.node.logs import LogFormat, LogLevel
 from client.node.process_metrics import LoopLag, provide_metadata_requests, provide_process
@@ -102,7 +102,7 @@ class AdminServer:
         app.router.add_get("/heartbeat", self._heartbeat)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._exposition)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
 
     async def start(self, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""

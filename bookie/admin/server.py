@@ -43,7 +43,7 @@ from bookie.storage.ledger_directories import LedgerDirectories
 from client.config import settings_of
 from client.config_kinds import plain
 from client.errors import MetadataError, NoSuchLedger, QuireError
-from client.node.http_connections import HttpConnections
+from client.node.http_connections import CLOSE_S, HttpConnections
 from client.node.http_guard import CALLER, SAFE, AccessRefused, HttpGuard
 from client.node.logs import AT_WILL
 
@@ -110,7 +110,7 @@ class AdminServer:
         app.router.add_get(f"{bookie}/gc/resume_compaction", self._describe_suspension)
         app.router.add_put(f"{bookie}/gc/resume_compaction", self._resume)
         app.router.add_routes(routes)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""

@@ -45,7 +45,7 @@ from broker.cluster.core.topology import BrokerInfo
 from broker.config import BrokerConfig
 from client.config import DEFAULT, settings_of
 from client.errors import QuireError
-from client.node.http_connections import HttpConnections
+from client.node.http_connections import CLOSE_S, HttpConnections
 from client.node.http_guard import AccessRefused, HttpGuard
 from client.security.admin_access import Caller
 
@@ -110,7 +110,7 @@ class AdminServer:
             self._app(),
             access_log=None,
             handle_signals=False,
-            shutdown_timeout=1.0,
+            shutdown_timeout=CLOSE_S,
             max_line_size=_LINE_BYTES_MAX,
         )
         await self._runner.setup()

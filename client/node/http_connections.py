@@ -36,6 +36,8 @@ PATIENCE_S: Final = 30.0
 """For a request's head, for its body, and between two requests."""
 BODIES_BYTES_MAX: Final = 64 << 20
 """Of the requests under way, all together; one that says no length counts as the largest."""
+CLOSE_S: Final = 1.0
+"""How long requests under way may take when the port closes, before they are cancelled."""
 _SWEEP_S: Final = 5.0
 _HANDSHAKE_TIMEOUT_S: Final = 10.0
 _HANDSHAKES_MAX: Final = 100

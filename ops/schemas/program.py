@@ -19,7 +19,7 @@ from prometheus_client import ProcessCollector
 from client.errors import QuireError
 from client.node import background, logs
 from client.node.exposition import CONTENT_TYPE, Exposition
-from client.node.http_connections import HttpConnections
+from client.node.http_connections import CLOSE_S, HttpConnections
 from client.node.http_guard import AccessRefused, HttpGuard
 from client.node.stop_signal import on_stop_signal
 from client.pubsub.brokers import Brokers
@@ -73,7 +73,7 @@ class SchemaServer:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._exposition)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_S)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[int]:

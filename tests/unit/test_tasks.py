@@ -23,6 +23,7 @@ APART: Final = ("ops/bench", "ops/demo")
 
 STARTED: Final[Mapping[str, tuple[int, str]]] = {
     "client/node/background.py": (3, "the supervisor"),
+    "broker/access/password_checks.py": (2, "the login waits for its check"),
     "broker/__main__.py": (2, "what it waits for until it ends"),
     "bookie/__main__.py": (3, "what it waits for until it ends"),
     "ops/autorecovery.py": (2, "what it waits for until it ends"),

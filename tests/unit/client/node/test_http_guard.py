@@ -18,7 +18,7 @@ from aiohttp import web
 
 from client.errors import ConfigError
 from client.node import http_connections
-from client.node.http_connections import HttpConnections
+from client.node.http_connections import CLOSE_S, HttpConnections
 from client.node.http_guard import ANYBODY, CALLER, METRICS, HttpGuard, Rights, with_sentences
 from client.node.wrong_tokens import WAITING_MAX
 from client.security.admin_access import AdminAccess, Role
@@ -57,7 +57,7 @@ class Port:
         )
         for route in (*RIGHTS, "POST /forgotten"):
             app.router.add_route(*route.split(), self._answer)
-        self._runner = web.AppRunner(app)
+        self._runner = web.AppRunner(app, shutdown_timeout=CLOSE_S)
 
     async def __aenter__(self) -> Port:
         await self._runner.setup()
