@@ -8,7 +8,8 @@ import json
 from confluent_kafka import Producer
 
 from tests.fakes.live_brokers import LiveBrokers, in_thread
-from tests.integration.clients.test_java_tools import TOOLS, _run
+from tests.integration.clients.kafka_tools import run
+from tests.integration.clients.test_java_tools import TOOLS
 from tests.interop.test_group_consumers import produce
 
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -22,7 +23,7 @@ async def test_kafka_configs_changes_brokers_while_they_run() -> None:
 
         async def configs(*arguments: str) -> str:
             server = ("--bootstrap-server", brokers.bootstrap, "--entity-type", "brokers")
-            return await in_thread(_run, CONFIGS, *server, *arguments)
+            return await in_thread(run, CONFIGS, *server, *arguments)
 
         every, mine = ("--entity-default",), ("--entity-name", "1")
         await configs(*every, "--alter", "--add-config", "num.partitions=7,log.retention.ms=9")
@@ -43,7 +44,7 @@ async def test_kafka_log_dirs_shows_every_broker_and_each_byte_once() -> None:
     async with LiveBrokers() as brokers:
         await produce(brokers)
         server = ("--bootstrap-server", brokers.bootstrap)
-        shown = await in_thread(_run, f"{TOOLS}.LogDirsCommand", *server, "--describe")
+        shown = await in_thread(run, f"{TOOLS}.LogDirsCommand", *server, "--describe")
         found = json.loads(next(line for line in shown.splitlines() if line.startswith("{")))
         assert {row["broker"] for row in found["brokers"]} == {1, 2}
         sizes = {
@@ -76,7 +77,7 @@ async def test_clients_push_the_metrics_that_kafka_client_metrics_subscribes_to(
         server = ("--bootstrap-server", brokers.bootstrap)
 
         async def metrics(*arguments: str) -> str:
-            return await in_thread(_run, CLIENT_METRICS, *server, *arguments)
+            return await in_thread(run, CLIENT_METRICS, *server, *arguments)
 
         wanted = "org.apache.kafka.producer.,org.apache.kafka.consumer."
         await metrics("--alter", "--name", "all", "--metrics", wanted, "--interval", "200")
@@ -92,7 +93,7 @@ async def test_clients_push_the_metrics_that_kafka_client_metrics_subscribes_to(
             await asyncio.sleep(0.1)
         assert any(name.endswith("connection.creation.total") for name in pushed(brokers, "conf"))
         await in_thread(
-            _run, PERFORMANCE, "--topic", "t", "--num-records", "30", "--record-size", "9",
+            run, PERFORMANCE, "--topic", "t", "--num-records", "30", "--record-size", "9",
             "--throughput", "10", "--command-property", f"bootstrap.servers={brokers.bootstrap}",
         )  # fmt: skip
         java = pushed(brokers, "apache-kafka-java")

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.fakes.live_brokers import LiveBrokers, in_thread
-from tests.integration.clients.test_java_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS, _run
+from tests.integration.clients.kafka_tools import run
+from tests.integration.clients.test_java_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS
 from tests.interop.test_group_consumers import aio_consumer, produce
 
 FORMATTERS = "org.apache.kafka.tools.consumer"
@@ -32,7 +33,7 @@ async def test_groups_and_their_log_are_what_the_tools_expect() -> None:
         server = ("--bootstrap-server", brokers.bootstrap)
 
         async def groups(*arguments: str) -> str:
-            return await in_thread(_run, CONSUMER_GROUPS, *server, *arguments)
+            return await in_thread(run, CONSUMER_GROUPS, *server, *arguments)
 
         await produce(brokers)
         async with aio_consumer(brokers) as consumer:
@@ -62,7 +63,7 @@ async def test_groups_and_their_log_are_what_the_tools_expect() -> None:
                 "3000",
             )
             shown = await in_thread(
-                _run, CONSOLE_CONSUMER, *server, *arguments, "--formatter",
+                run, CONSOLE_CONSUMER, *server, *arguments, "--formatter",
                 f"{FORMATTERS}.{formatter}",
             )  # fmt: skip
             mine = [one for one in objects(shown) if one["key"]["data"]["group"] == "g"]
