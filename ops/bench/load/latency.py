@@ -26,6 +26,19 @@ def latencies_ms(
     return {name: percentile(chosen, share) for name, share in _PROBES_MS.items()}
 
 
+def tail_figures(
+    arrivals: list[tuple[float, float]], before_s: float, begin_s: float, end_s: float
+) -> dict[str, float]:
+    """Return a tail reader's p99 before something, from `before_s` on, and while it went on."""
+    before = latencies_ms(arrivals, before_s, begin_s)["p99"]
+    during = latencies_ms(arrivals, begin_s, end_s)["p99"]
+    return {
+        "tail p99 before ms": before,
+        "tail p99 during ms": during,
+        "tail p99 during / before": during / before,
+    }
+
+
 def run(servers: str, topic: str) -> None:
     """Events: ready; when the last record has come, arrived (arrivals: due s, latency ms)."""
     consumer = Consumer(

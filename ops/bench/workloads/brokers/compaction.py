@@ -21,7 +21,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from ops.bench import topics
 from ops.bench.figures import Figure, Run, named
-from ops.bench.load.latency import latencies_ms
+from ops.bench.load.latency import tail_figures
 from ops.bench.peers.system import PeerError, System
 from ops.bench.process_cpu import tree_cpu_s
 from ops.bench.workloads.records.fixed_rate import tail
@@ -151,13 +151,7 @@ async def _beside(system: System, run: Run) -> dict[str, float]:
 
     arrivals = await tail(system, "compaction-tail", TAIL_RECORDS_PER_S, compact())
     begin_s, end_s = span
-    before = latencies_ms(arrivals, begin_s - run.scale.compaction_tail_s, begin_s)["p99"]
-    during = latencies_ms(arrivals, begin_s, end_s)["p99"]
-    return {
-        "tail p99 before ms": before,
-        "tail p99 during ms": during,
-        "tail p99 during / before": during / before,
-    }
+    return tail_figures(arrivals, begin_s - run.scale.compaction_tail_s, begin_s, end_s)
 
 
 async def measure(system: System, run: Run) -> list[Figure]:

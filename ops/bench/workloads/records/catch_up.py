@@ -15,7 +15,7 @@ from typing import Final
 from ops.bench import topics
 from ops.bench.figures import Figure, Run, named
 from ops.bench.load.channel import LoadProcess
-from ops.bench.load.latency import latencies_ms
+from ops.bench.load.latency import tail_figures
 from ops.bench.peers.system import System
 from ops.bench.workloads.records.filling import fill
 from ops.bench.workloads.records.fixed_rate import tail
@@ -105,13 +105,7 @@ async def _beside_a_tail(system: System, run: Run, topic: str, records: int) -> 
 
     arrivals = await tail(system, "tail", TAIL_RECORDS_PER_S, catch_up())
     begin_s, end_s = span
-    before = latencies_ms(arrivals, begin_s - run.scale.tail_s, begin_s)["p99"]
-    during = latencies_ms(arrivals, begin_s, end_s)["p99"]
-    return {
-        "tail p99 before ms": before,
-        "tail p99 during ms": during,
-        "tail p99 during / before": during / before,
-    }
+    return tail_figures(arrivals, begin_s - run.scale.tail_s, begin_s, end_s)
 
 
 async def measure(system: System, run: Run) -> list[Figure]:

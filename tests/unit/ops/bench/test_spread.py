@@ -3,7 +3,7 @@
 import pytest
 
 from ops.bench.load.channel import LoadFailed
-from ops.bench.load.latency import latencies_ms
+from ops.bench.load.latency import latencies_ms, tail_figures
 from ops.bench.spread import Spread, percentile, spread
 
 
@@ -37,3 +37,12 @@ def test_only_records_due_in_the_span_count_by_when_they_were_due() -> None:
 def test_a_span_without_records_voids_the_round() -> None:
     with pytest.raises(LoadFailed):
         latencies_ms([(0.5, 1.0)], 1.0, 2.0)
+
+
+def test_a_tail_reader_is_judged_by_its_p99_before_and_meanwhile() -> None:
+    arrivals = [(0.5, 9.0), (1.5, 2.0), (2.5, 3.0), (3.5, 9.0)]
+    assert tail_figures(arrivals, 1.0, 2.0, 3.0) == {
+        "tail p99 before ms": 2.0,
+        "tail p99 during ms": 3.0,
+        "tail p99 during / before": 1.5,
+    }
