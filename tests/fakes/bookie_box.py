@@ -36,7 +36,7 @@ from client.wire.bookkeeper.messages import (
 )
 from tests.fakes.disk import CrashDisk
 from tests.fakes.key_values import Contents, MemoryKeyValues
-from tests.simulation.volume import Volume
+from tests.simulation.machine.volume import Volume
 
 KEY = master_key(b"")
 NOW_MS = 1_700_000_000_000

@@ -17,7 +17,7 @@ from bookie.storage.core.append_log import LogWrite
 from bookie.storage.core.log_format import file_name
 from bookie.storage.disk import Usage
 from client.wire.bookkeeper.messages import Buffer
-from tests.simulation.volume import SimFile, Volume
+from tests.simulation.machine.volume import SimFile, Volume
 
 T = TypeVar("T")
 

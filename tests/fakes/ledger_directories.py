@@ -18,7 +18,7 @@ from client.wire.bookkeeper.messages import Request, Response, Status
 from tests.fakes.bookie_box import DELETION_MEMORY_MS, LIMITS, PENDING_BYTES_MAX, FixedClock
 from tests.fakes.disk import CrashDisk
 from tests.fakes.key_values import Contents, MemoryKeyValues
-from tests.simulation.volume import Volume
+from tests.simulation.machine.volume import Volume
 
 
 class Bay:

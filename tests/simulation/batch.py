@@ -16,13 +16,11 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation import (
-    cluster_world,
-    compaction_world,
-    ledger_world,
-    mutants,
-    transaction_world,
-)
+from tests.simulation.clusters import world as cluster_world
+from tests.simulation.compaction import world as compaction_world
+from tests.simulation.ledgers import world as ledger_world
+from tests.simulation.mutants.table import table as mutants
+from tests.simulation.transactions import world as transaction_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

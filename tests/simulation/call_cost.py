@@ -16,15 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tests.simulation import cluster_swarm, machines
-from tests.simulation.cluster_world import ClusterWorld
-from tests.simulation.net import NetOptions
-from tests.simulation.swarm import DiskOptions
+from tests.simulation.bookies import machines
+from tests.simulation.bookies.swarm import DiskOptions
+from tests.simulation.clusters import swarm as cluster_swarm
+from tests.simulation.clusters.world import ClusterWorld
+from tests.simulation.machine.net import NetOptions
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from tests.simulation.cluster_swarm import ClusterSwarm
+    from tests.simulation.clusters.swarm import ClusterSwarm
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = Path(__file__).with_name("COST.md")

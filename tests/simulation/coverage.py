@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation import (
-    cluster_load,
-    cluster_swarm,
-    compaction_world,
-    swarm,
-    transaction_world,
-)
+from tests.simulation.bookies import swarm
+from tests.simulation.clusters import load as cluster_load
+from tests.simulation.clusters import swarm as cluster_swarm
+from tests.simulation.compaction import world as compaction_world
+from tests.simulation.transactions import world as transaction_world
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Plants every defect of `mutants.py` in turn and runs schedules until the oracle finds it.
+"""Plants every defect of `mutants/table.py` in turn and runs schedules until the oracle finds it.
 
     python -m tests.simulation.mutation --jobs 2                 the whole table
     python -m tests.simulation.mutation --only reads-do-not-fence
@@ -18,16 +18,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation import (
-    batch,
-    cluster_swarm,
-    mutants_follower,
-    mutants_secured,
-    results_page,
-    swarm,
-    transaction_plan,
-)
-from tests.simulation.mutants import PLANTS, planted
+from tests.simulation import batch, results_page
+from tests.simulation.bookies import swarm
+from tests.simulation.clusters import swarm as cluster_swarm
+from tests.simulation.mutants.table import PLANTS, planted
+from tests.simulation.mutants.table import follower as mutants_follower
+from tests.simulation.mutants.table import secured as mutants_secured
+from tests.simulation.transactions import plan as transaction_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.__main__ import _parse
-from tests.simulation.mutants import PLANTS
+from tests.simulation.mutants.table import PLANTS
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation import swarm
+from tests.simulation.bookies import swarm
 from tests.simulation.coverage import SCHEDULES_MIN, is_idle, missing
 from tests.simulation.result import Result
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants import PLANTS
+from tests.simulation.mutants.table import PLANTS
 from tests.simulation.results_page import record, rows
 
 TEXT = (

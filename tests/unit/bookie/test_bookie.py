@@ -25,7 +25,7 @@ from client.wire.bookkeeper.messages import Request, Status
 from tests.fakes.bookie_box import FixedClock, add, fence, read, settle
 from tests.fakes.disk import CrashDisk
 from tests.fakes.key_values import Contents, MemoryKeyValues
-from tests.simulation.volume import Volume
+from tests.simulation.machine.volume import Volume
 
 
 class Client(asyncio.Protocol):

@@ -19,7 +19,7 @@ from client.metadata.bookkeeper import init_bookkeeper, read_instance_id
 from client.metadata.memory import Fault, MemoryCluster, Operation
 from client.metadata.store import MetadataStore
 from tests.fakes.disk import CrashDisk
-from tests.simulation.volume import Volume
+from tests.simulation.machine.volume import Volume
 
 ROOT = "/ledgers"
 BOOKIE = BookieId("10.0.0.1:3181")

@@ -1,0 +1,1 @@
+"""Schedules of whole clusters: brokers, bookies, auto recovery, and their judges."""

@@ -1,0 +1,1 @@
+"""Schedules of a compacted partition: a writer, leaders, cleaners and readers."""

@@ -1,0 +1,1 @@
+"""Kafka clients as simulated clusters have them, over plain requests."""

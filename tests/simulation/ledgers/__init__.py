@@ -1,0 +1,1 @@
+"""Schedules of ledgers alone: writers, recoverers, readers, and their judge."""

@@ -1,0 +1,134 @@
+"""Tells the oracle what brokers ask of the ledger client, and what they are told.
+
+It sits at the seam where a broker is given its ledgers (`broker.partition.ledgers.Ledgers`): the
+broker and the ledger client below are the production code, and nothing passes differently for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from broker.partition.ledgers import AddDone, Reader, Writer
+    from client.ids import BookieId, EntryId, LedgerId
+    from client.ledger.core.ledger_metadata import LedgerMetadata
+    from client.wire.bookkeeper.entry import Entry
+    from client.wire.kafka.batches.records import Buffer
+    from tests.simulation.ledgers.oracle import LedgerOracle
+
+
+class TappedReader:
+    """A reader whose entries the oracle sees."""
+
+    def __init__(self, reader: Reader, oracle: LedgerOracle, by: str) -> None:
+        self._reader = reader
+        self._oracle = oracle
+        self._by = by
+        self.ledger_id = reader.ledger_id
+
+    @property
+    def last_entry(self) -> EntryId:
+        return self._reader.last_entry
+
+    @property
+    def length(self) -> int:
+        return self._reader.length
+
+    async def read(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
+        return self._seen(await self._reader.read(first, last))
+
+    async def read_some(self, first: EntryId, last: EntryId) -> Sequence[Entry]:
+        return self._seen(await self._reader.read_some(first, last))
+
+    def _seen(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        for entry in entries:
+            self._oracle.read(self.ledger_id, entry.entry_id, bytes(entry.payload), self._by)
+        return entries
+
+
+class TappedWriter:
+    """A writer whose adds the oracle sees."""
+
+    def __init__(self, writer: Writer, oracle: LedgerOracle, by: str) -> None:
+        self._writer = writer
+        self._oracle = oracle
+        self._by = by
+        self.ledger_id = writer.ledger_id
+        self.room = writer.room
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        return self._writer.metadata
+
+    @property
+    def is_ended(self) -> bool:
+        return self._writer.is_ended
+
+    @property
+    def suspended(self) -> Sequence[BookieId]:
+        return self._writer.suspended
+
+    @property
+    def lost_members(self) -> Sequence[BookieId]:
+        return self._writer.lost_members
+
+    def add(self, payload: Sequence[Buffer], on_done: AddDone) -> EntryId:
+        def done(entry_id: EntryId, error: Any) -> None:
+            self._oracle.added(self.ledger_id, entry_id, error)
+            on_done(entry_id, error)
+
+        entry_id = self._writer.add(payload, done)
+        self._oracle.sent(self.ledger_id, entry_id, b"".join(payload))
+        return entry_id
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+    def abandon(self) -> None:
+        self._writer.abandon()
+
+    def reader(self) -> TappedReader:
+        return TappedReader(self._writer.reader(), self._oracle, self._by)
+
+
+class TappedLedgers:
+    """Implements `broker.partition.ledgers.Ledgers` around another one."""
+
+    def __init__(self, ledgers: Any, oracle: LedgerOracle, by: str) -> None:
+        self._ledgers = ledgers
+        self._oracle = oracle
+        self._by = by
+        self.stats = ledgers.stats
+        self.memory = ledgers.memory
+
+    @property
+    def writable_bookies(self) -> Sequence[BookieId]:
+        bookies: Sequence[BookieId] = self._ledgers.writable_bookies
+        return bookies
+
+    def on_bookies_changed(self, listener: Callable[[], None]) -> None:
+        self._ledgers.on_bookies_changed(listener)
+
+    async def create(self, **options: Any) -> TappedWriter:
+        return TappedWriter(await self._ledgers.create(**options), self._oracle, self._by)
+
+    async def open(self, ledger_id: LedgerId) -> TappedReader:
+        return TappedReader(await self._ledgers.open(ledger_id), self._oracle, self._by)
+
+    async def recover(self, ledger_id: LedgerId) -> TappedReader:
+        reader = await self._ledgers.recover(ledger_id)
+        self._oracle.recovered(ledger_id, reader.last_entry, self._by)
+        return TappedReader(reader, self._oracle, self._by)
+
+    async def delete(self, ledger_id: LedgerId) -> None:
+        await self._ledgers.delete(ledger_id)
+
+    async def describe(self, ledger_id: LedgerId) -> LedgerMetadata:
+        metadata: LedgerMetadata = await self._ledgers.describe(ledger_id)
+        return metadata
+
+    def ledgers(self) -> AsyncIterator[LedgerId]:
+        ids: AsyncIterator[LedgerId] = self._ledgers.ledgers()
+        return ids

@@ -1,0 +1,1 @@
+"""Planted defects, each of which a judge must find; `table.py` lists them all."""

@@ -1,0 +1,1 @@
+"""Schedules of transactions alone: clients, coordinators and leaders, and their judge."""
