@@ -24,7 +24,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from tests.simulation import batch, coverage, results_page
-from tests.simulation.mutants.table import table as mutants
+from tests.simulation.mutants import table as mutants
 from tests.simulation.result import Result, add_counts
 
 if TYPE_CHECKING:

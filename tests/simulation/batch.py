@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.clusters import world as cluster_world
 from tests.simulation.compaction import world as compaction_world
 from tests.simulation.ledgers import world as ledger_world
-from tests.simulation.mutants.table import table as mutants
+from tests.simulation.mutants import table as mutants
 from tests.simulation.transactions import world as transaction_world
 
 if TYPE_CHECKING:

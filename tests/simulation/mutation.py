@@ -21,16 +21,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.simulation import batch, results_page
 from tests.simulation.bookies import swarm
 from tests.simulation.clusters import swarm as cluster_swarm
+from tests.simulation.mutants import follower, secured
 from tests.simulation.mutants.table import PLANTS, planted
-from tests.simulation.mutants.table import follower as mutants_follower
-from tests.simulation.mutants.table import secured as mutants_secured
 from tests.simulation.transactions import plan as transaction_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CHUNK = 20
-NEARBY, NEARBY_TRANSACTIONS = mutants_follower.KIND, mutants_follower.OF_TRANSACTIONS
+NEARBY, NEARBY_TRANSACTIONS = follower.KIND, follower.OF_TRANSACTIONS
 _KIND_OF = {
     "ledger": swarm.kind_of,
     "cluster": cluster_swarm.kind_of,
@@ -69,7 +68,7 @@ def hunt(task: Task) -> Finding:
         return Finding(task.name, 0, 0.0, "", -1, f"cannot be planted, there is no {error}")
     mutant = PLANTS[task.name]
     seeds: Iterator[int] = itertools.count(task.first_seed)
-    if mutant.kind == mutants_secured.KIND:
+    if mutant.kind == secured.KIND:
         seeds = filter(cluster_swarm.is_secured, seeds)
     elif mutant.kind == NEARBY:
         seeds = filter(cluster_swarm.has_nearby, seeds)

@@ -11,16 +11,18 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.simulation.mutants.table import bookie as mutants_bookie
-from tests.simulation.mutants.table import broker as mutants_broker
-from tests.simulation.mutants.table import client as mutants_client
-from tests.simulation.mutants.table import compacted as mutants_compacted
-from tests.simulation.mutants.table import compaction as mutants_compaction
-from tests.simulation.mutants.table import follower as mutants_follower
-from tests.simulation.mutants.table import load as mutants_load
-from tests.simulation.mutants.table import recovery as mutants_recovery
-from tests.simulation.mutants.table import secured as mutants_secured
-from tests.simulation.mutants.table import transactions as mutants_transactions
+from tests.simulation.mutants import (
+    bookie,
+    broker,
+    client,
+    compacted,
+    compaction,
+    follower,
+    load,
+    recovery,
+    secured,
+    transactions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,8 +102,8 @@ most of its schedules would be run in vain before."""
 
 def world_and_kind(module: ModuleType, name: str) -> tuple[str, str]:
     """Return whose schedules a mistake is hunted with, and of which kind."""
-    if module is mutants_follower:
-        return module.WORLD, mutants_follower.kind_of(name)
+    if module is follower:
+        return module.WORLD, follower.kind_of(name)
     if name in getattr(module, "IN_CLUSTERS", ()):
         return "cluster", "transactions"
     kinds = getattr(module, "KINDS", _KINDS)
@@ -120,25 +122,25 @@ PLANTS: dict[str, Mutant] = {
         *world_and_kind(module, name),
     )
     for module in (
-        mutants_client,
-        mutants_bookie,
-        mutants_broker,
-        mutants_follower,
-        mutants_load,
-        mutants_recovery,
-        mutants_compaction,
-        mutants_compacted,
-        mutants_secured,
-        mutants_transactions,
+        client,
+        bookie,
+        broker,
+        follower,
+        load,
+        recovery,
+        compaction,
+        compacted,
+        secured,
+        transactions,
     )
     for name, plant in module.PLANTS.items()
 }
 PLANTS |= {
     f"{name}-in-a-cluster": Mutant(
-        (plant.__doc__ or "").strip(), plant, "cluster", mutants_compaction.CLUSTER_KIND
+        (plant.__doc__ or "").strip(), plant, "cluster", compaction.CLUSTER_KIND
     )
-    for name, plant in mutants_compaction.PLANTS.items()
-    if name not in mutants_compaction.OF_TRANSACTIONS
+    for name, plant in compaction.PLANTS.items()
+    if name not in compaction.OF_TRANSACTIONS
 }
 
 

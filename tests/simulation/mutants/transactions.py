@@ -25,10 +25,12 @@ from broker.transactions.core.transaction_requests import TransactionRequests
 from broker.transactions.core.transaction_shard import TransactionShard
 from broker.transactions.core.transaction_table import TransactionTable
 from broker.transactions.core.transaction_types import TransactionState, TransactionVersion
-from tests.simulation.mutants.table import transaction_appends as mutants_transaction_appends
-from tests.simulation.mutants.table import transaction_markers as mutants_transaction_markers
-from tests.simulation.mutants.table import transaction_offsets as mutants_transaction_offsets
-from tests.simulation.mutants.table import transaction_reads as mutants_transaction_reads
+from tests.simulation.mutants import (
+    transaction_appends,
+    transaction_markers,
+    transaction_offsets,
+    transaction_reads,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -317,9 +319,9 @@ PLANTS: dict[str, Callable[[Any], None]] = {
     if callable(value) and getattr(value, "__module__", "") == __name__
 }
 for _part in (
-    mutants_transaction_appends,
-    mutants_transaction_markers,
-    mutants_transaction_offsets,
-    mutants_transaction_reads,
+    transaction_appends,
+    transaction_markers,
+    transaction_offsets,
+    transaction_reads,
 ):
     PLANTS |= _part.PLANTS
