@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -128,17 +127,19 @@ class LeaderChangeTracker:
         self._peers = peers
         self._hold_s = hold_s
         self._seen: dict[UUID, _Seen] = {}
+        self._leaders: dict[UUID, tuple[Sequence[BrokerId], frozenset[BrokerId]]] = {}
+        """Planned leaders of a topic's partitions, and who they are."""
         cluster.add_listener(self._forget)
 
     async def settle(self, topics: Iterable[TopicInfo]) -> None:
         """Load the leader epochs of topics; wait while a partition is between two leaders."""
         topics = list(topics)
-        epochs, owners = self._cluster.leader_epochs, self._cluster.preferred_leaders
+        epochs = self._cluster.leader_epochs
         await epochs.load(topics)
         if not topics or not self._hold_s:
             return
         now_s = asyncio.get_running_loop().time
-        await self._peers.ask(dict.fromkeys(chain.from_iterable(map(owners, topics))))
+        await self._peers.ask(sorted(frozenset().union(*map(self._leaders_of, topics))))
         until_s = now_s() + self._hold_s
         open_ = [(topic.topic_id, self._open_in(topic.topic_id)) for topic in topics]
         open_ = [(topic_id, indexes) for topic_id, indexes in open_ if indexes]
@@ -155,8 +156,14 @@ class LeaderChangeTracker:
 
     def doubted(self, topic: TopicInfo) -> frozenset[BrokerId]:
         """Return the planned leaders of a topic that are not to be named: they may be gone."""
-        leaders = frozenset(self._cluster.preferred_leaders(topic))
-        return frozenset(filter(self._peers.is_doubted, leaders))
+        return frozenset(filter(self._peers.is_doubted, self._leaders_of(topic)))
+
+    def _leaders_of(self, topic: TopicInfo) -> frozenset[BrokerId]:
+        planned = self._cluster.preferred_leaders(topic)
+        known = self._leaders.get(topic.topic_id)
+        if known is None or known[0] is not planned:
+            known = self._leaders[topic.topic_id] = planned, frozenset(planned)
+        return known[1]
 
     def _open_in(self, topic_id: UUID) -> frozenset[int]:
         """Return the partitions that are between two leaders, and have not been for too long."""
@@ -177,3 +184,4 @@ class LeaderChangeTracker:
         """Drop topics that are gone."""
         current = self._cluster.topic_by_id
         self._seen = {at: seen for at, seen in self._seen.items() if at in current}
+        self._leaders = {at: known for at, known in self._leaders.items() if at in current}

@@ -20,7 +20,7 @@ from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.ids import BrokerId
 from client.metadata import paths
 from client.metadata.json_node import read_object, whole
-from client.metadata.store import MetadataStore
+from client.node.grouped_requests import GroupedRequests
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ def decode_owner(data: bytes) -> Owner | None:
 class OwnerNode:
     """One partition's owner ephemeral, seen by one broker."""
 
-    def __init__(self, store: MetadataStore, topic: TopicInfo, index: int, me: Owner) -> None:
-        self._store = store
+    def __init__(self, requests: GroupedRequests, topic: TopicInfo, index: int, me: Owner) -> None:
+        self._requests = requests
         self._me = me
         self._may_be_ours = False
         self.path = paths.partition_owner(topic.id_text, index)
@@ -60,9 +60,10 @@ class OwnerNode:
         Who holds it may also cease to live: that is the caller's to notice. Raises MetadataError.
         """
         self._may_be_ours = True
+        is_watched = False
         while True:
             try:
-                node = await self._store.get(self.path, on_change)
+                node = await self._requests.get(self.path, on_change if is_watched else None)
             except NoNode:
                 if await self._make():
                     return True
@@ -70,12 +71,15 @@ class OwnerNode:
             except ConnectionLoss:
                 continue
             holder = decode_owner(node.data)
-            if holder == self._me and node.ephemeral_owner == self._store.session_id:
+            if holder == self._me and node.ephemeral_owner == self._requests.store.session_id:
                 return True
             if holder is not None and holder != self._me and is_alive(holder):
-                return False
+                if is_watched:
+                    return False
+                is_watched = True
+                continue
             _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
-            # One after the other on the wire, without waiting in between.
+            # One after the other, without waiting in between.
             _, is_made = await asyncio.gather(self._break(node.version), self._make())
             if is_made:
                 return True
@@ -86,7 +90,7 @@ class OwnerNode:
         Raises MetadataError.
         """
         try:
-            node = await self._store.get(self.path, on_change)
+            node = await self._requests.get(self.path, on_change)
         except NoNode:
             return False
         return decode_owner(node.data) == self._me
@@ -96,22 +100,22 @@ class OwnerNode:
         if not self._may_be_ours:
             return
         try:
-            node = await self._store.get(self.path)
+            node = await self._requests.get(self.path)
             if decode_owner(node.data) == self._me:
-                await self._store.delete(self.path, node.version)
+                await self._requests.delete(self.path, node.version)
         except (NoNode, VersionConflict):
             return
 
     async def _break(self, version: int) -> None:
         """Delete the node of a process that is gone; what became of it, the next look tells."""
         with contextlib.suppress(NoNode, VersionConflict, ConnectionLoss):
-            await self._store.delete(self.path, version)
+            await self._requests.delete(self.path, version)
 
     async def _make(self) -> bool:
         """Return whether the node was made; without an answer it may be there all the same."""
         data = self._me.encode()
         try:
-            await self._store.create(self.path, data, ephemeral=True, make_parents=True)
+            await self._requests.create(self.path, data, ephemeral=True, make_parents=True)
         except (NodeExists, ConnectionLoss):
             return False
         return True

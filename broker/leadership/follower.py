@@ -56,7 +56,7 @@ class Follower:
         """Who leads it, as far as the cluster's view tells."""
         self.used_s = 0.0
         """When it was read last."""
-        self._node = SegmentNode(services.store, topic, index, services.pages)
+        self._node = SegmentNode(services.requests, topic, index, services.pages)
         self._log = LogReader(services, self._node.pages)
         self._list_age_s = settings.list_age_ms / 1000
         self._list_timeout_s = settings.list_timeout_ms / 1000

@@ -215,7 +215,7 @@ class _PartitionOwnership:
     async def _run(self) -> None:
         ownership = self._ownership
         topic = self._first_topic
-        owner = OwnerNode(ownership._services.store, topic, self._index, ownership._me)
+        owner = OwnerNode(ownership._services.requests, topic, self._index, ownership._me)
         try:
             await self._hold(owner)
         except Exception:

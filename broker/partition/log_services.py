@@ -14,6 +14,7 @@ from broker.partition.read_ahead import ReadAhead
 from broker.partition.tail_cache import TailCache
 from client.ids import Clock, Rng
 from client.metadata.store import MetadataStore
+from client.node.grouped_requests import GroupedRequests
 from client.node.turns import Turns
 from client.segments.pages import PageCache
 
@@ -39,3 +40,8 @@ class LogServices:
     """Whom partitions ask before they take the first batch of a transaction."""
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
+    requests: GroupedRequests = dataclasses.field(init=False)
+    """To the metadata store, of many partitions together."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "requests", GroupedRequests(self.store))

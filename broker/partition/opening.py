@@ -86,7 +86,7 @@ class Opening:
         self._index = index
         self._is_claimed = is_claimed
         self._replays = nullcontext() if replays is None else replays
-        self._node = SegmentNode(services.store, topic, index, services.pages)
+        self._node = SegmentNode(services.requests, topic, index, services.pages)
         self._takeover = Takeover(services.limits.segment_page_entries)
         self._readers: dict[LedgerId, Reader] = {}
         self._writer: Writer | None = None

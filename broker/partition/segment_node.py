@@ -15,7 +15,7 @@ from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.log.segment_pages import NewPage, PageRef
 from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
-from client.metadata.store import MetadataStore
+from client.node.grouped_requests import GroupedRequests
 from client.segments.page_nodes import delete_pages, write_page
 from client.segments.pages import PageCache, SegmentPages
 
@@ -24,9 +24,14 @@ class SegmentNode:
     """One partition's node."""
 
     def __init__(
-        self, store: MetadataStore, topic: TopicInfo, index: int, cache: PageCache | None = None
+        self,
+        requests: GroupedRequests,
+        topic: TopicInfo,
+        index: int,
+        cache: PageCache | None = None,
     ) -> None:
-        self._store = store
+        self._requests = requests
+        self._store = store = requests.store
         self.path = paths.partition(topic.id_text, index)
         self.pages = SegmentPages(store, self.path, cache)
 
@@ -34,7 +39,7 @@ class SegmentNode:
         """Return the list and its version; a missing node is made. Raises MetadataError."""
         while True:
             try:
-                node = await self._store.get(self.path)
+                node = await self._requests.get(self.path)
             except NoNode:
                 await self._make()
                 continue
@@ -64,7 +69,7 @@ class SegmentNode:
         Raises VersionConflict and NoNode (nothing happened), ConnectionLoss and SessionExpired
         (it may have happened).
         """
-        return await self._store.set(self.path, segments.encode(), expected_version)
+        return await self._requests.set(self.path, segments.encode(), expected_version)
 
     async def change(self, segments: SegmentList, expected_version: int) -> int:
         """Compare-and-set with lost answers settled; return the new version.
@@ -76,7 +81,7 @@ class SegmentNode:
         unsettled = False
         while True:
             try:
-                return await self._store.set(self.path, data, expected_version)
+                return await self._requests.set(self.path, data, expected_version)
             except NoNode as error:
                 raise VersionConflict(f"{self.path} is gone") from error
             except VersionConflict:

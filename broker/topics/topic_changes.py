@@ -44,7 +44,7 @@ from broker.topics.core.topic_rules import (
 from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.ids import BrokerId, Clock, Rng
 from client.metadata import paths
-from client.metadata.store import MetadataStore
+from client.metadata.store import Create, MetadataStore
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class TopicChanges:
             created_ms=self._clock.now_ms(),
             assignments=assignments,
         )
-        await self._create_missing([(paths.topic_partitions(topic.id_text), b"")])
+        await self._create_missing([Create(paths.topic_partitions(topic.id_text))])
         await self._create_partitions(topic, 0)
         data = topic.encode()
         for _ in range(_TRY_COUNT_MAX):
@@ -118,7 +118,9 @@ class TopicChanges:
 
     async def delete(self, topic: TopicInfo) -> None:
         """Delete a topic; its ledgers go later. Returns also if somebody else deleted it."""
-        await self._create_missing([(paths.deleted_topic(topic.id_text), topic.name.encode())])
+        await self._create_missing(
+            [Create(paths.deleted_topic(topic.id_text), topic.name.encode())]
+        )
         await self.remove_definition(topic.name, topic.topic_id)
         log.info("topic.deleted topic=%s topic_id=%s", topic.name, topic.id_text)
 
@@ -240,21 +242,22 @@ class TopicChanges:
 
     async def _create_partitions(self, topic: TopicInfo, first: int) -> None:
         nodes = [
-            (paths.partition(topic.id_text, index), b"")
+            Create(paths.partition(topic.id_text, index))
             for index in range(first, topic.partition_count)
         ]
         for start in range(0, len(nodes), _NODES_PER_TRANSACTION):
             await self._create_missing(nodes[start : start + _NODES_PER_TRANSACTION])
 
-    async def _create_missing(self, nodes: list[tuple[str, bytes]]) -> None:
+    async def _create_missing(self, nodes: list[Create]) -> None:
         """Create nodes; what already exists was left by an interrupted attempt."""
         for _ in range(_TRY_COUNT_MAX):
             try:
-                await self._store.create_all(nodes)
+                await self._store.multi(nodes)
             except NodeExists:
                 for node in nodes if len(nodes) > 1 else ():
                     await self._create_missing([node])
             except ConnectionLoss:
                 continue
             return
-        raise RequestTimedOut(f"the metadata store did not answer while {nodes[0][0]} was created")
+        path = nodes[0].path
+        raise RequestTimedOut(f"the metadata store did not answer while {path} was created")

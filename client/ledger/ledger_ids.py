@@ -3,7 +3,8 @@
 Covers id generation. Ids below 2^31 - 1 are the sequence numbers of ephemeral nodes `idgen/ID-`.
 When that counter has run out, or somebody found that out before us (`idgen-long` exists), ids have
 63 bits: the number of a directory `idgen-long/HOB-` above, the sequence number of an ephemeral
-node in it below; the newest directory counts, and a full one is followed by the next.
+node in it below; the newest directory counts, and a full one is followed by the next. Many who ask
+at the same time get a range of ids by one request, and the nodes behind it go by another one.
 
 Sources: Apache BookKeeper `ZkLedgerIdGenerator`, `LongZkLedgerIdGenerator`.
 """
@@ -83,8 +84,9 @@ class LedgerIds:
 
         A node left over by a lost answer vanishes with our session, and its number is wasted.
         """
+        requests = self._nodes.requests
         path = await self._nodes.retry(
-            lambda: self._store.create(prefix, ephemeral=True, sequential=True, make_parents=True)
+            lambda: requests.create(prefix, ephemeral=True, sequential=True, make_parents=True)
         )
         task = background.begin(self._tidy(path), "tidy")
         self._tidying[task] = None
@@ -93,6 +95,6 @@ class LedgerIds:
 
     async def _tidy(self, path: str) -> None:
         try:
-            await self._store.delete(path)
+            await self._nodes.requests.delete(path)
         except MetadataError as error:
             log.debug("ledger_ids.not_deleted path=%s error=%r", path, error)

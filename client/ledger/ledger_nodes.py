@@ -29,7 +29,8 @@ from client.ids import LedgerId
 from client.ledger.core import metadata_codec
 from client.ledger.core.ledger_metadata import LedgerMetadata, VersionedMetadata
 from client.metadata import paths
-from client.metadata.store import MetadataStore, Watcher
+from client.metadata.store import MetadataStore, Versioned, Watcher
+from client.node.grouped_requests import GroupedRequests
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class LedgerNodes:
         self, store: MetadataStore, root: str, *, attempts_max: int, retry_delay_s: float
     ) -> None:
         self._store = store
+        self.requests = GroupedRequests(store)
+        """What may leave together with that of other ledgers."""
         self._root = root
         self._attempts_max = attempts_max
         self._retry_delay_s = retry_delay_s
@@ -59,7 +62,7 @@ class LedgerNodes:
         path = paths.ledger(ledger_id, self._root)
         data = metadata_codec.encode(metadata)
         try:
-            await self.retry(lambda: self._store.create(path, data, make_parents=True))
+            await self.retry(lambda: self.requests.create(path, data, make_parents=True))
         except NodeExists as error:
             found = await self._read_if_there(ledger_id)
             if found is None or found.metadata.c_token != metadata.c_token:
@@ -71,7 +74,7 @@ class LedgerNodes:
         """Return a ledger's metadata. Raises NoSuchLedger, MetadataCorrupt."""
         path = paths.ledger(ledger_id, self._root)
         try:
-            node = await self.retry(lambda: self._store.get(path, watcher))
+            node = await self.retry(lambda: self._get(path, watcher))
         except NoNode as error:
             raise NoSuchLedger(f"there is no ledger {ledger_id}") from error
         return VersionedMetadata(metadata_codec.decode(node.data), node.version)
@@ -90,7 +93,8 @@ class LedgerNodes:
         while (wanted := transform(current.metadata)) is not None:
             try:
                 data = metadata_codec.encode(wanted)
-                return VersionedMetadata(wanted, await self._store.set(path, data, current.version))
+                version = await self.requests.set(path, data, current.version)
+                return VersionedMetadata(wanted, version)
             except VersionConflict:
                 log.info("ledger.cas_lost ledger=%d version=%d", ledger_id, current.version)
             except NoNode as error:
@@ -107,7 +111,7 @@ class LedgerNodes:
         """Delete a ledger's node, and directories that this leaves empty. Absent is fine."""
         path = paths.ledger(ledger_id, self._root)
         with contextlib.suppress(NoNode):
-            await self.retry(lambda: self._store.delete(path))
+            await self.retry(lambda: self.requests.delete(path))
         parent = path.rpartition("/")[0]
         while parent != self._root:
             try:
@@ -115,6 +119,11 @@ class LedgerNodes:
             except (NotEmpty, NoNode, ConnectionLoss):
                 return  # others use it, or tidy up after us
             parent = parent.rpartition("/")[0]
+
+    async def _get(self, path: str, watcher: Watcher | None) -> Versioned:
+        if watcher is None:
+            return await self.requests.get(path)
+        return await self._store.get(path, watcher)
 
     async def ids(self) -> AsyncIterator[LedgerId]:
         """Yield the id of every ledger, ascending within each of the two id ranges."""

@@ -20,7 +20,7 @@ from typing import Final
 from client.errors import MetadataCorrupt, NodeExists
 from client.ids import Rng
 from client.metadata import paths
-from client.metadata.store import MetadataStore
+from client.metadata.store import Create, MetadataStore
 
 LAYOUT: Final = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 """Layout format 2, then the ledger manager and its version; two lines, no newline at the end."""
@@ -89,7 +89,7 @@ async def _make(store: MetadataStore, nodes: list[tuple[str, bytes]]) -> None:
             with contextlib.suppress(NodeExists):
                 await store.create(parent, make_parents=True)
         try:
-            await store.create_all(nodes)
+            await store.multi([Create(path, data) for path, data in nodes])
         except NodeExists:
             pass  # somebody else was faster: make sure that all of it is there
         else:

@@ -21,15 +21,24 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from client import callbacks
-from client.errors import ConnectionLoss, MetadataError, NoNode, SessionExpired
+from client.errors import ConnectionLoss, MetadataError, SessionExpired
 from client.ids import Clock
 from client.metadata.channel import Channel
-from client.metadata.store import SessionListener, SessionState, Versioned, Watcher, check_path
+from client.metadata.memory_requests import Kind, Request, Watch
+from client.metadata.store import (
+    Change,
+    Changed,
+    SessionListener,
+    SessionState,
+    Versioned,
+    Watcher,
+    check_path,
+)
 from client.metadata.tree import Touched, Tree
 
 SESSION_TIMEOUT_S: Final = 10.0
@@ -41,8 +50,9 @@ class Operation(NamedTuple):
 
     session_id: int
     name: str
-    """`get`, `exists`, `children`, `create`, `set`, `delete`, `create_all`, `sync`, `close`."""
+    """That of the call (`get`, `create`, `multi`, `sync`), or `close`."""
     path: str
+    """Of the first node if there are several."""
 
 
 class Fault(enum.Enum):
@@ -57,34 +67,6 @@ class Fault(enum.Enum):
 FaultHook = Callable[[Operation], Fault | None]
 Latency = Callable[[], float]
 _T = TypeVar("_T")
-
-
-class _Kind(enum.Enum):
-    NODE = "node"
-    """Waits for a node's creation, new bytes or deletion."""
-    DIRECTORY = "directory"
-    """Waits for a change among a node's children, or for its deletion."""
-
-
-class _Watch(NamedTuple):
-    store: MemoryStore
-    kind: _Kind
-    path: str
-    call: Watcher
-
-
-class _Request(NamedTuple):
-    store: MemoryStore
-    name: str
-    path: str
-    apply: Callable[[MemoryCluster, Tree], object]
-    """Gets the cluster, and the tree that reads of this session see."""
-    answer: asyncio.Future[Any]
-    watch: _Watch | None
-
-    @property
-    def is_read(self) -> bool:
-        return self.name in ("get", "exists", "children")
 
 
 class MemoryCluster:
@@ -109,7 +91,7 @@ class MemoryCluster:
         self._session_count = 0
         self._sessions: dict[int, MemoryStore] = {}
         self._expiries: dict[int, asyncio.TimerHandle] = {}
-        self._watches: dict[tuple[_Kind, str], dict[_Watch, None]] = {}
+        self._watches: dict[tuple[Kind, str], dict[Watch, None]] = {}
         self._frozen: dict[MemoryStore, Tree] = {}
 
     def session(self) -> MemoryStore:
@@ -215,7 +197,7 @@ class MemoryCluster:
             session_id = self._open_session(store)
         store._on_connected(session_id)
 
-    def _serve(self, request: _Request) -> None:
+    def _serve(self, request: Request) -> None:
         """Apply one request that arrived; its answer leaves after the watches it fires."""
         store = request.store
         fault = self.on_request(Operation(store._last_session_id, request.name, request.path))
@@ -227,7 +209,7 @@ class MemoryCluster:
         self._disconnect(store, ConnectionLoss(f"{request.name} {request.path}"))
         self._reconnect_later(store, self.reconnect_delay_s)
 
-    def _apply(self, request: _Request) -> object:
+    def _apply(self, request: Request) -> object:
         """Run a request against the tree; an error is an outcome too."""
         store = request.store
         if not request.is_read:
@@ -236,8 +218,7 @@ class MemoryCluster:
             outcome = request.apply(self, self._frozen.get(store, self.tree))
         except (MetadataError, ValueError) as error:
             return error
-        watch = request.watch
-        if watch is not None:
+        for watch in request.left_watches(outcome):
             self._watches.setdefault((watch.kind, watch.path), {})[watch] = None
         return outcome
 
@@ -248,8 +229,8 @@ class MemoryCluster:
 
     def _fire(self, touched: Touched) -> None:
         for kind, paths in (
-            (_Kind.NODE, touched.nodes),
-            (_Kind.DIRECTORY, touched.directories),
+            (Kind.NODE, touched.nodes),
+            (Kind.DIRECTORY, touched.directories),
         ):
             for path in paths:
                 for watch in self._watches.pop((kind, path), {}):
@@ -278,9 +259,9 @@ class MemoryStore:
         self._connection = 0
         """Grows with every cut, so that a reconnection planned before it comes to nothing."""
         self._listeners: list[SessionListener] = []
-        self._watches: dict[_Watch, None] = {}
+        self._watches: dict[Watch, None] = {}
         self._in_flight: dict[asyncio.Future[Any], None] = {}
-        self._held: dict[asyncio.Future[Any], _Request] = {}
+        self._held: dict[asyncio.Future[Any], Request] = {}
         """Requests made without a connection; they leave with the next one."""
         self._to_server = Channel(lambda: cluster.latency(), cluster._context)
         self._to_client = Channel(lambda: cluster.latency(), self._context)
@@ -300,22 +281,22 @@ class MemoryStore:
         def apply(cluster: MemoryCluster, tree: Tree) -> Versioned:
             return tree.get(path)
 
-        return await self._call("get", path, apply, _Kind.NODE, watcher)
+        return await self._call("get", path, apply, *self._watch(Kind.NODE, path, watcher))
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> Versioned | None:
         def apply(cluster: MemoryCluster, tree: Tree) -> Versioned | None:
-            try:
-                return tree.get(path)._replace(data=b"")
-            except NoNode:
-                return None
+            node = tree.find(path)
+            return None if node is None else node._replace(data=b"")
 
-        return await self._call("exists", path, apply, _Kind.NODE, watcher)
+        return await self._call("exists", path, apply, *self._watch(Kind.NODE, path, watcher))
 
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
         def apply(cluster: MemoryCluster, tree: Tree) -> list[str]:
             return tree.children(path)
 
-        return await self._call("children", path, apply, _Kind.DIRECTORY, watcher)
+        return await self._call(
+            "children", path, apply, *self._watch(Kind.DIRECTORY, path, watcher)
+        )
 
     async def create(
         self,
@@ -354,11 +335,26 @@ class MemoryStore:
 
         await self._call("delete", path, apply)
 
-    async def create_all(self, nodes: list[tuple[str, bytes]]) -> None:
-        def apply(cluster: MemoryCluster, tree: Tree) -> None:
-            cluster._fire(tree.create_all(nodes, now_ms=cluster._now_ms()))
+    async def multi(self, changes: Sequence[Change]) -> list[Changed]:
+        def apply(cluster: MemoryCluster, tree: Tree) -> list[Changed]:
+            made = tree.multi(changes, now_ms=cluster._now_ms(), owner=self._last_session_id)
+            for _, touched in made:
+                cluster._fire(touched)
+            return [result for result, _ in made]
 
-        await self._call("create_all", nodes[0][0] if nodes else "/", apply)
+        return await self._call("multi", changes[0].path, apply)
+
+    async def get_many(
+        self, paths: Sequence[str], watchers: Sequence[Watcher] = ()
+    ) -> list[Versioned | None]:
+        def apply(cluster: MemoryCluster, tree: Tree) -> list[Versioned | None]:
+            return [tree.find(path) for path in paths]
+
+        for path in paths:
+            check_path(path)
+        pairs = zip(paths, watchers, strict=bool(watchers))
+        watches = [Watch(self, Kind.NODE, path, watcher) for path, watcher in pairs]
+        return await self._call("get_many", paths[0], apply, *watches)
 
     async def sync(self, path: str) -> None:
         await self._call("sync", path, lambda cluster, tree: None)
@@ -385,24 +381,25 @@ class MemoryStore:
         name: str,
         path: str,
         apply: Callable[[MemoryCluster, Tree], _T],
-        kind: _Kind = _Kind.NODE,
-        watcher: Watcher | None = None,
+        *watches: Watch,
     ) -> _T:
         check_path(path)
         if self._closed:
             raise SessionExpired("store closed")
-        watch = _Watch(self, kind, path, watcher) if watcher is not None else None
-        return await self._submit(name, path, apply, watch)
+        return await self._submit(name, path, apply, *watches)
+
+    def _watch(self, kind: Kind, path: str, watcher: Watcher | None) -> list[Watch]:
+        return [] if watcher is None else [Watch(self, kind, path, watcher)]
 
     def _submit(
         self,
         name: str,
         path: str,
         apply: Callable[[MemoryCluster, Tree], _T],
-        watch: _Watch | None = None,
+        *watches: Watch,
     ) -> asyncio.Future[_T]:
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        request = _Request(self, name, path, apply, answer, watch)
+        request = Request(self, name, path, apply, answer, watches)
         if self._state is SessionState.CONNECTED:
             self._send(request)
         else:
@@ -410,7 +407,7 @@ class MemoryStore:
             self._later(self._cluster.session_timeout_s, partial(self._give_up, request))
         return answer
 
-    def _send(self, request: _Request) -> None:
+    def _send(self, request: Request) -> None:
         self._in_flight[request.answer] = None
         self._to_server.send(partial(self._cluster._serve, request))
 
@@ -421,13 +418,12 @@ class MemoryStore:
         else:
             loop.call_later(delay_s, call, context=self._context)
 
-    def _on_answer(self, request: _Request, outcome: object) -> None:
+    def _on_answer(self, request: Request, outcome: object) -> None:
         self._in_flight.pop(request.answer, None)
-        if request.watch is not None and not isinstance(outcome, Exception):
-            self._watches[request.watch] = None
+        self._watches.update(dict.fromkeys(request.left_watches(outcome)))
         _settle(request.answer, outcome)
 
-    def _on_watch(self, watch: _Watch) -> None:
+    def _on_watch(self, watch: Watch) -> None:
         if watch in self._watches:
             del self._watches[watch]
             callbacks.each(callbacks.Kind.METADATA, [watch.call])
@@ -460,7 +456,7 @@ class MemoryStore:
         _fail(held, SessionExpired("session expired"))
         self._tell(SessionState.EXPIRED)
 
-    def _give_up(self, request: _Request) -> None:
+    def _give_up(self, request: Request) -> None:
         if self._held.pop(request.answer, None) is not None:
             _settle(request.answer, ConnectionLoss(f"{request.name} {request.path}"))
 

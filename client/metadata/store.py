@@ -1,8 +1,8 @@
 """The metadata store interface: a tree of small versioned nodes with sessions.
 
 Covers what the rest of Quire may expect from ZooKeeper. Two implementations stand behind it:
-`memory.py` (sessions can be expired by a test or by the simulator) and `zookeeper.py` (the only
-importer of kazoo). One contract suite runs on both.
+`memory.py` (sessions can be expired by a test or by the simulator) and `zookeeper.py`. One
+contract suite runs on both.
 
 Semantics, all from ZooKeeper:
 
@@ -16,7 +16,7 @@ Semantics, all from ZooKeeper:
 - After every interruption (`SUSPENDED`, with or without `EXPIRED`), as soon as a session is there
   again, the session listeners hear `CONNECTED` and then every pending watch fires once, whether
   something changed or not.
-- `ConnectionLoss` on create, set or delete means the operation may have happened: the caller
+- `ConnectionLoss` on create, set, delete or multi means the operation may have happened: the caller
   must read back and recognise its own write.
 - An operation that starts during an interruption waits for the connection: it runs after
   `CONNECTED`, fails with `SessionExpired` when the session turns out to be gone, and with
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from client.errors import MetadataError
@@ -47,6 +47,35 @@ class Versioned(NamedTuple):
     ctime_ms: int
     ephemeral_owner: int
     """Session id that made it; 0 for a persistent node."""
+
+
+class Create(NamedTuple):
+    """Make a node, whose parent is there; see `MetadataStore.create`."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class SetData(NamedTuple):
+    """Replace a node's bytes; see `MetadataStore.set`."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+class Delete(NamedTuple):
+    """Delete a node; see `MetadataStore.delete`."""
+
+    path: str
+    version: int = -1
+
+
+Change = Create | SetData | Delete
+Changed = str | int | None
+"""What a change came to: the path of a node that was made, the new version of one that was set."""
 
 
 class SessionState(enum.Enum):
@@ -121,10 +150,21 @@ class MetadataStore(Protocol):
         """Delete a node. Raises NoNode, NotEmpty, VersionConflict, ConnectionLoss."""
         ...
 
-    async def create_all(self, nodes: list[tuple[str, bytes]]) -> None:
-        """Create several persistent nodes in one transaction: all or none.
+    async def multi(self, changes: Sequence[Change]) -> list[Changed]:
+        """Make several changes, at least one, in one transaction: all or none, in their order.
 
-        Raises NodeExists, NoNode, ConnectionLoss.
+        Raises what the first that is refused raises alone (nothing has happened then), and
+        ConnectionLoss and SessionExpired: all may have happened, or none.
+        """
+        ...
+
+    async def get_many(
+        self, paths: Sequence[str], watchers: Sequence[Watcher] = ()
+    ) -> list[Versioned | None]:
+        """Read several nodes, at least one, in one request; None: there is no such node.
+
+        `watchers`: one for each path, or none. Each waits as that of `get` does, from when this
+        has returned; for what changes before, it may fire though the change was read.
         """
         ...
 

@@ -10,11 +10,20 @@ the behaviour of server 3.9, which `tests/unit/client/metadata/contract.py` comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from client.errors import MetadataError, NodeExists, NoNode, NotEmpty, VersionConflict
-from client.metadata.store import Versioned, check_path, check_size
+from client.metadata.store import (
+    Change,
+    Changed,
+    Create,
+    Delete,
+    SetData,
+    Versioned,
+    check_path,
+    check_size,
+)
 
 
 class Touched(NamedTuple):
@@ -38,6 +47,41 @@ class _Node:
         self.created_count = 0
         """Children ever created: the next sequence number. Deletes do not lower it."""
 
+    def copy(self) -> _Node:
+        twin = _Node(self.data, self.ctime_ms, self.owner)
+        twin.version = self.version
+        twin.children = dict(self.children)
+        twin.created_count = self.created_count
+        return twin
+
+
+class _Overlay(dict[str, _Node]):
+    """Nodes of a tree, each copied when it is first looked at: changes leave the tree alone."""
+
+    def __init__(self, nodes: Mapping[str, _Node]) -> None:
+        super().__init__()
+        self._nodes = nodes
+        self._seen: dict[str, None] = {}
+
+    def get(self, path: str, default: Any = None) -> Any:
+        self._look_at(path)
+        return super().get(path, default)
+
+    def __contains__(self, path: object) -> bool:
+        assert isinstance(path, str)
+        self._look_at(path)
+        return super().__contains__(path)
+
+    def __getitem__(self, path: str) -> _Node:
+        self._look_at(path)
+        return super().__getitem__(path)
+
+    def _look_at(self, path: str) -> None:
+        if path not in self._seen:
+            self._seen[path] = None
+            if path in self._nodes:
+                self[path] = self._nodes[path].copy()
+
 
 class Tree:
     """All nodes of one cluster. Every method is atomic; mutators return what they touched."""
@@ -49,6 +93,10 @@ class Tree:
         """Return a node. Raises NoNode."""
         node = self._find(path)
         return Versioned(node.data, node.version, node.ctime_ms, node.owner)
+
+    def find(self, path: str) -> Versioned | None:
+        """Return a node, None if it is not there."""
+        return self.get(path) if path in self._nodes else None
 
     def children(self, path: str) -> list[str]:
         """Return the sorted child names. Raises NoNode."""
@@ -82,20 +130,34 @@ class Tree:
         nodes, directories = zip(*touched, strict=True)
         return path, Touched(nodes, directories)
 
-    def create_all(self, nodes: Sequence[tuple[str, bytes]], *, now_ms: int) -> Touched:
-        """Create all nodes or none. Raises NodeExists, NoNode."""
-        planned: dict[str, None] = {}
-        for path, data in nodes:
-            check_path(path)
-            check_size(path, data)
-            if path in self._nodes or path in planned:
-                raise NodeExists(path)
-            if parent_of(path) not in planned and self._find(parent_of(path)).owner:
-                raise MetadataError(f"{parent_of(path)} is ephemeral and takes no children")
-            planned[path] = None
-        for path, data in nodes:
-            self._attach(path, _Node(data, now_ms, 0))
-        return Touched(tuple(planned), tuple(parent_of(path) for path in planned))
+    def multi(
+        self, changes: Sequence[Change], *, now_ms: int, owner: int
+    ) -> list[tuple[Changed, Touched]]:
+        """Make all changes or none; `owner` is the session of ephemerals.
+
+        Raises what the first one that is refused raises.
+        """
+        trial = Tree()
+        trial._nodes = _Overlay(self._nodes)
+        for change in changes:
+            trial._change(change, now_ms, owner)
+        return [self._change(change, now_ms, owner) for change in changes]
+
+    def _change(self, change: Change, now_ms: int, owner: int) -> tuple[Changed, Touched]:
+        check_path(change.path)
+        match change:
+            case Create(path, data, ephemeral, sequential):
+                return self.create(
+                    path,
+                    data,
+                    now_ms=now_ms,
+                    owner=owner if ephemeral else 0,
+                    sequential=sequential,
+                )
+            case SetData(path, data, version):
+                return self.set(path, data, version)
+            case Delete(path, version):
+                return None, self.delete(path, version)
 
     def set(self, path: str, data: bytes, version: int) -> tuple[int, Touched]:
         """Replace a node's bytes; return its new version. Raises NoNode, VersionConflict."""
@@ -124,11 +186,7 @@ class Tree:
     def copy(self) -> Tree:
         """Return an independent copy: what a server that lags behind still shows."""
         twin = Tree()
-        for path, node in self._nodes.items():
-            twin._nodes[path] = copied = _Node(node.data, node.ctime_ms, node.owner)
-            copied.version = node.version
-            copied.children = dict(node.children)
-            copied.created_count = node.created_count
+        twin._nodes = {path: node.copy() for path, node in self._nodes.items()}
         return twin
 
     def paths(self) -> list[str]:

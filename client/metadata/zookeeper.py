@@ -1,4 +1,4 @@
-"""The metadata store on a real ZooKeeper. The only importer of kazoo.
+"""The metadata store on a real ZooKeeper, over kazoo.
 
 kazoo runs one connection thread; everything else here runs on the event loop. The thread is kept
 thin (`zookeeper_io.py`): it hands each answer, watch event and state change to the loop, in
@@ -31,7 +31,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-import kazoo.exceptions as zk
 from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
@@ -44,13 +43,13 @@ from client.errors import (
     MetadataError,
     NodeExists,
     NoNode,
-    NotEmpty,
     SessionExpired,
-    VersionConflict,
 )
 from client.histogram import Histogram
 from client.metadata.loop_inbox import LoopInbox
 from client.metadata.store import (
+    Change,
+    Changed,
     SessionListener,
     SessionState,
     Versioned,
@@ -59,7 +58,17 @@ from client.metadata.store import (
     check_size,
 )
 from client.metadata.tree import parent_of
+from client.metadata.zookeeper_errors import translate
 from client.metadata.zookeeper_io import BufferedSocket, Readable, TlsSocket, Wake, select_ready
+from client.metadata.zookeeper_multi import (
+    Hook,
+    begin_multi,
+    begin_reads,
+    begin_watches,
+    changed,
+    check_changes,
+    read,
+)
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from client.security.tls_contexts import FreshContext
 
@@ -73,23 +82,6 @@ _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 
 _REVIVE_PAUSE_S: Final = 0.1
 _PARENT_RACES_MAX: Final = 8
 """How often parents may vanish under a `create(make_parents=True)` before it gives up."""
-
-_NO_RIGHT: Final = (
-    "ZooKeeper refuses it: the node is another user's (cluster_security.zookeeper_user and"
-    " zookeeper_password)"
-)
-
-_ERRORS: Final[dict[type[Exception], type[MetadataError]]] = {
-    zk.NoNodeError: NoNode,
-    zk.NodeExistsError: NodeExists,
-    zk.NotEmptyError: NotEmpty,
-    zk.BadVersionError: VersionConflict,
-    zk.SessionExpiredError: SessionExpired,
-    zk.SessionMovedError: ConnectionLoss,
-    zk.ConnectionLoss: ConnectionLoss,
-    zk.ConnectionClosedError: ConnectionLoss,
-    zk.OperationTimeoutError: ConnectionLoss,
-}
 
 
 class _InlineQueue:
@@ -170,7 +162,8 @@ class _Operation(NamedTuple):
     begin: Callable[[], Any]
     """Writes the request and returns kazoo's asynchronous result."""
     answer: asyncio.Future[Any]
-    armed: _Armed | None
+    armed: tuple[_Armed, ...]
+    """The watches that it leaves."""
 
 
 class ZooKeeperStore:
@@ -245,12 +238,12 @@ class ZooKeeperStore:
 
     async def get(self, path: str, watcher: Watcher | None = None) -> Versioned:
         armed, hook = self._arm(_Kind.NODE, path, watcher)
-        data, stat = await self._call(path, lambda: self._client.get_async(path, hook), armed)
+        data, stat = await self._call(path, lambda: self._client.get_async(path, hook), *armed)
         return Versioned(data, stat.version, stat.ctime, stat.ephemeralOwner)
 
     async def exists(self, path: str, watcher: Watcher | None = None) -> Versioned | None:
         armed, hook = self._arm(_Kind.NODE, path, watcher)
-        stat = await self._call(path, lambda: self._client.exists_async(path, hook), armed)
+        stat = await self._call(path, lambda: self._client.exists_async(path, hook), *armed)
         if stat is None:
             return None
         return Versioned(b"", stat.version, stat.ctime, stat.ephemeralOwner)
@@ -258,7 +251,7 @@ class ZooKeeperStore:
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
         armed, hook = self._arm(_Kind.DIRECTORY, path, watcher)
         names: list[str] = await self._call(
-            path, lambda: self._client.get_children_async(path, hook), armed
+            path, lambda: self._client.get_children_async(path, hook), *armed
         )
         return sorted(names)
 
@@ -302,19 +295,29 @@ class ZooKeeperStore:
     async def delete(self, path: str, version: int = -1) -> None:
         await self._call(path, lambda: self._client.delete_async(path, version))
 
-    async def create_all(self, nodes: list[tuple[str, bytes]]) -> None:
-        transaction = self._client.transaction()
-        for path, data in nodes:
+    async def multi(self, changes: Sequence[Change]) -> list[Changed]:
+        check_changes(changes)
+        begin = partial(begin_multi, self._client, changes)
+        return changed(changes, await self._call(changes[0].path, begin))
+
+    async def get_many(
+        self, paths: Sequence[str], watchers: Sequence[Watcher] = ()
+    ) -> list[Versioned | None]:
+        for path in paths:
             check_path(path)
-            check_size(path, data)
-            transaction.create(path, data)
-        results = await self._call(nodes[0][0] if nodes else "/", transaction.commit_async)
-        for (path, _), result in zip(nodes, results, strict=True):
-            # All but the guilty one report that they were rolled back.
-            if isinstance(result, Exception) and not isinstance(
-                result, zk.RolledBackError | zk.RuntimeInconsistency
-            ):
-                raise _translate(result, path)
+        begin = partial(begin_reads, self._client, paths)
+        results, zxid = await self._call(paths[0], begin)
+        found = read(paths, results)
+        armed = [
+            _Armed(_Watch(_Kind.NODE, path, watcher))
+            for path, node, watcher in zip(paths, found, watchers, strict=bool(watchers))
+            if node is not None
+        ]
+        if armed:
+            hooks = [(one.watch.path, self._hook(one)) for one in armed]
+            begin = partial(begin_watches, self._client, hooks, zxid)
+            await self._call(paths[0], begin, *armed)
+        return found
 
     async def sync(self, path: str) -> None:
         await self._call(path, lambda: self._client.sync_async(path))
@@ -343,7 +346,7 @@ class ZooKeeperStore:
         self._session_id = 0
         self._fail(self._in_flight, SessionExpired("store closed"))
 
-    async def _call(self, path: str, begin: Callable[[], Any], armed: _Armed | None = None) -> Any:
+    async def _call(self, path: str, begin: Callable[[], Any], *armed: _Armed) -> Any:
         check_path(path)
         if self._closed:
             raise SessionExpired("store closed")
@@ -368,18 +371,18 @@ class ZooKeeperStore:
         self._in_flight.pop(operation.answer, None)
         self.request_seconds.observe(time.perf_counter() - began_s)
         error = result.exception
-        armed = operation.armed
-        if error is None and armed is not None:
-            if armed.fired:
-                callbacks.each(callbacks.Kind.METADATA, [armed.watch.call])
-            else:
-                self._watches[armed.watch] = None
+        if error is None:
+            for armed in operation.armed:
+                if armed.fired:
+                    callbacks.each(callbacks.Kind.METADATA, [armed.watch.call])
+                else:
+                    self._watches[armed.watch] = None
         if operation.answer.done():
             return  # cancelled, or failed with its session
         if error is None:
             operation.answer.set_result(result.value)
         else:
-            operation.answer.set_exception(_translate(error, operation.path))
+            operation.answer.set_exception(translate(error, operation.path))
 
     def _give_up(self, operation: _Operation) -> None:
         if self._held.pop(operation.answer, None) is not None and not operation.answer.done():
@@ -387,17 +390,19 @@ class ZooKeeperStore:
 
     def _arm(
         self, kind: _Kind, path: str, watcher: Watcher | None
-    ) -> tuple[_Armed | None, Callable[[WatchedEvent], None] | None]:
-        """Return our record of a watch and the hook for kazoo; both None without a watcher."""
+    ) -> tuple[list[_Armed], Hook | None]:
+        """Return our record of a watch and the hook for kazoo; none without a watcher."""
         if watcher is None:
-            return None, None
+            return [], None
         armed = _Armed(_Watch(kind, path, watcher))
+        return [armed], self._hook(armed)
 
+    def _hook(self, armed: _Armed) -> Hook:
         def hook(event: WatchedEvent) -> None:
             if event.type != EventType.NONE:  # NONE: kazoo drops its watches; ours stay
                 self._inbox.put(partial(self._on_event, armed))
 
-        return armed, hook
+        return hook
 
     def _on_event(self, armed: _Armed) -> None:
         armed.fired = True
@@ -487,12 +492,3 @@ def _credentials(security: ClusterSecurity) -> dict[str, Any]:
         return {}
     acl = [make_digest_acl(user, password, all=True)] if security.zookeeper_acl else None
     return {"auth_data": [("digest", f"{user}:{password}")], "default_acl": acl}
-
-
-def _translate(error: Exception, path: str) -> MetadataError:
-    for kind, ours in _ERRORS.items():
-        if isinstance(error, kind):
-            return ours(path)
-    if isinstance(error, zk.NoAuthError | zk.AuthFailedError | zk.InvalidACLError):
-        return MetadataError(f"{path}: {_NO_RIGHT}")
-    return MetadataError(f"{path}: {type(error).__name__}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from client.errors import ConfigError, MetadataError
+from client.metadata.store import Create, SetData
 from client.metadata.zookeeper import ZooKeeperStore, protect
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from ops import zookeeper
@@ -72,7 +73,7 @@ async def test_others_may_do_nothing(
     """A certificate alone, and another user, are refused; so are a stranger and plain text."""
     store = await opened(server, security)
     await store.create("/ours/deep", b"secret", make_parents=True)
-    await store.create_all([("/ours/one", b""), ("/ours/two", b"")])
+    await store.multi([Create("/ours/one"), Create("/ours/two")])
     tls = {"tls_ca": security.tls_ca, "tls_cert": security.tls_cert, "tls_key": security.tls_key}
     for who in ({}, {"zookeeper_user": "quire", "zookeeper_password": "guess"}):
         other = await opened(server, ClusterSecurity(zookeeper_tls=True, **tls, **who))
@@ -81,6 +82,10 @@ async def test_others_may_do_nothing(
                 await other.get(path)
             with pytest.raises(MetadataError, match="zookeeper_user"):
                 await other.set(path, b"")
+            with pytest.raises(MetadataError, match="zookeeper_user"):
+                await other.get_many([path])
+            with pytest.raises(MetadataError, match="zookeeper_user"):
+                await other.multi([SetData(path, b"")])
         with pytest.raises(MetadataError, match="zookeeper_user"):
             await other.create("/ours/more")
         await other.close()

@@ -24,6 +24,7 @@ from client.ids import BrokerId, Offset
 from client.metadata import paths
 from client.metadata.memory import Fault
 from client.metadata.store import SessionState
+from client.node.grouped_requests import GroupedRequests
 from client.wire.bookkeeper.messages import AddRequest
 from tests.fakes.bookies import FakeBookie, Fate
 from tests.fakes.brokers import (
@@ -166,7 +167,9 @@ def test_a_partition_that_waits_for_its_rival_keeps_no_other_waiting(
     async def scenario(world: World) -> None:
         topic = await world.topic(partition_count=8)
         for index in range(7):
-            rival = OwnerNode(world.admin, topic, index, Owner(BrokerId(9), "alive"))
+            rival = OwnerNode(
+                GroupedRequests(world.admin), topic, index, Owner(BrokerId(9), "alive")
+            )
             assert await rival.claim(lambda: None, lambda owner: False)
         monkeypatch.setattr(ownership.Ownership, "_is_alive", lambda _, holder: holder.broker == 9)
         first = await world.broker(1)
@@ -353,14 +356,17 @@ def test_an_owner_node_is_let_go_even_if_the_answer_gets_lost() -> None:
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-@pytest.mark.parametrize("operation", ["create", "get", "delete"])
+@pytest.mark.parametrize("operation", ["create", "get", "multi"])
 def test_a_claim_whose_answers_get_lost(operation: str, fault: Fault) -> None:
+    """A stale node is broken, and the next one made, in one transaction."""
+
     async def scenario(world: World) -> None:
         topic = await world.topic()
         stale = Owner(BrokerId(9), "long gone")
         path = paths.partition_owner(topic.id_text, 0)
-        await world.admin.create(path, stale.encode(), make_parents=True)
-        is_done_once = operation == "delete" or (operation, fault) == ("create", Fault.LOSE_REPLY)
+        if operation != "create":
+            await world.admin.create(path, stale.encode(), make_parents=True)
+        is_done_once = operation != "get" and fault is Fault.LOSE_REPLY
         lost = [fault] * (1 if is_done_once else 2)
         world.cluster.on_request = lambda request: (
             lost.pop() if lost and request.name == operation and request.path == path else None
@@ -483,7 +489,7 @@ def test_a_leader_whose_owner_node_was_broken_notices_without_a_single_append() 
         await done(partition.append(batch("a")))
         leader.cluster.preferred_leader = lambda topic, index: leader.id  # type: ignore[method-assign]
         # One that is not registered: nobody waits for it.
-        node = OwnerNode(world.admin, topic, 0, Owner(BrokerId(9), "gone"))
+        node = OwnerNode(GroupedRequests(world.admin), topic, 0, Owner(BrokerId(9), "gone"))
         assert await node.claim(lambda: None, lambda owner: False)
         await until(lambda: not partition.is_open)
         again = await leader.leads(topic)

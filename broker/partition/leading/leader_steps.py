@@ -65,7 +65,7 @@ class LeaderSteps:
         self.topic = topic
         self.writer = writer
         """Of the ledger that entries go to."""
-        self.node = SegmentNode(services.store, topic, index, services.pages)
+        self.node = SegmentNode(services.requests, topic, index, services.pages)
         self.index = index
         self._services = services
         self._on_outcome = on_outcome

@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from client.errors import ConfigError, LocalProtocolError, MetadataError
 from client.metadata import paths
-from client.metadata.store import SessionListener, SessionState, Versioned, Watcher
+from client.metadata.store import (
+    Change,
+    Changed,
+    SessionListener,
+    SessionState,
+    Versioned,
+    Watcher,
+)
 from client.metadata.zookeeper import ZooKeeperStore
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 
@@ -62,6 +70,11 @@ class MetadataView:
     async def exists(self, path: str, watcher: Watcher | None = None) -> Versioned | None:
         return await (await self._connected()).exists(path, watcher)
 
+    async def get_many(
+        self, paths: Sequence[str], watchers: Sequence[Watcher] = ()
+    ) -> list[Versioned | None]:
+        return await (await self._connected()).get_many(paths, watchers)
+
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
         return await (await self._connected()).children(path, watcher)
 
@@ -85,8 +98,8 @@ class MetadataView:
     async def delete(self, path: str, version: int = -1) -> None:
         _refuse(path)
 
-    async def create_all(self, nodes: list[tuple[str, bytes]]) -> None:
-        _refuse(nodes[0][0])
+    async def multi(self, changes: Sequence[Change]) -> list[Changed]:
+        _refuse(changes[0].path)
 
     async def close(self) -> None:
         store, self._store = self._store, None

@@ -54,7 +54,7 @@ BATCHES = (
     (("a", "7"),),
     (("d", "8"),),
 )
-WRITES = ("create", "set", "delete", "create_all")
+WRITES = ("create", "set", "delete", "multi")
 SERVICE = ("create", "close", "delete")
 HOW = ("the broker dies", "the cleaner dies", "the answer is lost", "the request is lost", "fails")
 SWEEP_STEP = 3

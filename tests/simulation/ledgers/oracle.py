@@ -188,17 +188,11 @@ class LedgerOracle:
 
     def watch(self, tree: Tree) -> None:
         """See every change of ledger metadata in the store's tree."""
-        create, create_all, change, delete = tree.create, tree.create_all, tree.set, tree.delete
+        create, change, delete = tree.create, tree.set, tree.delete
 
         def watched_create(path: str, data: bytes, **options: object) -> object:
             result = create(path, data, **options)  # type: ignore[arg-type]
             self.node_made(path, data)
-            return result
-
-        def watched_create_all(nodes: list[tuple[str, bytes]], **options: object) -> object:
-            result = create_all(nodes, **options)  # type: ignore[arg-type]
-            for path, data in nodes:
-                self.node_made(path, data)
             return result
 
         def watched_set(path: str, data: bytes, version: int) -> object:
@@ -212,7 +206,6 @@ class LedgerOracle:
             return result
 
         tree.create = watched_create  # type: ignore[method-assign, assignment]
-        tree.create_all = watched_create_all  # type: ignore[method-assign, assignment]
         tree.set = watched_set  # type: ignore[method-assign, assignment]
         tree.delete = watched_delete  # type: ignore[method-assign, assignment]
 

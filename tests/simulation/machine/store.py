@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from client.ids import Clock
     from tests.simulation.machine.net import SimNet
 
-_CHANGES = frozenset({"create", "set", "delete", "create_all"})
+_CHANGES = frozenset({"create", "set", "delete", "multi"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

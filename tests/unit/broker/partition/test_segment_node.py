@@ -13,6 +13,7 @@ from client.errors import NoNode, SessionExpired, VersionConflict
 from client.ids import LedgerId, Offset
 from client.log.segments import SegmentList
 from client.metadata.memory import Fault
+from client.node.grouped_requests import GroupedRequests
 from tests.fakes.brokers import World
 from tests.fakes.virtual_time import run
 
@@ -27,7 +28,7 @@ def with_node(
         world = await World().start()
         topic = await world.topic()
         store = world.cluster.session()
-        await scenario(world, topic, SegmentNode(store, topic, 0))
+        await scenario(world, topic, SegmentNode(GroupedRequests(store), topic, 0))
 
     run(whole())
 

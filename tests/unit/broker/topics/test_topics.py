@@ -137,7 +137,7 @@ async def test_settings_change(world: ClusterViews) -> None:
 @pytest.mark.parametrize("fault", list(Fault))
 async def test_lost_answers_are_settled(world: ClusterViews, fault: Fault) -> None:
     first, _ = world.views
-    writes = ("create", "create_all", "set", "delete")
+    writes = ("create", "multi", "set", "delete")
     hit: set[tuple[str, str]] = set()
 
     def once(operation: Operation) -> Fault | None:
@@ -187,23 +187,23 @@ async def test_the_commit_point_of_each_change_is_in_its_place(world: ClusterVie
     writes: list[str] = []
 
     def note(operation: Operation) -> None:
-        if operation.name in ("create", "create_all", "set", "delete"):
+        if operation.name in ("create", "multi", "set", "delete"):
             writes.append(f"{operation.name} {operation.path}")
 
     world.tree.on_request = note
     topic = await world.topics[0].create("t", 2)
     directory = paths.topic_partitions(topic.id_text)
     assert writes == [
-        f"create_all {directory}",
-        f"create_all {directory}/0",
+        f"multi {directory}",
+        f"multi {directory}/0",
         "create /quire/topics/t",
     ]
     writes.clear()
     await world.topics[0].grow("t", 3)
-    assert writes == [f"create_all {directory}/2", "set /quire/topics/t"]
+    assert writes == [f"multi {directory}/2", "set /quire/topics/t"]
     writes.clear()
     await world.topics[0].delete("t")
-    assert writes == [f"create_all /quire/deleted/{topic.id_text}", "delete /quire/topics/t"]
+    assert writes == [f"multi /quire/deleted/{topic.id_text}", "delete /quire/topics/t"]
 
 
 async def test_every_view_shows_a_replica_list_until_it_is_removed(

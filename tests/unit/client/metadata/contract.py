@@ -20,7 +20,14 @@ from client.errors import (
     SessionExpired,
     VersionConflict,
 )
-from client.metadata.store import NODE_BYTES_MAX, MetadataStore, SessionState
+from client.metadata.store import (
+    NODE_BYTES_MAX,
+    Create,
+    Delete,
+    MetadataStore,
+    SessionState,
+    SetData,
+)
 from tests.fakes.raised import Reports, broken
 
 
@@ -163,15 +170,71 @@ class StoreContract:
         assert first == f"{lab.root}/d/n-0000000000"
         assert second == f"{lab.root}/d/n-0000000002"
 
-    async def test_create_all_is_all_or_nothing(self, lab: StoreLab) -> None:
+    async def test_a_transaction_is_all_or_nothing(self, lab: StoreLab) -> None:
         store = await lab.session()
-        await store.create_all([(f"{lab.root}/a", b"1"), (f"{lab.root}/a/b", b"2")])
-        assert (await store.get(f"{lab.root}/a/b")).data == b"2"
-        with pytest.raises(NodeExists):
-            await store.create_all([(f"{lab.root}/c", b""), (f"{lab.root}/a", b"")])
-        with pytest.raises(NoNode):
-            await store.create_all([(f"{lab.root}/c", b""), (f"{lab.root}/x/y", b"")])
+        a, c = f"{lab.root}/a", f"{lab.root}/c"
+        assert await store.multi([Create(a, b"1"), Create(f"{a}/b", b"2")]) == [a, f"{a}/b"]
+        assert (await store.get(f"{a}/b")).data == b"2"
+        for refused, error in (
+            (Create(a), NodeExists),
+            (Create(f"{lab.root}/x/y"), NoNode),
+            (SetData(a, b"", 7), VersionConflict),
+            (SetData(f"{lab.root}/x", b""), NoNode),
+            (Delete(a), NotEmpty),
+            (Delete(f"{a}/b", 7), VersionConflict),
+        ):
+            with pytest.raises(error):
+                await store.multi([Create(c), SetData(f"{a}/b", b"3", 0), refused, Create(a)])
         assert await store.children(lab.root) == ["a"]
+        assert await store.get(f"{a}/b") == (await store.get_many([f"{a}/b"]))[0]
+        assert (await store.get(f"{a}/b")).version == 0
+
+    async def test_each_change_of_a_transaction_sees_those_before_it(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        a, numbered = f"{lab.root}/a", f"{lab.root}/n-"
+        made = await store.multi(
+            [
+                Create(a, b"1"),
+                SetData(a, b"2", 0),
+                SetData(a, b"3", 1),
+                Create(f"{a}/b"),
+                Delete(f"{a}/b", 0),
+                Delete(a, 2),
+                Create(a, b"4", ephemeral=True),
+                Create(numbered, sequential=True),
+                Create(numbered, ephemeral=True, sequential=True),
+            ]
+        )
+        assert made[:7] == [a, 1, 2, f"{a}/b", None, None, a]
+        assert made[7:] == [f"{numbered}0000000002", f"{numbered}0000000003"]
+        node = await store.get(a)
+        assert (node.data, node.version, node.ephemeral_owner) == (b"4", 0, store.session_id)
+        await store.close()
+        other = await lab.session()
+        await other.sync(lab.root)
+        assert await other.children(lab.root) == ["n-0000000002"], "ephemerals have gone"
+
+    async def test_a_transaction_is_checked_before_it_leaves(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        with pytest.raises(ValueError, match="path"):
+            await store.multi([Create(f"{lab.root}/a"), Delete("a")])
+        with pytest.raises(MetadataError, match="limit"):
+            await store.multi([Create(f"{lab.root}/a", bytes(NODE_BYTES_MAX + 1))])
+        assert await store.children(lab.root) == []
+
+    async def test_many_nodes_are_read_at_once(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/a", b"1")
+        await store.create(f"{lab.root}/b", b"", ephemeral=True)
+        await store.set(f"{lab.root}/a", b"2")
+        names = [f"{lab.root}/{name}" for name in ("a", "gone", "b", "a")]
+        found = await store.get_many(names)
+        assert found[1] is None
+        assert found[0] == found[3] == await store.get(names[0])
+        assert found[2] == await store.get(names[2])
+        assert await store.get_many([f"{lab.root}/gone/x"]) == [None]
+        with pytest.raises(ValueError, match="path"):
+            await store.get_many([f"{lab.root}/a", "a"])
 
     async def test_an_ephemeral_goes_with_its_session(self, lab: StoreLab) -> None:
         owner, other = await lab.session(), await lab.session()
@@ -277,14 +340,66 @@ class StoreContract:
         await store.sync(lab.root)
         assert (len(watch.calls), len(other.calls)) == (1, 1)
 
-    async def test_create_all_fires_watches(self, lab: StoreLab) -> None:
-        store = await lab.session()
-        members, node = Recorder(), Recorder()
-        await store.children(lab.root, members)
-        await store.exists(f"{lab.root}/a/b", node)
-        await store.create_all([(f"{lab.root}/a", b""), (f"{lab.root}/a/b", b"")])
+    async def test_watches_of_many_nodes(self, lab: StoreLab) -> None:
+        store, other = await lab.session(), await lab.session()
+        names = [f"{lab.root}/{name}" for name in ("set", "gone", "deleted", "same", "set")]
+        for name in names[0], names[2], names[3]:
+            await other.create(name)
+        watches = [Recorder() for _ in names]
+        await store.sync(lab.root)  # else a watch may fire for what happened before
+        found = await store.get_many(names, watches)
+        assert [node is not None for node in found] == [True, False, True, True, True]
+        await other.set(names[0], b"1")
+        await other.set(names[0], b"2")
+        await other.create(names[1])
+        await other.set(names[1], b"1")
+        await other.delete(names[2])
+        for watch in watches[0], watches[2], watches[4]:
+            await watch.seen(1)
         await store.sync(lab.root)
-        assert (len(members.calls), len(node.calls)) == (1, 1)
+        assert [len(watch.calls) for watch in watches] == [1, 0, 1, 0, 1]
+
+    async def test_no_change_is_missed_after_a_read_of_many(self, lab: StoreLab) -> None:
+        """Whatever is changed meanwhile: what was read is the newest, or the watch fires."""
+        reader, writer = await lab.session(), await lab.session()
+        names = [f"{lab.root}/{n}" for n in range(4)]
+        for name in names:
+            await writer.create(name, b"0")
+        for n in range(20):
+            data = str(n + 1).encode()
+            watches = [Recorder() for _ in names]
+            changes = [asyncio.ensure_future(writer.set(name, data)) for name in names]
+            found = await reader.get_many(names, watches)
+            await asyncio.gather(*changes)
+            for node, watch in zip(found, watches, strict=True):
+                assert node is not None
+                if node.data != data:
+                    await watch.seen(1)
+
+    async def test_watches_of_many_nodes_outlive_a_short_cut(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        names = [f"{lab.root}/{n}" for n in range(3)]
+        await store.multi([Create(name) for name in names])
+        watches = [Recorder() for _ in names]
+        await store.get_many(names, watches)
+        await lab.cut(store)
+        assert [len(watch.calls) for watch in watches] == [0, 0, 0]
+        await lab.heal(store)
+        for watch in watches:
+            await watch.seen(1)
+
+    async def test_a_transaction_fires_watches(self, lab: StoreLab) -> None:
+        store = await lab.session()
+        await store.create(f"{lab.root}/c")
+        members, made, changed = Recorder(), Recorder(), Recorder()
+        await store.children(lab.root, members)
+        await store.exists(f"{lab.root}/a/b", made)
+        await store.get(f"{lab.root}/c", changed)
+        await store.multi(
+            [Create(f"{lab.root}/a"), Create(f"{lab.root}/a/b"), SetData(f"{lab.root}/c", b"x")]
+        )
+        await store.sync(lab.root)
+        assert (len(members.calls), len(made.calls), len(changed.calls)) == (1, 1, 1)
 
     async def test_a_watch_comes_before_the_read_that_shows_the_change(self, lab: StoreLab) -> None:
         reader, writer = await lab.session(), await lab.session()

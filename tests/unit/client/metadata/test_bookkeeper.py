@@ -100,7 +100,7 @@ async def test_a_lost_answer_leaves_a_tree_that_the_next_call_accepts() -> None:
     store = cluster.session()
     faults = [Fault.LOSE_REPLY]
     cluster.on_request = lambda operation: (
-        faults.pop() if operation.name == "create_all" and faults else None
+        faults.pop() if operation.name == "multi" and faults else None
     )
     with pytest.raises(ConnectionLoss):
         await init_bookkeeper(store, rng=rng(1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from client.errors import ConfigError, LocalProtocolError
+from client.metadata.store import Create
 from client.spark.ledgers.metadata_view import MetadataView, parse_uri
 
 
@@ -30,7 +31,7 @@ def test_what_is_no_address_is_refused(uri: str) -> None:
 async def test_nothing_can_be_changed() -> None:
     view = MetadataView("127.0.0.1:1")
     for change in (
-        view.create("/a"), view.set("/a", b""), view.delete("/a"), view.create_all([("/a", b"")])
+        view.create("/a"), view.set("/a", b""), view.delete("/a"), view.multi([Create("/a")])
     ):  # fmt: skip
         with pytest.raises(LocalProtocolError, match="/a"):
             await change

@@ -1,0 +1,52 @@
+"""Requests and watches on their way to the in-memory metadata store. Only `memory.py` uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from client.metadata.store import Watcher
+from client.metadata.tree import Tree
+
+if TYPE_CHECKING:
+    from client.metadata.memory import MemoryCluster, MemoryStore
+
+
+class Kind(enum.Enum):
+    NODE = "node"
+    """Waits for a node's creation, new bytes or deletion."""
+    DIRECTORY = "directory"
+    """Waits for a change among a node's children, or for its deletion."""
+
+
+class Watch(NamedTuple):
+    store: MemoryStore
+    kind: Kind
+    path: str
+    call: Watcher
+
+
+class Request(NamedTuple):
+    store: MemoryStore
+    name: str
+    path: str
+    apply: Callable[[MemoryCluster, Tree], object]
+    """Gets the cluster, and the tree that reads of this session see."""
+    answer: asyncio.Future[Any]
+    watches: tuple[Watch, ...]
+    """What it leaves if it is done; of a read of many nodes, one for each of them."""
+
+    @property
+    def is_read(self) -> bool:
+        return self.name in ("get", "get_many", "exists", "children")
+
+    def left_watches(self, outcome: object) -> Sequence[Watch]:
+        """Return the watches that it leaves with this outcome."""
+        if isinstance(outcome, Exception):
+            return ()
+        if self.watches and isinstance(outcome, list) and self.name == "get_many":
+            found = zip(self.watches, outcome, strict=True)
+            return [watch for watch, node in found if node is not None]
+        return self.watches

@@ -1,0 +1,114 @@
+"""What taking partitions over costs in requests to the metadata store: counted, so that it stays.
+
+The real ledger client over in-process bookies, real ownership, the metadata store in memory, where
+a message takes a millisecond. What is counted is what one broker asks about partitions and ledgers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from broker.cluster.core.topology import TopicInfo
+from client.ids import BrokerId
+from client.metadata import paths
+from client.metadata.memory import Operation
+from tests.fakes.brokers import Broker, ClientBackend, World, batch, done, settle, until
+from tests.fakes.virtual_time import run
+
+TOGETHER = 128
+"""As many as one broker takes over at the same time."""
+
+
+def in_world(scenario: Callable[[World], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        world = await World(ClientBackend()).start()
+        world.cluster.latency = lambda: 0.001
+        try:
+            await scenario(world)
+        finally:
+            await world.close()
+
+    run(whole())
+
+
+def counted(world: World) -> Counter[str]:
+    """Count the requests about partitions and ledgers by their names, from now on."""
+    seen: Counter[str] = Counter()
+    ledgers = (f"{paths.LEDGERS_ROOT}/0", paths.ledger_id_prefix())
+
+    def count(operation: Operation) -> None:
+        if operation.path.startswith((f"{paths.PARTITIONS}/", *ledgers)):
+            seen[operation.name] += 1
+
+    world.cluster.on_request = count
+    return seen
+
+
+async def all_led(broker: Broker, topic: TopicInfo) -> None:
+    count = topic.partition_count
+    await until(lambda: all(broker.partitions.find(topic.name, index) for index in range(count)))
+    await settle()
+
+
+async def led_by_one_that_died(world: World, partition_count: int) -> TopicInfo:
+    """Return a topic with a record in each partition, whose leader is gone and known to be.
+
+    Its owner nodes stand: its session has not timed out yet.
+    """
+    topic = await world.topic(partition_count=partition_count)
+    dead = await world.broker(1)
+    await all_led(dead, topic)
+    for partition in dead.partitions:
+        await done(partition.append(batch("a")))
+    dead.kill()
+    await world.admin.delete(paths.broker(BrokerId(1)))
+    return topic
+
+
+def test_one_new_partition() -> None:
+    async def scenario(world: World) -> None:
+        broker = await world.broker(1)
+        await all_led(broker, await world.topic("before"))
+        topic = await world.topic("t")
+        seen = counted(world)
+        await all_led(broker, topic)
+        # Owner, list, and the owner once more with a watch; owner and ledger id; the ledger beside
+        # the end of its id's node; the list.
+        assert seen == {"get": 3, "create": 2, "multi": 1, "set": 1}
+
+    in_world(scenario)
+
+
+def test_one_partition_whose_leader_died() -> None:
+    async def scenario(world: World) -> None:
+        topic = await led_by_one_that_died(world, 1)
+        seen = counted(world)
+        await all_led(await world.broker(2), topic)
+        # As above, and: the owner is broken and made at once; its ledger is read, then set to be in
+        # recovery, then closed.
+        assert seen == {"get": 4, "create": 1, "multi": 2, "set": 3}
+
+    in_world(scenario)
+
+
+def test_many_new_partitions() -> None:
+    async def scenario(world: World) -> None:
+        broker = await world.broker(1)
+        await all_led(broker, await world.topic("before"))
+        topic = await world.topic("t", TOGETHER)
+        seen = counted(world)
+        await all_led(broker, topic)
+        assert seen.total() < TOGETHER / 4, seen
+
+    in_world(scenario)
+
+
+def test_many_partitions_whose_leader_died() -> None:
+    async def scenario(world: World) -> None:
+        topic = await led_by_one_that_died(world, TOGETHER)
+        seen = counted(world)
+        await all_led(await world.broker(2), topic)
+        assert seen.total() < TOGETHER / 2, seen
+
+    in_world(scenario)
