@@ -2,6 +2,7 @@
 
 The real ledger client over in-process bookies, real ownership, the metadata store in memory, where
 a message takes a millisecond. What is counted is what one broker asks about partitions and ledgers.
+And what leaves together may get lost together: the rules of TAKEOVER.md hold for each.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from broker.cluster.core.topology import TopicInfo
 from client.ids import BrokerId
 from client.metadata import paths
-from client.metadata.memory import Operation
+from client.metadata.memory import Fault, Operation
 from tests.fakes.brokers import Broker, ClientBackend, World, batch, done, settle, until
 from tests.fakes.virtual_time import run
 
@@ -110,5 +113,33 @@ def test_many_partitions_whose_leader_died() -> None:
         seen = counted(world)
         await all_led(await world.broker(2), topic)
         assert seen.total() < TOGETHER / 2, seen
+
+    in_world(scenario)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_commits_that_get_lost_together_are_settled_one_by_one(fault: Fault) -> None:
+    """OWN-ID: whoever took the silence for a refusal would delete a ledger that is listed."""
+
+    async def scenario(world: World) -> None:
+        topic = await world.topic(partition_count=8)
+        lists = [paths.partition(topic.id_text, index) for index in range(8)]
+        lost: list[str] = []
+
+        def lose(operation: Operation) -> Fault | None:
+            if operation.name != "multi" or operation.path not in lists or lost:
+                return None
+            lost.append(operation.path)
+            return fault
+
+        world.cluster.on_request = lose
+        broker = await world.broker(1)
+        await all_led(broker, topic)
+        assert len(lost) == 1
+        listed = [world.segments(topic, index).segments[-1].ledger_id for index in range(8)]
+        assert world.ledger_ids() == sorted(listed)
+        assert [partition.leader_epoch for partition in broker.partitions] == [0] * 8
+        for partition in broker.partitions:
+            await done(partition.append(batch("a")))
 
     in_world(scenario)
