@@ -39,7 +39,7 @@ from client.metadata.store import (
 )
 from client.node import background
 
-GROUP_MAX: Final = 64
+GROUP_MAX: Final = 128
 """Requests in a group. Larger ones would save little, and keep the store from others for longer."""
 GROUP_BYTES_MAX: Final = 256 << 10
 """Of paths and data, but for a request that has more alone; the store takes messages of 1 MiB."""
