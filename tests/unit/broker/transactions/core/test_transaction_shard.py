@@ -593,6 +593,9 @@ class TestTime:
         bench.load()
         bench.slow = True
         bench.advance(8 * DAY_S)
+        assert [len(append.records) for append in bench.held] == [1_000], "some at a time"
+        bench.advance(1)
+        bench.advance(1)
         assert [len(append.records) for append in bench.held] == [1_000, 1_000, 500]
         bench.finish(3)
         assert bench.shard.view.ids() == []
