@@ -66,7 +66,11 @@ class TransactionSettings:
         at_least=_MIB,
     )
     request_markers_max: int = setting(
-        1_000, "Markers in one request to another broker.", at_least=1, at_most=10_000
+        200,
+        "Markers in one request to another broker. Higher: fewer requests, and a longer wait for"
+        " those of other coordinators.",
+        at_least=1,
+        at_most=10_000,
     )
     log_copy_bytes: int = setting(
         4 * _MIB,

@@ -38,6 +38,7 @@ from broker.transactions.marker_sender import MarkerSender
 from client.errors import QuireError
 from client.ids import Clock, ConnectionId, LeaderEpoch, ProducerId
 from client.node import background
+from client.node.logs import AT_WILL
 
 _LOG = logging.getLogger(__name__)
 
@@ -206,7 +207,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             case TransactionEvent():
                 _LOG.info(
                     "%s id=%r number=%d producer=%d producer_epoch=%d", effect.name,
-                    effect.transactional_id, effect.number, *effect.producer,
+                    effect.transactional_id, effect.number, *effect.producer, extra=AT_WILL,
                 )  # fmt: skip
                 self._shared.on_event(effect)
             case _:
