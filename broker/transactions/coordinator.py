@@ -42,6 +42,9 @@ from client.node.logs import AT_WILL
 
 _LOG = logging.getLogger(__name__)
 
+_PHASES: Final = 50
+"""As many as __transaction_state has partitions by default."""
+
 
 class Surroundings(NamedTuple):
     """What all coordinators of a broker share."""
@@ -71,7 +74,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         order = ConnectionOrder(accepted_before)
         super().__init__(
             partition,
-            lambda: TransactionShard(shared.config, order),
+            lambda: TransactionShard(
+                shared.config, order, phase=partition.index % _PHASES / _PHASES
+            ),
             clock=shared.clock,
             copy_bytes_min=shared.copy_bytes_min,
         )

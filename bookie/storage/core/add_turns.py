@@ -47,7 +47,7 @@ _CONNECTION_PART: Final = 4
 ALONE_GROUPS: Final = 8
 """So many groups are as much as one that nobody waits for who adds little."""
 _SHARED_GROUPS: Final = 256
-"""For so many groups it counts that somebody added little: a second of a fast disk, and more of a
+"""For this many groups it counts that somebody added little: a second of a fast disk, and more of a
 slow one."""
 _CREDIT_GROUPS: Final = 8
 """A ledger's credit comes back within so many groups (GROUP-CREDIT)."""
@@ -207,7 +207,7 @@ class AddTurns(Generic[T]):
 
     def looks_for_little(self, group: Group, pending_bytes: int) -> bool:
         """Whether it counts, and is not known yet, that somebody adds little while `group` is open
-        and so much is on its way."""
+        and this much is on its way."""
         return (
             pending_bytes * _CONNECTION_PART > self._group_bytes_max
             and self._shared_until < group.number + _SHARED_GROUPS

@@ -70,9 +70,16 @@ _NEXT_SOME_S: Final = 0.1
 class TransactionShard:
     """The transactional ids of one partition of the internal topic."""
 
-    def __init__(self, config: TransactionConfig, order: ConnectionOrder) -> None:
-        """Start empty; feed the log to `replay`, then call `loaded`."""
+    def __init__(
+        self, config: TransactionConfig, order: ConnectionOrder, *, phase: float = 0.0
+    ) -> None:
+        """Start empty; feed the log to `replay`, then call `loaded`.
+
+        `phase`: which part of an interval it looks for timeouts and expired ids later than a shard
+        with phase 0 that was loaded at the same moment, so that all of a broker take turns.
+        """
         self._config = config
+        self._phase = phase
         self._table = TransactionTable(order)
         self._timeouts_s: float | None = None
         self._expiry_s: float | None = None
@@ -93,8 +100,9 @@ class TransactionShard:
 
     def loaded(self, now: Now) -> ShardEffects:
         """Go live after the log was replayed to its end."""
-        self._timeouts_s = now.s + self._config.timeout_interval_ms / 1000
-        self._expiry_s = now.s + self._config.expiry_interval_ms / 1000
+        later = 1 + self._phase
+        self._timeouts_s = now.s + later * self._config.timeout_interval_ms / 1000
+        self._expiry_s = now.s + later * self._config.expiry_interval_ms / 1000
         effects: list[ShardEffect] = []
         for transaction in self._table:
             effects += self._go_on(transaction, now)

@@ -64,6 +64,19 @@ def test_transactions_that_run_out_of_time_together_are_aborted_some_at_a_time()
     assert sorted(aborted) == sorted(f"id-{number}" for number in range(120))
 
 
+def test_shards_that_were_loaded_together_look_at_different_times() -> None:
+    config = TransactionConfig()
+    for phase in (0.0, 0.25, 0.98):
+        shard = TransactionShard(config, ConnectionOrder(ConnectionId(0)), phase=phase)
+        shard.loaded(_START)
+        at_s = shard.next_deadline()
+        assert at_s == _START.s + (1 + phase) * config.timeout_interval_ms / 1000
+        shard.on_deadline(Now(at_s, _START.ms))
+        next_s = shard.next_deadline()
+        assert next_s is not None
+        assert next_s - at_s == config.timeout_interval_ms / 1000
+
+
 def test_ids_that_expire_together_are_forgotten_some_at_a_time() -> None:
     config = TransactionConfig()
     long_ago_ms = _START.ms - config.transactional_id_expiration_ms - 1
