@@ -318,12 +318,12 @@ class TlsProtocol(asyncio.BufferedProtocol):
         if self._on_ready is not None:
             return 0, False
         count, size = 0, len(buffer)
-        incoming, read = self._incoming, self._tls.read
+        incoming, read = self._incoming, cast(Callable[[int, memoryview], int], self._tls.read)
         try:
             # Reading when nothing is there would raise, which costs more than to look.
             is_more = bool(incoming.pending or self._tls.pending())
             while is_more and count < size:
-                found = cast(int, read(size - count, buffer[count:] if count else buffer))
+                found = read(size - count, buffer[count:] if count else buffer)
                 if not found:
                     self._close_socket()
                     return count, True
