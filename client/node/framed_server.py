@@ -234,6 +234,11 @@ class FramedConnection(asyncio.BufferedProtocol, abc.ABC):
         elif frames and server.unfinished.total_bytes:  # mostly nothing is held of anybody
             server.unfinished.forget(self)
 
+    @property
+    def missing_bytes(self) -> int:
+        """At least so many bytes come before there is anything to serve."""
+        return self._intake.missing_bytes
+
     def pause_writing(self) -> None:
         """The peer does not read its answers."""
         self._is_unread = True

@@ -227,6 +227,9 @@ class _TlsHttpConnection(_HttpConnection):
         """Take them."""
         self.data_received(bytes(self._window[:nbytes]))
 
+    missing_bytes = 1
+    """Of which only aiohttp knows."""
+
     def fail(self, reason: str) -> None:
         """Close the connection because of what the peer sent."""
         peer = self.transport.get_extra_info("peername")

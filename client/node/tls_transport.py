@@ -9,7 +9,8 @@ that a thousand clients that connect at once keep others waiting for these, and 
 
 Reading and writing keep the connection's back-pressure: while it does not read, at most one
 window's worth of the peer's bytes waits here; what it writes is encrypted at once and waits in the
-socket's buffer, where it is counted.
+socket's buffer, where it is counted. What a frame under way still lacks the kernel gathers first
+(`read_mark.py`): whoever encrypts sends record by record.
 
 Bytes that are no TLS end the connection with a reason that says so.
 """
@@ -22,6 +23,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
+from client.node.read_mark import ReadMark
 from client.node.turns import Turns
 from client.wire.frames import Chunk
 from client.wire.intake import make_window
@@ -52,6 +54,11 @@ class Secured(Protocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take them."""
+        ...
+
+    @property
+    def missing_bytes(self) -> int:
+        """At least so many bytes come before it has anything to do with them."""
         ...
 
     def pause_writing(self) -> None:
@@ -129,6 +136,9 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket: asyncio.Transport | None = None
+        self._read_mark: ReadMark
+        self._held_bytes = 0
+        """Of encrypted bytes, what may be content of records that are not whole yet, or more."""
         self._timer: asyncio.TimerHandle | None = None
         self._handshake_bytes = 0
         self._take_back: Callable[[], None] | None = None
@@ -157,6 +167,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
     def _begin(self, socket: asyncio.Transport) -> TlsTransport:
         gate = self._gate
         self._socket = socket
+        self._read_mark = ReadMark(socket)
         peer = socket.get_extra_info("peername")
         self._host = str(peer[0]) if peer else ""
         self._is_admitted = gate.begin(self._host)
@@ -190,6 +201,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
         if self._on_ready is not None and not self._is_begun_well(nbytes):
             return
         self._incoming.write(self._gate.window[:nbytes])
+        self._held_bytes += nbytes
         if self._on_ready is None:
             self.decrypt()
         elif self._take_back is None:
@@ -234,6 +246,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
             return False
         self._flush()
         self._end_handshake()
+        self._held_bytes = self._incoming.pending  # the last record of the handshake was whole
         on_ready()
         return self._socket is not None and not self._socket.is_closing()
 
@@ -279,36 +292,54 @@ class TlsProtocol(asyncio.BufferedProtocol):
 
     def decrypt(self) -> None:
         """Pass on what is there, as far as the connection reads."""
-        while self._is_reading and self._socket is not None and not self._socket.is_closing():
-            buffer = self._app.get_buffer(-1)
+        app = self._app
+        while self._may_pass_on():
+            buffer = app.get_buffer(-1)
             count, is_end = self._fill(buffer)
             if count:
-                self._app.buffer_updated(count)
-            if is_end or count < len(buffer):
+                app.buffer_updated(count)
+            if is_end:
+                break
+            if count < len(buffer):
+                self._await_more()
                 break
         self._flush()
+
+    def _may_pass_on(self) -> bool:
+        return self._is_reading and self._socket is not None and not self._socket.is_closing()
+
+    def _await_more(self) -> None:
+        """Everything is decrypted that can be: say how much more is worth a call."""
+        if self._may_pass_on():
+            self._read_mark.await_bytes(self._app.missing_bytes - self._held_bytes)
 
     def _fill(self, buffer: memoryview) -> tuple[int, bool]:
         """Decrypt into a buffer; return how much, and whether the peer is done."""
         if self._on_ready is not None:
             return 0, False
-        count, tls, incoming = 0, self._tls, self._incoming
+        count, size = 0, len(buffer)
+        incoming, read = self._incoming, cast(Callable[[int, memoryview], int], self._tls.read)
         try:
             # Reading when nothing is there would raise, which costs more than to look.
-            while count < len(buffer) and (incoming.pending or tls.pending()):
-                found = tls.read(len(buffer) - count, buffer[count:] if count else buffer)
+            is_more = bool(incoming.pending or self._tls.pending())
+            while is_more and count < size:
+                found = read(size - count, buffer[count:] if count else buffer)
                 if not found:
                     self._close_socket()
                     return count, True
-                count += cast(int, found)
-        except ssl.SSLWantReadError:
-            pass
+                count += found
+                is_more = incoming.pending > 0
+        except ssl.SSLWantReadError:  # OpenSSL holds a piece of a record
+            is_more = True
         except ssl.SSLZeroReturnError:
             self._close_socket()
             return count, True
         except (ssl.SSLError, ValueError) as error:
             self._app.fail(f"TLS: {_reason(error)}")
             return 0, True
+        if count:
+            is_empty = not is_more and not self._tls.pending()
+            self._held_bytes = 0 if is_empty else self._held_bytes - count
         return count, False
 
     def encrypt(self, buffers: Iterable[Chunk]) -> None:

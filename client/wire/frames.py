@@ -58,6 +58,11 @@ class FrameSplitter:
         """Size of the incomplete frame without its length; 0 if there is none, or not known."""
         return self._needed - LENGTH_BYTES
 
+    @property
+    def missing_bytes(self) -> int:
+        """At least so many bytes come before the next frame is complete."""
+        return self._needed - self.buffered_bytes
+
     def move_to(self, place: memoryview) -> int:
         """Move the bytes of the incomplete frame, without its length, to the beginning of `place`,
         and forget the frame; return how many there are."""

@@ -66,6 +66,13 @@ class FrameIntake:
         """Bytes of memory kept for what did not come yet."""
         return 0 if self._place is None else len(self._place) - self._filled
 
+    @property
+    def missing_bytes(self) -> int:
+        """At least so many bytes come before the next frame is complete."""
+        if self._place is not None:
+            return len(self._place) - self._filled
+        return self._splitter.missing_bytes
+
     def set_frame_bytes_max(self, frame_bytes_max: int) -> None:
         """Take larger, or only smaller, frames from now on."""
         self._splitter.set_frame_bytes_max(frame_bytes_max)

@@ -27,7 +27,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 # What runs under the simulator: everything but the entry points (of programs, and of applications
 # that use ledgers), ops, the process that does the work of compaction with the file that starts it,
-# and the three files that stand between us and threads, the disk and ZooKeeper.
+# and the files that stand between us and threads, the disk, ZooKeeper and the kernel's sockets.
 SHELLS_ON_REAL_THINGS = {
     "bookie/__main__.py",
     "bookie/storage/disk.py",
@@ -41,6 +41,7 @@ SHELLS_ON_REAL_THINGS = {
     "client/ledger/standalone.py",
     "client/metadata/zookeeper.py",
     "client/metadata/zookeeper_io.py",
+    "client/node/read_mark.py",
     "client/node/stop_signal.py",
 }
 OUTSIDE_THE_SIMULATOR = ("ops/", "client/pubsub/", "client/spark/")

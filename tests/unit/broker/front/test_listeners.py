@@ -19,7 +19,7 @@ from broker.front.server import Connection
 from broker.security.config import SecurityConfig
 from client.wire.kafka.apis import ApiKey
 from tests.fakes import certificates
-from tests.fakes.broker import FakeCloud, until
+from tests.fakes.broker import CONFIG, FakeCloud, until
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import (
     batch,
@@ -47,10 +47,19 @@ async def cloud() -> AsyncIterator[FakeCloud]:
     await made.close()
 
 
-async def start(cloud: FakeCloud, files: Path, node_id: int = 1, **settings: Any) -> Broker:
+async def start(
+    cloud: FakeCloud,
+    files: Path,
+    node_id: int = 1,
+    frame_timeout_ms: int = CONFIG.frame_timeout_ms,
+    **settings: Any,
+) -> Broker:
     tls = {"listeners": LISTENERS, "tls_cert": files / "cert.pem", "tls_key": files / "cert.key"}
     settings = {**tls, "tls_peer_ca": files / "authority.pem", **settings}
-    return await cloud.start_broker(node_id, port=9092, security=SecurityConfig(**settings))
+    security = SecurityConfig(**settings)
+    return await cloud.start_broker(
+        node_id, port=9092, frame_timeout_ms=frame_timeout_ms, security=security
+    )
 
 
 def trusting(files: Path, name: str | None = None) -> ssl.SSLContext:
@@ -325,6 +334,33 @@ async def test_damage_behind_the_handshake_ends_the_connection(
         with pytest.raises(ssl.SSLError, match="bad record mac"):
             await client.is_closed()
     assert "connection.failed" in caplog.text
+
+
+async def unfinished(broker: Broker, files: Path) -> WireClient:
+    """Send a part of a request, whose rest is awaited then."""
+    client = await WireClient.connect(broker.ports["SSL"], tls=trusting(files))
+    client.send_raw((200_000).to_bytes(4, "big") + bytes(30_000))
+    await until(lambda: broker.server.unfinished.total_bytes > 0)
+    return client
+
+
+async def test_a_client_that_is_gone_within_a_request_is_forgotten(
+    cloud: FakeCloud, files: Path
+) -> None:
+    broker = await start(cloud, files)
+    (await unfinished(broker, files)).under_tls().close()
+    await until(lambda: not connections(broker))
+    assert broker.server.unfinished.total_bytes == 0
+
+
+async def test_a_request_that_goes_on_too_slowly_is_cut_off(
+    cloud: FakeCloud, files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start(cloud, files, frame_timeout_ms=1_000)
+    with caplog.at_level(logging.WARNING):
+        assert await (await unfinished(broker, files)).is_closed()
+    assert "frame_timeout_ms" in caplog.text
+    assert not connections(broker)
 
 
 async def test_a_client_that_does_not_read_is_held_back(cloud: FakeCloud, files: Path) -> None:

@@ -24,6 +24,7 @@ class Admitted(asyncio.Protocol):
     def __init__(self) -> None:
         self.received = b""
         self.reasons: list[str] = []
+        self.missing_bytes = 1
         self._buffer = bytearray(1 << 10)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -43,6 +43,32 @@ def test_any_split_of_the_stream_gives_the_same_frames(sizes: list[int], most: i
     assert into.buffered_bytes == into.reserved_bytes == 0
 
 
+@given(SIZES, st.sampled_from([1, 3, 7_001, 65_536]), st.booleans())
+def test_what_is_missing_is_never_more_than_is_still_to_come(
+    size: int, most: int, is_after_large: bool
+) -> None:
+    into = intake()
+    if is_after_large:
+        pour(into, frame(LARGE))
+    assert into.missing_bytes == 4
+    stream = frame(bytes(size))
+    for at in range(0, min(len(stream), 50 * most), most):
+        pour(into, stream[at : at + most])
+        left = len(stream) - at - most
+        if left > 0:
+            known = at + most >= 4
+            assert into.missing_bytes == (left if known else 4 - at - most)
+        else:
+            assert into.missing_bytes == 4
+
+
+def test_what_is_missing_of_the_largest_frames() -> None:
+    into = intake()
+    body = bytes(PLACE_BYTES_MAX + 1)
+    pour(into, frame(body)[:-5])
+    assert into.missing_bytes == 5
+
+
 def test_what_begins_with_a_frame_may_be_looked_at_before() -> None:
     into = intake()
     data = frame(b"first") + frame(b"second")
