@@ -37,6 +37,7 @@ from broker.leadership.followers import Reader
 from broker.partition.partition import Fetched, Partition
 from client.errors import QuireError
 from client.ids import BrokerId, Offset
+from client.ledger.bookies.core.racks import relation
 from client.wire.kafka.answer_parts import Topic
 from client.wire.kafka.batches.records import CODEC_MASK, Codec, headers
 from client.wire.kafka.fetch import (
@@ -76,6 +77,7 @@ class FetchRound:
         "_leaders",
         "_left",
         "_peer",
+        "_rack",
         "_reader",
         "_reads",
         "_services",
@@ -106,6 +108,7 @@ class FetchRound:
         self._peer = call.peer
         self._committed = request.isolation == READ_COMMITTED
         self._isolation = request.isolation
+        self._rack = request.rack
         self._reader: Reader | None = None
         """Set if the consumer may be served by a broker near it."""
         if request.rack and services.followers.is_on:
@@ -226,7 +229,8 @@ class FetchRound:
         known = topic if isinstance(topic, str) else self._services.cluster.topic_by_id.get(topic)
         if known is not None:
             name = known if isinstance(known, str) else known.name
-            self._services.metrics.on_fetched(name, size)
+            where = relation(self._services.config.rack, self._rack)
+            self._services.metrics.on_fetched(name, size, where)
 
     async def read(self) -> None:
         """Read from bookies what was not in memory."""
