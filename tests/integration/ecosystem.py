@@ -130,6 +130,10 @@ PROGRAMS: Final[Sequence[Program]] = (
             ["tests/integration/spark/test_official_connector.py"], "source and sink"),
     Program("Confluent's serializers", _package("confluent-kafka"),
             ["tests/integration/test_schemas.py"], "Avro, JSON, Protobuf with `quire schemas`"),
+    Program("kaskade", _file("clients/kaskade/requirements.txt", r"kaskade==([\d.]+)"),
+            [f"{_CLIENTS}/test_kaskade.py"],
+            "a user interface in a terminal: topics, partitions, groups, members, lag; topics made,"
+            " edited, deleted; records as text, JSON, and Avro with `quire schemas`"),
     Program("secured clients", lambda: "as above", [f"{_CLIENTS}/test_secured.py"],
             "TLS, SASL, ACLs: librdkafka, aiokafka, kafka-python, Java and its tools"),
 )  # fmt: skip
