@@ -172,9 +172,21 @@ def _run(program: Program) -> tuple[str, float, int]:
     with log.open("w") as out:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *program.tests]
         done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False)
-    found = re.findall(r"\d+ (?:passed|failed|error|skipped)", log.read_text())
-    summary = ", ".join(found[-3:]) or f"no test ran, see {log.name}"
-    return summary, time.monotonic() - began, 0 if done.returncode == 0 else 1
+    return (
+        summary_of(log.read_text()) or f"no test ran, see {log.name}",
+        time.monotonic() - began,
+        0 if done.returncode == 0 else 1,
+    )
+
+
+def summary_of(log: str) -> str:
+    """Return what pytest's own line says became of the tests; empty: there is none.
+
+    What programs of others print may look like a part of it, and come behind it.
+    """
+    lines = re.findall(r"^\d+ [a-z]+,? .*in \d+\.\d+s\b", log, re.MULTILINE)
+    counts = r"\d+ (?:passed|failed|errors?|skipped)\b"
+    return ", ".join(re.findall(counts, lines[-1])) if lines else ""
 
 
 def _page(rows: Sequence[tuple[Program, str, float, int]]) -> str:
