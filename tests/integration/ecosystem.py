@@ -143,7 +143,10 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "Kafdrop, AKHQ, kafbat's Kafka UI, Kafka WebView": "their jars are not on Maven Central (asked"
     " for com.obsidiandynamics.kafdrop, com.homeadvisor.kafka, org.akhq, io.kafbat.ui and"
     " org.sourcelab); they come as images and archives",
-    "Redpanda Console": "the Go module proxy does not have its backend",
+    "Redpanda Console, ktea, kaf": "the Go module proxy does not have the first's backend, nor the"
+    " others",
+    "Quarkus' Kafka Dev UI": "its jar is on Maven Central; it is a page of an application that is"
+    " being developed, not a program of its own",
     "web interfaces of npm and PyPI": "none of the field's; a viewer of messages alone is there",
 }
 
