@@ -23,7 +23,7 @@ class AccessConfig:
     )
     tls_client_auth: Literal["none", "required"] = setting(
         "none",
-        "Whether clients that speak TLS have to show a certificate of cluster_security.tls_ca.",
+        "Whether clients that speak TLS must show a certificate of cluster_security.tls_ca.",
     )
     tls_principal_rules: str = setting(
         "DEFAULT",
@@ -32,18 +32,19 @@ class AccessConfig:
     )
     allowed_clients: tuple[str, ...] = setting(
         (),
-        "Names of those who may do anything: brokers, bookies, tools. Nobody else may then read,"
-        " write or fence. Default: whoever has a certificate of that authority. A name with commas"
-        " needs the file, or a rule that makes it shorter.",
+        "Names of the clients that may do anything: brokers, bookies, tools. Nobody else may then"
+        " read, write or fence. Default: every client with a certificate of that authority. A name"
+        " with commas can only stand in the file, unless a rule shortens it.",
     )
     tls_handshake_timeout_ms: int = setting(
         10_000,
-        "A connection whose TLS handshake is not done after so long is closed, and so is one of a"
-        " client that may ask nothing. Low: clients far away, or of a busy machine, get none.",
+        "A connection whose TLS handshake is not complete after this time is closed, and so is one"
+        " of a client that is not allowed. Low: clients that are far away, or on a busy machine,"
+        " cannot connect.",
         at_least=100,
     )
     tls_handshakes_max: int = setting(
-        1_000, "TLS handshakes under way; beyond, connections that begin one are closed.",
+        1_000, "Most TLS handshakes under way; connections that begin another one are closed.",
         at_least=1,
     )  # fmt: skip
 
@@ -55,12 +56,12 @@ class AccessConfig:
         except ConfigError as error:
             raise ConfigError(f"access.{error}") from None
         if self.tls == "off" and self.tls_client_auth != "none":
-            raise ConfigError("access.tls_client_auth is worth nothing while access.tls is off")
+            raise ConfigError("access.tls_client_auth has no effect while access.tls is off")
         if self.allowed_clients and self.tls_client_auth != "required":
             raise ConfigError('access.allowed_clients needs access.tls_client_auth "required"')
         if self.allowed_clients and self.tls != "required":
             raise ConfigError(
-                "access.allowed_clients is worth nothing while plain text is served: set access.tls"
+                "access.allowed_clients protects nothing while plain text is served: set access.tls"
                 ' to "required"'
             )
 

@@ -1,4 +1,4 @@
-"""Every setting of a bookie, with its unit, its meaning and what happens when it is off."""
+"""Every setting of a bookie, with its unit, its meaning and what low and high values do."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class BookieConfig(AdminAccess):
     )
     more_data_dirs: tuple[Path, ...] = setting(
         (),
-        "Further data directories, each on a disk of its own; ledgers are spread over all. One may"
-        " not be left out later.",
+        "Further data directories, each on a disk of its own; ledgers are spread over all of them."
+        " None may be left out later.",
     )
     allow_storage_expansion: bool = setting(
-        False, "Take empty directories in that were added to those of an existing bookie."
+        False, "Accept empty directories that were added to those of an existing bookie."
     )
     host: str = setting("0.0.0.0", "Address to listen on.")  # noqa: S104  a server's default
     port: int = setting(
@@ -43,7 +43,7 @@ class BookieConfig(AdminAccess):
         None, "Host that clients are told; by default `host`, or 127.0.0.1 for 0.0.0.0."
     )
     bookie_id: str | None = setting(
-        None, "Name in the cluster, for ever; by default advertised host:port."
+        None, "Permanent name in the cluster; by default advertised host:port."
     )
     rack: str | None = setting(
         None, "What fails together with this bookie; writers spread copies over racks."
@@ -69,8 +69,8 @@ class BookieConfig(AdminAccess):
 
     auto_recovery: bool = setting(
         False,
-        "Also copy what the cluster's ledgers lack. Without it on any node nobody makes up for"
-        " lost bookies, unless auto recovery runs alone somewhere.",
+        "Also run auto recovery in this process: it re-replicates ledgers that lack copies. If it"
+        " runs nowhere, copies on lost bookies are never replaced.",
     )
     recovery: AutoRecoveryConfig = field(default_factory=AutoRecoveryConfig)
     cluster_security: ClusterSecurity = field(default_factory=ClusterSecurity)
@@ -97,13 +97,14 @@ class BookieConfig(AdminAccess):
     )
     connection_idle_ms: int = setting(
         3_600_000,
-        "A connection silent for so long is closed; so is one whose answers are not read for so"
-        " long. Low: a writer may just send then, and takes this bookie for lost.",
+        "A connection silent for this time is closed; so is one whose answers are not read for"
+        " this time. Low: a writer may send at that very moment, and take this bookie for lost.",
         at_least=1000,
     )
     frame_timeout_ms: int = setting(
         30_000,
-        "A connection whose request is neither complete nor a MiB longer after so long is closed.",
+        "A connection whose request is neither complete nor a MiB longer after this time is"
+        " closed.",
         at_least=1000,
     )
     unfinished_bytes_max: int = setting(
@@ -134,19 +135,20 @@ class BookieConfig(AdminAccess):
     reads_in_flight_max: int = setting(
         10_000,
         "Unanswered reads of all connections; further ones are refused, except those that fence."
-        " High: so many entries can be in memory at a time.",
+        " High: as many entries can be in memory at once.",
         at_least=1,
     )
     batch_reads_bytes_max: int = setting(
         256 * _MIB,
-        "Bytes of entries that batch reads have and want more of; beyond, they are answered with"
-        " what they have. Low: their readers ask more often.",
+        "Bytes of entries held by batch reads that are still reading; beyond, they are answered"
+        " with what they have. Low: their readers ask more often.",
         at_least=0,
     )
     batch_read_entries_max: int = setting(
         5_000,
-        "Entries in the answer to one batch read, so that one of the smallest entries keeps nobody"
-        " waiting; who asked for more reads on. High: the event loop stands still for longer.",
+        "Entries in the answer to one batch read, so that one of very small entries does not hold"
+        " up others; a reader that wants more asks again. High: the event loop stands still for"
+        " longer.",
         at_least=1,
     )
     long_polls_max: int = setting(
@@ -178,15 +180,15 @@ class BookieConfig(AdminAccess):
     )
     group_bytes_max: int = setting(
         2 * _MIB,
-        "Bytes of entries that are written and synced together, eight times as many while nobody"
-        " adds little beside others; what comes then waits in line, connections and ledgers in"
-        " turns. Low: who adds little waits less beside who adds much;"
-        " high: fewer syncs, which counts on a disk that needs 10 ms and more for one.",
+        "Bytes of entries that are written and synced together, eight times as many while no light"
+        " writer shares the bookie with heavy ones. Further adds queue, and connections and"
+        " ledgers take turns. Low: light writers wait less beside heavy ones; high: fewer syncs,"
+        " which matters on a disk that needs 10 ms or more for each.",
         at_least=1,
     )
     cache_bytes_max: int = setting(
         64 * _MIB,
-        "Recent entries kept in memory for tailing readers, with what Python needs for each.",
+        "Recent entries kept in memory for tailing readers, including what Python needs for each.",
         at_least=0,
     )
     log_file_bytes_max: int = setting(
@@ -211,24 +213,24 @@ class BookieConfig(AdminAccess):
     )
     disk_usage_threshold: float = setting(
         0.95,
-        "Used part of a disk from which on its directory is full and the bookie read-only.",
+        "Used share of a disk, 0 to 1, at which its directory is full and the bookie read-only.",
         at_least=0.0,
         at_most=1.0,
     )
     disk_usage_warn_threshold: float = setting(
         0.90,
-        "Used part from which on space is reclaimed without waiting.",
+        "Used share at which space is reclaimed without waiting.",
         at_least=0.0,
         at_most=1.0,
     )
     disk_usage_lwm_threshold: float | None = setting(
         None,
-        "Used part below which a full directory takes entries again; by default the threshold.",
+        "Used share below which a full directory takes entries again; by default the threshold.",
         at_least=0.0,
         at_most=1.0,
     )
     disk_check_interval_ms: int = setting(
-        10_000, "How often the disks' space is looked at.", at_least=1
+        10_000, "How often the free space of the disks is checked.", at_least=1
     )
     read_only_on_any_full: bool = setting(
         True,
@@ -249,33 +251,35 @@ class BookieConfig(AdminAccess):
     )
     gc_overreplicated_wait_ms: int = setting(
         86_400_000,
-        "How often ledgers that live on other bookies only are looked for, and deleted here.",
+        "How often ledgers that have moved to other bookies altogether are looked for, and deleted"
+        " here.",
         at_least=1,
     )
     minor_compaction_threshold: float = setting(
         0.2,
-        "Log files less alive than this are rewritten; 0 for never. Higher: more space, more work.",
+        "Log files of which a smaller share than this is live are rewritten; 0: never. Higher:"
+        " less wasted space, more work.",
         at_least=0.0,
         at_most=1.0,
     )
     minor_compaction_interval_ms: int = setting(
-        3_600_000, "Longest time between two looks for such files.", at_least=1
+        3_600_000, "Longest time between two minor compactions.", at_least=1
     )
     major_compaction_threshold: float = setting(
-        0.8, "The same, for the thorough look.", at_least=0.0, at_most=1.0
+        0.8, "The same, for major compactions, which are rarer.", at_least=0.0, at_most=1.0
     )
     major_compaction_interval_ms: int = setting(
-        86_400_000, "Longest time between two thorough looks.", at_least=1
+        86_400_000, "Longest time between two major compactions.", at_least=1
     )
     reclaim_bytes_per_s: int = setting(
         32 * _MIB,
-        "Pace at which log files are rewritten, bytes read and written. High: adds feel it.",
+        "Rate at which log files are rewritten, bytes read and written. High: adds become slower.",
         at_least=_KIB,
     )
     deletion_memory_ms: int = setting(
         7 * 86_400_000,
         "How long a ledger that was fenced and deleted is remembered. Short: a writer that was"
-        " away for longer can begin it anew.",
+        " away for longer can create it again.",
         at_least=0,
     )
     checkpoint_bytes: int = setting(
@@ -286,8 +290,8 @@ class BookieConfig(AdminAccess):
     )
     checkpoint_records: int = setting(
         100_000,
-        "Log records between checkpoints. Small entries make many: a start replays so many at"
-        " least in a second or two.",
+        "Log records between checkpoints. There are many if entries are small: a start replays"
+        " this many in a second or two.",
         at_least=1,
     )
     checkpoint_interval_ms: int = setting(
@@ -295,7 +299,7 @@ class BookieConfig(AdminAccess):
     )
     index_gather_ms: int = setting(
         10,
-        "How long entries that are durable wait for others, to go into the index together. Nobody"
+        "How long durable entries wait for others, so that they go into the index together. Nobody"
         " waits for them meanwhile: they are read from memory.",
         at_least=0,
     )

@@ -1,4 +1,4 @@
-"""From one flat configuration to the bounds that each part of a bookie takes.
+"""Turns the flat configuration of a bookie into the limits of each of its parts.
 
 Units are converted here, and defaults filled in that depend on other settings.
 """

@@ -43,15 +43,15 @@ COUNTERS: Final = {
     "unreadable_entries": "Reads answered with an I/O error because of damaged bytes",
     "gc_rounds": "Completed rounds of garbage collection",
     "deleted_ledgers": "Ledgers deleted",
-    "dropped_file_bytes": "Bytes of log files deleted because nothing in them was alive",
-    "rewritten_file_bytes": "Bytes reclaimed by rewriting log files in which little lived",
+    "dropped_file_bytes": "Bytes of log files deleted because nothing in them was live",
+    "rewritten_file_bytes": "Bytes reclaimed by rewriting log files in which little was live",
     "unreadable_files": "Log files that could not be rewritten because they are damaged",
-    "minor_compactions": "Completed searches for log files in which little lived",
+    "minor_compactions": "Completed searches for log files in which little was live",
     "major_compactions": "The same with the major threshold",
     "refused_connections": "Connections closed for malformed bytes, or beyond the limit",
     "cut_off_connections": "Connections closed for requests not finished or answers not read",
     "refused_requests": 'Requests answered with "too many requests"',
-    "unauthorized_requests": "Requests of clients without TLS, or without a certificate allowed",
+    "unauthorized_requests": "Requests of clients without TLS, or without an allowed certificate",
     "tls_handshakes_failed": "TLS handshakes that failed, or were not begun",
 }
 """Counter -> help. Exposed as quire_bookie_<name>_total."""
@@ -67,19 +67,19 @@ GAUGES: Final = {
     "other_requests": "Requests not answered yet that are neither adds nor reads",
     "pending_bytes": "Bytes of entries that are not durable and indexed yet",
     "pending_entries": "Entries that are not durable and indexed yet",
-    "waiting_adds": "Adds in line for a group, because those that came before filled one",
+    "waiting_adds": "Adds queued for a group, because earlier ones filled the open one",
     "waiting_bytes": "Bytes of their entries",
     "open_group_requests": "Requests that wait for the group in flight before theirs is written",
     "groups_in_flight": "Groups being written and synced, at most one per directory",
     "cache_bytes": "Bytes of entries in the cache",
     "cache_entries": "Entries in the cache",
-    "batch_read_bytes": "Bytes of entries that batch reads under way have so far",
+    "batch_read_bytes": "Bytes of entries that batch reads under way have read so far",
     "index_bytes": "Memory of the index: its write buffers and block cache",
     "unfinished_bytes": "Bytes of requests that are not complete",
-    "unread_bytes": "Bytes of answers whose clients are behind with reading",
-    "unsent_bytes": "Bytes of answers that clients have not taken, also of those not behind",
+    "unread_bytes": "Bytes of answers to clients that are behind in reading them",
+    "unsent_bytes": "Bytes of answers not read yet, including those to clients that keep up",
     "admin_body_bytes": "Bytes of the bodies of admin requests under way",
-    "damaged_ranges": "Ranges of the log whose records nobody can name; must be 0",
+    "damaged_ranges": "Damaged ranges of the log, whose records are unknown; must be 0",
     "failed_directories": "Directories whose disk failed; must be 0",
     "writable_directories": "Directories that have room for entries",
     "tls_handshakes": "TLS handshakes under way",
@@ -94,7 +94,10 @@ SECONDS: Final = {
     "group_seconds": ("From the first request of a group to its answers", "add_seconds"),
     "group_wait_seconds": ("Part of it before the group is written", "group_seconds"),
     "sync_seconds": ("Write and sync of one group", "group_seconds"),
-    "turn_wait_seconds": ("Part of it in line for a group, for those that waited", "add_seconds"),
+    "turn_wait_seconds": (
+        "Part of it spent in the queue for a group, for adds that queued",
+        "add_seconds",
+    ),
 }
 """Histogram -> (help, the latency it is a part of). Exposed as quire_bookie_<name>."""
 
@@ -117,7 +120,7 @@ FSYNC_SECONDS: Final = _B + "fsync_seconds"
 ROWS: Final = (
     *(Row(_B + name, Kind.COUNTER, text) for name, text in COUNTERS.items()),
     *(Row(_B + name, Kind.GAUGE, text) for name, text in GAUGES.items()),
-    Row(USED_RATIO, Kind.GAUGE, "Used part of a directory's disk, 0 to 1", ("directory",)),
+    Row(USED_RATIO, Kind.GAUGE, "Used share of a directory's disk, 0 to 1", ("directory",)),
     *(Row(_B + name, Kind.HISTOGRAM, text, ("success",)) for name, text in LATENCIES.items()),
     *(
         Row(_B + name, Kind.HISTOGRAM, text, (), _B + parent)
@@ -143,7 +146,7 @@ class Durations:
         self._turned_at_s: float | None = None
 
     def observe(self, seconds: float, times: int = 1) -> None:
-        """Count one, or so many that took the same time."""
+        """Count one, or this many that took the same time."""
         observe_alike(self.all, self._recent, seconds, times)
 
     def recent(self, now_s: float) -> tuple[Histogram, Histogram]:
@@ -163,7 +166,7 @@ class Latency:
         self.by_success = {True: Durations(), False: Durations()}
 
     def observe(self, seconds: float, is_success: bool, times: int = 1) -> None:
-        """Count one, or so many that took the same time."""
+        """Count one, or this many that took the same time."""
         self.by_success[is_success].observe(seconds, times)
 
 

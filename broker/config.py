@@ -39,8 +39,8 @@ class BrokerConfig(AdminAccess):
     )
     listen_host: str = setting(
         "127.0.0.1",
-        "Address to listen on; 0.0.0.0 for all. Whoever reaches it may do everything, unless"
-        " security.listeners say otherwise.",
+        "Address to listen on; 0.0.0.0 for all. Everybody who can reach it may do everything,"
+        " unless security.listeners say otherwise.",
     )
     port: int = setting(
         9092, "TCP port of the Kafka protocol; 0 takes a free one.", at_least=0, at_most=65535
@@ -81,8 +81,8 @@ class BrokerConfig(AdminAccess):
     )
     admin_audit_entries_max: int = setting(
         1_000,
-        "What was done last, and what was refused last, that a broker remembers for the page and"
-        " for `quire cluster audit`: so many of each. The log has all of it.",
+        "How many changes, and how many refusals, a broker remembers for the page and for `quire"
+        " cluster audit`. The log has all of them.",
         at_least=1, at_most=10_000,
     )  # fmt: skip
     admin_tls_ca: Path | None = setting(
@@ -92,8 +92,9 @@ class BrokerConfig(AdminAccess):
     zookeeper: tuple[str, ...] = setting(("127.0.0.1:2181",), "ZooKeeper servers, host:port.")
     session_timeout_ms: int = setting(
         6_000,
-        "ZooKeeper session: how long a silent broker counts as alive. Lower finds a hanging"
-        " broker sooner and takes a slow one for dead; a killed one is noticed at once anyway.",
+        "ZooKeeper session: how long a silent broker counts as alive. Lower: a hanging broker is"
+        " found sooner, and a slow one may be taken for dead. A killed one is noticed at once in"
+        " any case.",
         at_least=1_000, at_most=300_000,
     )  # fmt: skip
     ledger_password: str = setting("", "Password of every ledger of this cluster.", secret=True)
@@ -108,11 +109,13 @@ class BrokerConfig(AdminAccess):
 
     # --- new topics
     auto_create_topics: bool = setting(True, "Create a topic when a client first names it.")
-    num_partitions: int = setting(1, "Partitions of a topic whose creator did not say.", at_least=1)
+    num_partitions: int = setting(
+        1, "Partitions of a topic, unless its creator says how many.", at_least=1
+    )
     default_replication_factor: int = setting(
         3,
-        "Write quorum of such a topic: copies of each entry. In a cluster that never had as many"
-        " bookies, as many as it has.",
+        "Write quorum of such a topic: copies of each entry. A cluster that never had as many"
+        " bookies uses as many as it has.",
         at_least=1, at_most=32,
     )  # fmt: skip
     default_min_insync_replicas: int = setting(
@@ -126,25 +129,26 @@ class BrokerConfig(AdminAccess):
     # --- limits of the front
     connections_max: int = setting(
         10_000,
-        "Connections, Kafka's max.connections; more are closed as they arrive. Fewer, if this"
-        " process may not have as many open files.",
+        "Most connections, Kafka's max.connections; further ones are closed as they arrive. Lower"
+        " if this process may not have as many open files.",
         at_least=1,
     )
     connections_per_host_max: int = setting(
         5_000,
-        "Connections from one address, Kafka's max.connections.per.ip; more are closed as they"
-        " arrive. By default no address alone can take them all.",
+        "Most connections from one address, Kafka's max.connections.per.ip; further ones are"
+        " closed as they arrive. By default no single address can take all of them.",
         at_least=1,
     )
     connection_idle_ms: int = setting(
         600_000,
-        "A connection silent for so long, Kafka's connections.max.idle.ms, is closed; so is one"
-        " whose answers are not read for so long.",
+        "A connection silent for this long, Kafka's connections.max.idle.ms, is closed; so is one"
+        " whose answers are not read for this long.",
         at_least=1_000,
     )
     frame_timeout_ms: int = setting(
         30_000,
-        "A connection whose request is neither complete nor a MiB longer after so long is closed.",
+        "A connection whose request is neither complete nor a MiB longer after this time is"
+        " closed.",
         at_least=1_000,
     )
     request_bytes_max: int = setting(
@@ -152,7 +156,7 @@ class BrokerConfig(AdminAccess):
     )
     control_request_bytes_max: int = setting(
         16 * _MIB,
-        "Largest request other than Produce. Decoding one can take a multiple of its size.",
+        "Largest request other than Produce. Decoding one can take several times its size.",
         at_least=1024,
     )
     request_items_max: int = setting(
@@ -164,8 +168,8 @@ class BrokerConfig(AdminAccess):
     )
     connection_in_flight_bytes_max: int = setting(
         128 * _MIB,
-        "Unanswered request bytes above which a connection is not read. Lower than one request"
-        " is fine: then requests are taken one by one.",
+        "Unanswered request bytes above which a connection is not read. It may be lower than one"
+        " request: then requests are taken one by one.",
         at_least=1,
     )
     connection_requests_max: int = setting(
@@ -244,36 +248,37 @@ class BrokerConfig(AdminAccess):
     )
     partition_hold_bytes_max: int = setting(
         256 * _MIB,
-        "Bytes of Produce requests that may wait so; beyond, they are refused at once. They also"
-        " count as unanswered.",
+        "Bytes of Produce requests that may wait in this way; further ones are refused at once."
+        " They also count as unanswered.",
         at_least=0,
     )
 
     peer_answer_max_ms: int = setting(
         100,
         "How long a Metadata answer may wait for a sign of life of the leaders it names. A broker"
-        " that hangs costs each answer so much until it counts as gone; 0: do not ask.",
+        " that hangs delays each answer by this time until it counts as gone; 0: do not ask.",
         at_least=0,
     )
 
     link_requests_max: int = setting(
         64,
-        "Requests to one other broker, of one kind of work, that may be unanswered; four times as"
-        " many wait for those, and more are refused.",
+        "Unanswered requests to one other broker, of one kind of work; four times as many may wait"
+        " behind them, and further ones are refused.",
         at_least=1,
     )
     link_answer_max_ms: int = setting(
         5_000,
         "How long another broker may take to answer a request about transactions; then the"
-        " connection is given up with all that is on it. Low: slow brokers count as hanging.",
+        " connection is closed with all that is under way on it. Low: slow brokers are taken for"
+        " hanging ones.",
         at_least=100,
     )
 
     hand_over_partitions_at_once: int = setting(
         4,
         "Partitions that move at once when a broker is unloaded or loaded again: the next ones"
-        " follow when these have their leaders. Fewer: shorter pauses of each, and the whole takes"
-        " longer. Where more than 32 times as many move, each step is a 32nd of them.",
+        " follow when these have their leaders. Fewer: shorter pauses of each, and a longer time"
+        " for all. Where more than 32 times as many move, each step is a 32nd of them.",
         at_least=1,
     )
 
@@ -293,8 +298,8 @@ class BrokerConfig(AdminAccess):
     group_size_max: int = setting(10_000, "Members per group.", at_least=1)
     group_protocols_max: int = setting(
         100,
-        "Protocols that a member may offer, partition assignors for consumers. With every rebalance"
-        " each is looked at for each member.",
+        "Protocols that a member may offer (partition assignors, for consumers). Every rebalance"
+        " looks at each of them for each member.",
         at_least=1,
     )
     group_log_copy_bytes: int = setting(
@@ -327,20 +332,21 @@ class BrokerConfig(AdminAccess):
     # --- partition logs
     log_in_flight_bytes_max: int = setting(
         64 * _MIB,
-        "Appends of one partition that may wait for bookies; beyond, connections that bring more"
-        " are not read until there is room. Not below ledger.writer_in_flight_bytes_max, which is"
-        " what is sent to bookies of that.",
+        "Bytes of appends of one partition that may wait for bookies; connections that bring more"
+        " are not read until there is room. Not below ledger.writer_in_flight_bytes_max, the part"
+        " of them that is sent to bookies.",
         at_least=_MIB,
     )
     log_turn_bytes_max: int = setting(
-        _MIB, "Large entries, above 64 KiB, that go to bookies before the broker looks at sockets"
-        " again; one at least, and all of a partition that is written alone. Lower: more turns;"
-        " higher: others wait longer.", at_least=64 * 1024,
+        _MIB,
+            "Large entries, above 64 KiB, that go to bookies before the broker looks at sockets"
+            " again; one at least, and all of a partition that is written alone. Lower: more"
+            " turns; higher: others wait longer.", at_least=64 * 1024,
     )  # fmt: skip
     log_shared_entry_bytes_max: int = setting(
         256 * 1024,
-        "Batches that come together share a ledger entry up to so many bytes; a larger one has its"
-        " own. 0: every batch has.",
+        "Batches that arrive together share a ledger entry of at most this many bytes; a larger"
+        " batch has an entry of its own. 0: each batch has one.",
         at_least=0, at_most=4 * _MIB,
     )  # fmt: skip
     log_shared_entry_batches_max: int = setting(
@@ -350,16 +356,16 @@ class BrokerConfig(AdminAccess):
     )
     log_snapshot_interval_bytes: int = setting(
         4 * _MIB,
-        "A takeover reads back about so many bytes at most. Lower: more snapshots in the log.",
+        "Bytes that a takeover has to read back at most, roughly. Lower: more snapshots in the"
+        " log.",
         at_least=64 * 1024,
     )
-    log_snapshot_interval_entries: int = setting(
-        64, "And about so many entries at most.", at_least=1
-    )
+    log_snapshot_interval_entries: int = setting(64, "The same, counted in entries.", at_least=1)
     log_segment_page_entries: int = setting(
         256,
-        "A partition's segment list moves its oldest segments into pages of so many, and pages into"
-        " pages of so many. Lower: its node is smaller, searches in old data read more pages.",
+        "Entries of a page of a partition's segment list: its oldest segments move into pages, and"
+        " pages into pages of pages. Lower: the list's node is smaller, searches in old data read"
+        " more pages.",
         at_least=2, at_most=2_000,
     )  # fmt: skip
     segment_pages_max: int = setting(
@@ -370,38 +376,38 @@ class BrokerConfig(AdminAccess):
     )
     read_ahead_bytes_max: int = setting(
         256 * _MIB,
-        "Bytes read from bookies before they are asked for, for consumers that are behind and read"
-        " in order, or kept for groups that follow them, over all partitions; 0: none. Low: they"
-        " wait for bookies with each fetch, and bookies serve each group by itself.",
+        "Bytes read ahead from bookies, for consumers that are behind and read in order, or kept"
+        " for groups that follow them, over all partitions; 0: none. Low: consumers wait for"
+        " bookies with each fetch, and bookies serve each group separately.",
         at_least=0,
     )
     read_ahead_reader_bytes_max: int = setting(
-        8 * _MIB, "And for one of those consumers in one partition.", at_least=0
+        8 * _MIB, "The same for one consumer in one partition.", at_least=0
     )
     read_ahead_patience_ms: int = setting(
         2_000,
-        "How long such bytes wait for their consumer. Low: slow consumers get none; high: those"
-        " that stopped keep memory from others.",
+        "How long such bytes wait for their consumer. Low: slow consumers get none; high:"
+        " consumers that have stopped hold memory that others could use.",
         at_least=1,
     )
     opened_records_max: int = setting(
         1_000_000,
-        "Records that one request may have looked at, for their keys (compacted topics) or their"
-        " times (searches). Beyond, a batch is refused with MESSAGE_TOO_LARGE, and a search ends"
-        " at the batch that has the time, not at its record.",
+        "Records of one request that may be inspected, for their keys (compacted topics) or their"
+        " times (searches). Beyond that, a batch is refused with MESSAGE_TOO_LARGE, and a search"
+        " ends at the batch that has the time, not at its record.",
         at_least=1_000,
     )
     retention_check_interval_ms: int = setting(
-        60_000, "How often old segments are looked for.", at_least=10
+        60_000, "How often segments are checked against retention.", at_least=10
     )
     producer_expiration_ms: int = setting(
-        86_400_000, "An idempotent producer silent for so long is forgotten.", at_least=1_000
+        86_400_000, "An idempotent producer silent for this long is forgotten.", at_least=1_000
     )
     producer_settling_ms: int = setting(
         5_000,
-        "How long after a partition's leadership began a gap in a producer's sequences may come"
-        " from a refusal before, so that the producer is told to send both batches again. Low:"
-        " slow clients raise their epoch for nothing, and may store twice what they sent before.",
+        "How long after a leadership begins a gap in a producer's sequences is put down to a"
+        " refusal before it, so that the producer is told to send both batches again. Low: slow"
+        " clients raise their epoch needlessly, and may store twice what they sent before.",
         at_least=0,
     )
 

@@ -335,7 +335,7 @@ class PeerError(BrokerError):
 
 
 class PeerUnavailable(PeerError):
-    """It cannot be asked at the moment: nothing was sent."""
+    """It cannot be reached at the moment: nothing was sent."""
 
 
 class PeerUnanswered(PeerError):

@@ -1,4 +1,4 @@
-"""Our errors as Kafka error codes: the only mapping.
+"""Maps our errors to Kafka's error codes; nothing else does.
 
 Handlers raise and catch typed errors; what a client sees of them is decided here. An error whose
 outcome is unknown must map to a code that clients treat so: a lost leadership answers

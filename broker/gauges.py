@@ -1,4 +1,4 @@
-"""Metrics that nobody counts: each scrape reads them from the part of the broker that knows.
+"""Gauges that are not counted: each scrape reads them from the part of the broker that knows.
 
 Names and meanings are in `metric_table.py`.
 """

@@ -1,4 +1,4 @@
-"""Which of a broker's limits have to fit into which others.
+"""Which of a broker's limits must fit within which others.
 
 What each step does while it is full is told in one place, `ops/HANDBOOK.md` ("When more comes than
 the bookies take"); what they hold and their sum in `ops/MEMORY.md`.
@@ -41,15 +41,15 @@ def check_limits(config: object) -> None:
         least, most = _value(config, lower), _value(config, upper)
         if least > most:
             raise ConfigError(
-                f"{lower} ({least}) is larger than {upper} ({most}): what it admits would wait"
-                " behind that; lower it, or raise the other"
+                f"{lower} ({least}) is larger than {upper} ({most}): what the first"
+                " admits would be held up by the second; lower the first or raise the second"
             )
     for part, whole in _PARTS:
         least, most = _value(config, part), _value(config, whole)
         if least > most > 0:
             raise ConfigError(
-                f"{part} ({least}) is larger than {whole} ({most}), of which it is a part; lower"
-                " it, or raise the other"
+                f"{part} ({least}) is larger than {whole} ({most}), which includes it;"
+                " lower the first or raise the second"
             )
     if (most := _value(config, "ledger.frame_bytes_max")) < ENTRY_FRAME_BYTES:
         raise ConfigError(

@@ -55,7 +55,7 @@ _ROWS: Final = (
     ),
     Row(_B + "logins_refused", _C, "Failed SASL logins."),
     Row(
-        _B + "quota_waits", _C, "How often a quota made a client wait, or refused a connection.",
+        _B + "quota_waits", _C, "Times that a quota made a client wait, or refused a connection.",
         ("kind",),
     ),
     Row(_B + "quota_wait_seconds", _C, "How long clients were made to wait.", ("kind",)),
@@ -79,16 +79,17 @@ _ROWS: Final = (
     Row(_B + "sent_bytes", _C, "Bytes sent to clients."),
     Row(
         _B + "in_flight_bytes", _G,
-        "Memory of requests that are held: not answered yet, or of batches that some bookie has"
-        " still to answer, whoever has hung up. Decoded ones count for more than their bytes.",
+        "Memory of requests that are held: not answered yet, or with batches that some bookie has"
+        " still to answer, even if the client has hung up. Decoded ones count for more than their"
+        " bytes.",
     ),
     Row(
         _B + "unfinished_bytes", _G, "Bytes of requests that are incomplete or could not start yet."
     ),
-    Row(_B + "unread_bytes", _G, "Bytes of answers whose clients are behind with reading."),
+    Row(_B + "unread_bytes", _G, "Bytes of answers to clients that are behind in reading them."),
     Row(
         _B + "unsent_bytes", _G,
-        "Bytes of answers that clients have not taken, also of those not behind.",
+        "Bytes of answers not read yet, including those to clients that keep up.",
     ),
     Row(_B + "admin_body_bytes", _G, "Bytes of the bodies of admin requests under way."),
     Row(REQUEST_SECONDS, _H, "Time from a request's arrival until its answer is sent.", ("api",)),
@@ -176,21 +177,21 @@ _ROWS: Final = (
     Row(_B + "compaction_removed_records", _C, "Records that compaction has removed."),
     Row(
         _B + "compaction_bytes", _G,
-        "Memory of the round of compaction under way: its keys, unless a child has them, what was"
-        " read, and what was made of it.",
+        "Memory of the round of compaction under way: its keys, unless a child process has them,"
+        " what it has read, and what it has made of that.",
     ),
     Row(
         _B + "compaction_dirty_ratio", _G,
-        "Largest share of bytes never compacted, of what may be, in a partition led here.",
+        "Largest share of bytes never compacted, among those that may be, of a partition led here.",
     ),
     Row(
         _B + "compaction_due_partitions", _G,
-        "Partitions led here that should be compacted and wait for it, or are.",
+        "Partitions led here that wait to be compacted, or are being compacted.",
     ),
     Row(
         _B + "compaction_stuck_partitions", _G,
-        "Partitions led here whose last round, or look, failed, or that an open transaction holds"
-        " back; their descriptions say why.",
+        "Partitions led here whose last round of compaction, or check for it, failed, or that an"
+        " open transaction holds back; `quire topic compaction` says why.",
     ),
     Row(
         _B + "compaction_overdue_seconds", _G,
@@ -198,22 +199,22 @@ _ROWS: Final = (
     ),
     Row(
         _B + "compaction_waiting_seconds", _G,
-        "How long the partition led here that has been due for longest waits for a round that is"
-        " complete.",
+        "How long the partition led here that has been due for longest has waited for a complete"
+        " round.",
     ),
     Row(
         _B + "compaction_last_clean_seconds", _G,
-        "Since the last complete round of the partition led here whose last one is longest ago; 0"
-        " when none had one.",
+        "Time since the last complete round of the partition led here whose last one is longest"
+        " ago; 0: none had one.",
     ),
     Row(
         _B + "compaction_next_due_seconds", _G,
-        "Until the next partition led here is due because of max.compaction.lag.ms or of tombstones"
-        " that may go; +Inf when none will be.",
+        "Time until the next partition led here is due because of max.compaction.lag.ms or of"
+        " tombstones that may be removed; +Inf: none will be.",
     ),
     Row(
         _B + "compaction_saved_bytes", _G,
-        "What compaction has made the logs of partitions led here smaller by.",
+        "Bytes by which compaction has made the logs of partitions led here smaller.",
     ),
     # groups
     Row("quire_groups", _G, "Consumer groups coordinated here.", ("state",)),
@@ -238,24 +239,25 @@ _ROWS: Final = (
     # what clients tell of themselves
     Row(
         "quire_client_metric", _G,
-        "Last value of a metric that a client pushed, by the client's own name of it (KIP-714).",
+        "Last value of a metric that a client pushed, labelled with the client's name for it"
+        " (KIP-714).",
         ("metric", "client_id", "software", "instance_id", "attributes"),
     ),
     Row(_B + "client_metrics_clients", _G, "Clients whose metrics are wanted, and remembered."),
-    Row(_B + "client_metrics_series", _G, "Values of metrics of clients that are kept."),
+    Row(_B + "client_metrics_series", _G, "Values of clients' metrics that are kept."),
     Row(
         _B + "client_metrics_dropped", _C,
-        "Values that clients pushed and for which there was no room.",
+        "Values that clients pushed and that were dropped for lack of room.",
     ),
     # transactions
     Row("quire_transactions", _G, "Transactional ids coordinated here.", ("state",)),
     Row(
         "quire_transaction_oldest_seconds", _G,
-        "Age of the oldest transaction coordinated here that is open; 0: none is.",
+        "Age of the oldest open transaction coordinated here; 0: none is open.",
     ),
     Row(
         "quire_transaction_oldest_decision_seconds", _G,
-        "Time since the oldest decision coordinated here whose markers are not all written.",
+        "Time since the oldest decision made here whose markers are not all written.",
     ),
     Row("quire_transaction_markers", _G, "Markers that partitions have not confirmed."),
     Row(
@@ -270,11 +272,12 @@ _ROWS: Final = (
     ),
     Row(
         "quire_transaction_open_in_partitions_seconds", _G,
-        "Age of the oldest transaction that is open in a partition led here; 0: none is.",
+        "Age of the oldest open transaction in a partition led here; 0: none is open.",
     ),
     Row(
         "quire_transaction_undecided_records", _G,
-        "Records between the last stable offset and the high watermark: the most of one partition.",
+        "Records between the last stable offset and the high watermark, of the partition that has"
+        " most.",
     ),
     Row(
         "quire_transaction_held_bytes", _G,

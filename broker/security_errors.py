@@ -1,4 +1,4 @@
-"""The errors of who may come in and do what, a part of the family in `broker/errors.py`.
+"""The errors of authentication and authorization, a part of the family in `broker/errors.py`.
 
 AccessUnknown
 RequestError

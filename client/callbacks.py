@@ -1,4 +1,4 @@
-"""The completion boundary: what a callback raises is told, counted, and touches nobody else.
+"""The completion boundary: what a callback raises is reported, counted, and affects nobody else.
 
 A connection completes the requests of many, a confirmation the adds of many, a session the watches
 of many, each by one call after the other. A callback that raises is a bug of its owner's: it must

@@ -242,7 +242,7 @@ def build_parser(cls: type, *, prog: str, env_prefix: str) -> argparse.ArgumentP
         description=(cls.__doc__ or "").split("\n\n")[0],
         allow_abbrev=False,
         epilog=f"Each setting can stand in the file, in the environment ({env_prefix}...)"
-        " or among the flags; the later ones win.",
+        " or among the flags; later ones take precedence.",
     )
     parser.add_argument("--config", metavar="FILE", help="TOML file with settings")
     for entry in settings_of(cls):

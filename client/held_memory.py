@@ -24,7 +24,7 @@ class HeldMemory:
         """Called after bytes were given back, if anybody waits for them: this is a batch's path."""
 
     def take(self, size: int) -> None:
-        """Hold so many bytes more."""
+        """Hold this many bytes more."""
         self.size += size
 
     def give(self, size: int) -> None:
@@ -36,7 +36,7 @@ class HeldMemory:
 
     @contextmanager
     def held(self, size: int) -> Iterator[None]:
-        """Hold so many bytes meanwhile."""
+        """Hold this many bytes meanwhile."""
         self.take(size)
         try:
             yield

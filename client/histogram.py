@@ -51,7 +51,7 @@ class Histogram:
         return sum(self._counts)
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count one, or so many of the same value."""
+        """Count one, or this many of the same value."""
         self._counts[bisect_left(self._bounds, value)] += times
         self.total += value * times
 
@@ -62,7 +62,7 @@ class Histogram:
 
 
 def observe_alike(first: Histogram, second: Histogram, value: float, times: int = 1) -> None:
-    """Count one, or so many of the same value, in two histograms with the same bounds."""
+    """Count one, or this many of the same value, in two histograms with the same bounds."""
     at = bisect_left(first._bounds, value)
     first._counts[at] += times
     second._counts[at] += times

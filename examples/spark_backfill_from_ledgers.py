@@ -32,7 +32,7 @@ spark = (
 )
 
 # %% Everything there is, as of now. `columns` moves only what is needed; `minPartitions` asks for
-# at least so many tasks, whatever number of partitions the topic has.
+# at least this many tasks, whatever number of partitions the topic has.
 everything = (
     spark.read.format("quire")
     .option("kafka.bootstrap.servers", BOOTSTRAP_SERVERS)

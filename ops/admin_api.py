@@ -177,7 +177,7 @@ class AdminApi:
                 why = str(error) or "no answer in time"
                 if method == "POST":
                     raise AdminUnreachable(
-                        f"{origin} broke off ({why}): it may have been done anyway;"
+                        f"{origin} broke off ({why}): the request may have been carried out;"
                         " check before you try again"
                     ) from error
                 refusals.append(f"{origin} ({why})")

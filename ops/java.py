@@ -92,7 +92,7 @@ def zookeeper_class_path() -> str:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise JavaMissing(
-            "there is no ZooKeeper server here, it comes with PySpark's jars: run `pip install"
+            "there is no ZooKeeper server here; it comes with PySpark's jars: run `pip install"
             " 'quire[local]'`, or use a server that runs already with --zookeeper"
         )
     folder = Path(spec.origin).parent / "jars"

@@ -1,4 +1,4 @@
-"""Which TCP ports are free, and who has those that are not."""
+"""Which TCP ports are free, and which process uses those that are not."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class RollingRestart:
         brokers, partitions, bookies = about["brokers"], about["partitions"], about["bookies"]
         lacking = (await self._api.get("/under-replication", limit=1))["items"]
         flaws = [
-            *(f"broker {each} cannot be asked: {why}" for each, why in brokers["silent"].items()),
+            *(f"broker {each} cannot be reached: {why}" for each, why in brokers["silent"].items()),
             *(f"broker {each} is not ready" for each in brokers["not_ready"]),
             *(f"broker {each} is unloaded" for each in brokers["unloaded"]),
         ]
@@ -235,7 +235,7 @@ async def _leads(api: AdminApi, path: str) -> str:
         return ""  # nobody can take what it leads: a cluster of one broker
     live = (await api.get(path))["live"]
     if live is None:
-        return "it cannot be asked"
+        return "it cannot be reached"
     led = live["partitions_led"] + live["partitions_opening"]
     return f"it still leads {led} partitions" if led else ""
 

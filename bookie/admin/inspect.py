@@ -148,7 +148,7 @@ class Inspection:
         salt = checkpoint.salt if checkpoint is not None else next(iter(salts), None)
         if salt is None:
             if numbers:
-                self._problem("no file tells the salt, so no record can be verified")
+                self._problem("no file has the salt, so no record can be verified")
             return report
         self._seed = seed_of(salt)
         for number in numbers:
@@ -171,7 +171,7 @@ class Inspection:
                 if not self._is_there(ledger_id, entry_id, *place):
                     wrong += 1
         except CorruptIndex as error:
-            self._problem(f"the index is damaged: {error}; it can be made again from the log")
+            self._problem(f"the index is damaged: {error}; it can be rebuilt from the log")
         if wrong:
             self._problem(f"{wrong} entries of the index cannot be read from the log")
 
@@ -194,7 +194,9 @@ class Inspection:
     def _load_cookie(self) -> Cookie | None:
         text = self._disk.load(VERSION)
         if text is None:
-            self._problem(f"{VERSION} is missing: nobody knows whose directory this is")
+            self._problem(
+                f"{VERSION} is missing: it is unknown which bookie the directory belongs to"
+            )
             return None
         try:
             return decode_cookie(text, VERSION)

@@ -324,7 +324,7 @@ async def _sentences(
     except NoSuchLedger as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
     except MetadataError as error:
-        text = f"the metadata store cannot be asked: {error or type(error).__name__}\n"
+        text = f"the metadata store cannot be reached: {error or type(error).__name__}\n"
         raise web.HTTPServiceUnavailable(text=text) from error
     except QuireError as error:
         raise web.HTTPInternalServerError(text=f"{error}\n") from error

@@ -1,4 +1,4 @@
-"""What the metadata store says about the ledgers that a bookie holds: which of them are nobody's.
+"""What the metadata store says about the ledgers that a bookie holds: which of them are garbage.
 
 Deleting on a false "there is no such ledger" has cost data in the past (Apache BookKeeper issues
 865, 870, 875, 876: directories that vanished while they were listed, empty ranges). Rules:
@@ -36,7 +36,7 @@ from client.wire.bookkeeper import protobuf
 logger = logging.getLogger(__name__)
 
 _FAILED_LISTS_MAX: Final = 3
-"""After so many the metadata store is taken to be away."""
+"""After this many the metadata store is taken to be away."""
 
 
 class WrongCluster(QuireError):

@@ -96,7 +96,7 @@ async def admit(
         instance_id = await read_instance_id(store, root=root)
     except NoNode as error:
         raise ConfigError(
-            f"there is no cluster at {root} in the metadata store: initialise it first"
+            f"there is no cluster at {root} in the metadata store: run `quire metadata init` first"
         ) from error
     wanted = Cookie(bookie_id, tuple(directory.path for directory in directories), instance_id)
     local = {directory.path: _load(directory) for directory in directories}

@@ -1,4 +1,4 @@
-"""Garbage collection: ledgers that are nobody's any more leave, then log files are given back.
+"""Garbage collection: deletes ledgers that are not needed here, then reclaims log files.
 
 A round, every `gc_wait` or when somebody asks for one:
 

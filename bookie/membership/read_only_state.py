@@ -88,7 +88,7 @@ class ReadOnlyState:
         for ledger_directory in self._directories:
             if ledger_directory.storage.has_damage:
                 found.append(
-                    f"records in {ledger_directory.path} are lost and nobody can name them"
+                    f"records in {ledger_directory.path} are lost, and it is unknown which"
                 )
             if ledger_directory.storage.is_failed:
                 found.append(f"the disk of {ledger_directory.path} failed")

@@ -7,12 +7,12 @@ say) leave with one write per connection. Bounds, each of which ends at the peer
 - how many connections there may be, how long one may be silent and what it may make us hold is
   bounded as in every server of ours (`client/node/framed_server.py`);
 - a connection with too many unanswered requests, or that does not read its answers, is not read;
-  beyond twice as many, if a few bytes bring so many, further ones are refused;
+  beyond twice as many, if a few bytes bring this many, further ones are refused;
 - while too much is accepted and not yet durable, no connection is read; before that those of which
   much waits in line for a group (`bookie/storage/core/backlog.py`) are not;
 - of very many small requests that one read brought some are begun in each turn of the loop, in
   their order; nothing further is read meanwhile;
-- beyond so many adds, reads or others of all connections, further ones are refused; so are long
+- beyond this many adds, reads or others of all connections, further ones are refused; so are long
   polls, of all or of one connection, and they end with their connection
   (`core/request_limiter.py`).
 """
@@ -95,7 +95,7 @@ class BookieServer(FramedServer["_Connection"]):
         self.backlog = backlog
         self.limits = limits
         self.surplus_at = 2 * limits.requests_in_flight_max
-        """Beyond so many unanswered requests of a connection further ones are refused."""
+        """Beyond this many unanswered requests of a connection further ones are refused."""
         self.metrics = metrics
         self.guard = guard
         self.is_stopping = False
@@ -201,7 +201,7 @@ class _Connection(FramedConnection):
     def _end_untrusted(self) -> None:
         """Close the connection of a client that may still ask nothing."""
         if not self._is_trusted and self._closed_s == OPEN:
-            self.fail("no TLS, or no certificate that is allowed, within tls_handshake_timeout_ms")
+            self.fail("no TLS, or no allowed certificate, within tls_handshake_timeout_ms")
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -361,7 +361,7 @@ class _Connection(FramedConnection):
         if socket is None or self._closed_s != OPEN:
             return
         if self._in_flight or self._waiting or self._intake.buffered_bytes:
-            self.fail("requests under way, or bytes behind it, when TLS begins")
+            self.fail("requests under way, or bytes behind StartTLS, when TLS begins")
             return
         if guard.gate.is_full:
             self.fail("tls_handshakes_max is reached")

@@ -1,4 +1,4 @@
-"""One copy in the making: a log file with the living records of several others.
+"""A log file being written: the live records of several others.
 
 Every method blocks and runs on a reader thread, one call at a time. A record lives if the index
 points to it (entries), if its ledger exists (keys, fences), if it is what the index knows

@@ -1,4 +1,4 @@
-"""Gives log files back: drops those in which nothing lives, rewrites those in which little does.
+"""Reclaims log files: deletes those without live records, rewrites those with few.
 
     1  records that live go from the old files into a new one, the copy: a little at a time,
        synced each time, at a limited pace, on a reader thread

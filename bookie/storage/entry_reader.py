@@ -174,11 +174,11 @@ class EntryReader:
         number, position, size = location
         record = unpack_record(memoryview(data), self._seed)
         if record is None:
-            raise CorruptRecord(number, position, f"no valid record, wanted entry {ids}")
+            raise CorruptRecord(number, position, f"no valid record where entry {ids} should be")
         if (record.kind, record.position, len(record.body)) != (Kind.ENTRY, position, size):
-            raise CorruptRecord(number, position, f"another record, wanted entry {ids}")
+            raise CorruptRecord(number, position, f"another record where entry {ids} should be")
         if ids_of(record.body) != ids:
-            raise CorruptRecord(number, position, f"another entry, wanted {ids}")
+            raise CorruptRecord(number, position, f"another entry where {ids} should be")
         return record.body
 
     def entry_ids(self, ledger_id: LedgerId) -> list[EntryId]:

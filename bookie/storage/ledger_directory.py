@@ -1,4 +1,4 @@
-"""A directory with ledgers in use: its disk, what is stored there, and what gives space back.
+"""A directory with ledgers in use: its disk, what is stored there, and what reclaims space.
 
 A bookie has one ledger directory or several, each on a disk of its own. They share nothing: each
 has its own log, index, checkpoint and threads, so none waits for another and no mark has to cover

@@ -1,4 +1,4 @@
-"""Start after a stop or a crash: read the log from the checkpoint on and bring the index up.
+"""Start after a stop or a crash: read the log from the checkpoint on and update the index.
 
     1  CHECKPOINT says where to begin, which files must exist, what is damaged already
     2  open the index; if it cannot be opened, or read later on, wipe it and begin at the first file
@@ -113,7 +113,7 @@ def _bring_up(
     try:
         newest = max((f.number for f in found.log if not is_copy(f.number)), default=0)
         if durable > LogPosition(newest + 1, FILE_HEADER_BYTES):
-            raise LogIncomplete(f"log file {newest + 1} is missing, but the index knows it")
+            raise LogIncomplete(f"log file {newest + 1} is missing, but the index refers to it")
         return _Replay(disk, index, checkpoint, found, durable, log_file_bytes_max).run()
     except BaseException:
         index.close()

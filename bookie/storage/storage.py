@@ -188,7 +188,10 @@ class Storage:
         if len(request.entry) <= turns.little_bytes_max:
             ledger = self.ledgers.get(request.ledger_id)
             if ledger is not None and DURABLE < ledger.newest_group <= commit.settled_group:
-                turns.on_little(connection, ledger.ledger_id, commit.open)
+                turns.on_little(
+                    connection, ledger.ledger_id, len(request.entry), ledger.added_bytes,
+                    commit.open,
+                )  # fmt: skip
 
     def add_run(self, requests: Sequence[AddRequest], on_done: OnDone) -> int:
         """Store entries that came together, with one answer; return how many of the first ones.
@@ -235,6 +238,7 @@ class Storage:
         location = self._log.append(Kind.ENTRY, entry)
         group.entries.append((ledger_id, entry_id, location))
         ledger.newest_group = group.number
+        ledger.added_bytes += len(entry)
         self.cache.put(ledger_id, entry_id, location, entry)
         if entry_id > ledger.last_entry:
             ledger.last_entry = entry_id

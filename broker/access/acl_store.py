@@ -117,7 +117,8 @@ class AclStore:
             more = len(after) - len(before)
             if more > 0 and self._acls.count + more > self._entries_max:
                 raise InvalidRequest(
-                    f"more than security.acls_max ({self._entries_max}) access control entries"
+                    f"there may be at most security.acls_max ({self._entries_max}) access"
+                    " control entries"
                 )
             return _encode(place, after) if after else None
 

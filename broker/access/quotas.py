@@ -87,7 +87,7 @@ class Quotas:
     def store(self) -> QuotaStore:
         """Return the limits, to be listed and changed. Raises InvalidRequest."""
         if not self._is_followed:
-            raise InvalidRequest("quotas are not followed here: security.quotas is off")
+            raise InvalidRequest("quotas are not enforced here: security.quotas is off")
         return self._store
 
     def admits(self, host: str) -> bool:

@@ -93,14 +93,14 @@ class TokenKeys:
             raise ValueError("the key set is too large")
         tree = json.loads(data)
         if not isinstance(tree, dict) or not isinstance(tree.get("keys"), list):
-            raise ValueError("that is not a key set")
+            raise ValueError("it is not a JSON Web Key set")
         kept = [row for row in tree["keys"] if _is_public(row)]
         if not kept:
             raise ValueError("the key set has no public key to verify with")
         try:
             self._keys = self._jose[2].import_key_set({"keys": kept})
         except (self._jose[1].JoseError, TypeError, KeyError) as error:
-            raise ValueError(f"the key set has a key that is none: {error}") from error
+            raise ValueError(f"the key set has an invalid key: {error}") from error
         self._ids = frozenset(str(row.get("kid")) for row in kept)
         self._looked_s = asyncio.get_running_loop().time()
 

@@ -210,7 +210,7 @@ class Lags:
             await asyncio.sleep(interval_s)
 
     async def _largest_of(self, rows: Sequence[GroupLag]) -> Sequence[GroupLag]:
-        """Return so many of the largest as metrics may show, in the same order."""
+        """Return this many of the largest as metrics may show, in the same order."""
         limit = self._broker.config.lag_series_max
         if len(rows) <= limit:
             return rows

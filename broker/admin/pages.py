@@ -23,7 +23,7 @@ _ROWS_PER_TURN: Final = 100
 """Of the costlier ones, a few milliseconds."""
 QUERY: Final[Mapping[str, Schema]] = {
     "limit": whole("Most items of one page.", 1, LIMIT_MAX, default=100),
-    "after": text("`next` of the page before.", minLength=1, maxLength=NAME_CHARS_MAX),
+    "after": text("`next` of the previous page.", minLength=1, maxLength=NAME_CHARS_MAX),
 }
 
 

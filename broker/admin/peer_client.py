@@ -54,7 +54,7 @@ class PeerAnswers(NamedTuple):
 
     answers: Mapping[BrokerId, Any]
     silent: Mapping[BrokerId, str]
-    """Those that could not be asked, and why."""
+    """Those that could not be reached, and why."""
 
 
 def name_of(broker: BrokerInfo) -> str:
@@ -201,7 +201,7 @@ class PeerClient:
         except TimeoutError as error:
             raise Problem(
                 504, "broker-silent", f"broker {broker.id} at {broker.admin_url} does not answer",
-                "It may have been done anyway: check before you try again.",
+                "It may have been carried out: check before you try again.",
                 may_have_happened=method not in SAFE,
             ) from error  # fmt: skip
         except (aiohttp.ClientError, OSError) as error:
@@ -210,8 +210,8 @@ class PeerClient:
 
 def _unreachable(broker: BrokerInfo, why: str) -> Problem:
     return Problem(
-        502, "broker-unreachable", f"broker {broker.id} cannot be asked: {why}",
-        "Check that broker; its admin_host must be an address that other brokers reach.",
+        502, "broker-unreachable", f"broker {broker.id} cannot be reached: {why}",
+        "Check that broker; its admin_host must be an address that other brokers can reach.",
     )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
         409, "topic-exists", "Change it with PATCH, or choose another name.", "topic"
     ),
     e.InvalidPartitions: _Row(
-        422, "invalid-partition-count", "A topic can only grow.", "partition_count"
+        422, "invalid-partition-count", "Partitions can be added, not removed.", "partition_count"
     ),
     e.InvalidReplicationFactor: _Row(
         422, "invalid-replication-factor", "Ask for fewer copies, or add bookies.",
@@ -90,14 +90,16 @@ _ROWS: Final[Mapping[type, _Row]] = {
     e.InvalidTopicConfig: _Row(
         422, "invalid-setting", "GET the topic's /config to see every setting.", "settings"
     ),
-    e.PolicyViolation: _Row(409, "not-allowed", "Use a topic of your own."),
+    e.PolicyViolation: _Row(
+        409, "not-allowed", "Internal topics belong to the brokers: use another one."
+    ),
     # leadership
     e.UnknownTopicOrPartition: _Row(
         404, "unknown-topic-or-partition", "GET /admin/v1/topics lists the topics."
     ),
     e.LeadershipError: _Row(503, "not-led-now", _AGAIN),
     e.LeadershipLost: _Row(
-        503, "leadership-lost", "It may have been done anyway: check before you try again."
+        503, "leadership-lost", "It may have been carried out: check before you try again."
     ),
     # the log
     e.LogError: _Row(503, "log-unavailable", _AGAIN),
@@ -105,7 +107,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
         422, "offset-out-of-range", "GET the partition to see its first and last offset.", "offset"
     ),
     e.RequestTimedOut: _Row(
-        504, "timed-out", "It may have been done anyway: check before you try again."
+        504, "timed-out", "It may have been carried out: check before you try again."
     ),
     e.NotEnoughReplicas: _Row(
         503, "too-few-bookies", "GET /admin/v1/bookies shows which bookies are there."
@@ -127,7 +129,7 @@ _ROWS: Final[Mapping[type, _Row]] = {
         409, "transactions-disabled", "Set transactions.enabled on all brokers."
     ),
     # from below
-    base.LogCorrupt: _Row(500, "log-damaged", "An operator has to look at the broker's log."),
+    base.LogCorrupt: _Row(500, "log-damaged", "The broker's log has the cause."),
     base.MetadataError: _Row(
         503, "metadata-unavailable", "Check that ZooKeeper answers, then try again."
     ),
@@ -145,8 +147,8 @@ SCHEMA: Final[Schema] = record(
         "status": whole("The HTTP status."),
         "detail": text("What is wrong."),
         "hint": text("What to do."),
-        "retriable": truth("Whether the same request may succeed later by itself."),
-        "may_have_happened": truth("Whether the operation may have been carried out anyway."),
+        "retriable": truth("Whether the same request may succeed later."),
+        "may_have_happened": truth("Whether the operation may have been carried out all the same."),
         "faults": list_of(ref("Fault"), "Which fields of the request are to blame, if any are.", 0),
     },
     optional=("faults",),

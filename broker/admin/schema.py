@@ -114,7 +114,7 @@ def page_of(items: Schema, doc: str) -> Schema:
         doc,
         {
             "items": list_of(items, "What was asked for, in order."),
-            "next": nullable(text("Give it as `after` to go on; null: this was the last page.")),
+            "next": nullable(text("Pass it as `after` to continue; null: this was the last page.")),
         },
     )
 

@@ -1,4 +1,4 @@
-"""Keeps the compaction of a broker within so many bytes a second, read and written together."""
+"""Keeps the compaction of a broker within this many bytes a second, read and written together."""
 
 from __future__ import annotations
 

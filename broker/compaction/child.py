@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def _receive(broker: socket.socket, size: int) -> bytearray | None:
-    """Return so many bytes; None: the other end is closed."""
+    """Return this many bytes; None: the other end is closed."""
     data = bytearray(size)
     view, got = memoryview(data), 0
     while got < size:

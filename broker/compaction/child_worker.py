@@ -66,7 +66,7 @@ class ChildWorker:
             ) from error
         except (OSError, asyncio.IncompleteReadError) as error:
             how = self._end()
-            raise CompactionFailed(f"the child process is gone: {how or repr(error)}") from error
+            raise CompactionFailed(f"the child process has exited: {how or repr(error)}") from error
         except BaseException:
             self._end()  # in the middle of an answer, nothing more can be asked
             raise
@@ -95,7 +95,7 @@ class ChildWorker:
     async def _ask(self, request: Request) -> WorkDone:
         reader, writer = self._reader, self._writer
         if reader is None or writer is None:
-            raise CompactionFailed("the child process is gone")
+            raise CompactionFailed("the child process has exited")
         writer.writelines(encode_request(request))
         await writer.drain()
         prefix = await reader.readexactly(PREFIX.size)

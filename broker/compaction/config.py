@@ -16,7 +16,7 @@ class CompactionConfig:
     """Settings of the compaction of one broker."""
 
     check_interval_ms: int = setting(
-        15_000, "How often partitions of compacted topics are looked at.", at_least=10
+        15_000, "How often partitions of compacted topics are checked.", at_least=10
     )
     bytes_per_s: int = setting(
         16 * _MIB,
@@ -31,8 +31,8 @@ class CompactionConfig:
     )
     child_memory_bytes_max: int = setting(
         1024 * _MIB,
-        "Memory of that process, the keys of a round included. A round that needs more fails; its"
-        " records, decompressed, are what takes most.",
+        "Memory of that process, the keys of a round included. A round that needs more fails;"
+        " decompressed records take most of it.",
         at_least=64 * _MIB,
     )
     child_timeout_ms: int = setting(
@@ -42,14 +42,14 @@ class CompactionConfig:
     )
     key_bytes_max: int = setting(
         64 * _MIB,
-        "Memory for the keys of one round of compaction, 25 bytes each, nine in ten of which are"
+        "Memory for the keys of one round of compaction, 25 bytes each, of which nine in ten are"
         " used. More keys take several rounds, each of which reads the partition.",
         at_least=50,
     )
     grace_ms: int = setting(
         60_000,
-        "How long a ledger that was compacted is kept beside the new one, for those who read it by"
-        " an older list: fetches under way, Spark queries.",
+        "How long a ledger that was compacted is kept beside the new one, for readers with an"
+        " older list: fetches under way, Spark queries.",
         at_least=0,
     )
 

@@ -24,7 +24,7 @@ COPY_GROWTH: Final = 4
 """The log also has to outgrow the last copy by this factor, so that copying stays cheap."""
 
 COPY_EPOCHS: Final = 16
-"""A log that so many leaders wrote to is copied too: each of them left it a ledger more."""
+"""A log that this many leaders wrote to is copied too: each of them left it a ledger more."""
 
 _IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
 

@@ -28,7 +28,7 @@ class Deadlines:
         return len(self._waiting)
 
     def after(self, timeout_s: float, call: Callable[[], None]) -> int:
-        """Call once so much time has passed; return a ticket for `cancel`."""
+        """Call once this much time has passed; return a ticket for `cancel`."""
         if self._timer is None:
             # Asking for the loop takes a system call; once while anything waits is enough.
             self._loop = asyncio.get_running_loop()

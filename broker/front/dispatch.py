@@ -163,7 +163,9 @@ class Dispatcher:
         if login is not None and (refusal := login.refusal(key)):
             raise RemoteProtocolError(refusal)
         if key != _PRODUCE and len(frame) > self._services.config.control_request_bytes_max:
-            raise RemoteProtocolError(f"api {key} with {len(frame)} bytes")
+            raise RemoteProtocolError(
+                f"request of api {key} has {len(frame)} bytes, more than control_request_bytes_max"
+            )
         client_id, body = codec.split_header(frame, key, version)
         call: Call = new_tuple(
             Call, (key, version, correlation_id, client_id, channel.peer, channel.number, login)

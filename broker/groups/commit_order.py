@@ -1,4 +1,4 @@
-"""Keeps late offsets of transactions from taking effect, which nothing in them tells from others.
+"""Keeps late offsets of transactions from taking effect, although nothing in them shows it.
 
 A client that gets no answer in time connects again and repeats its TxnOffsetCommit; the bytes of
 the first one may lie in a socket still. In the classic protocol all transactions of a producer have

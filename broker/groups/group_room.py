@@ -1,4 +1,4 @@
-"""How much the members of all groups of a broker may give it to keep: subscriptions, assignments.
+"""Limits the subscriptions and assignments that a broker keeps for the members of its groups.
 
 A group has a limit for its members, and a request one for its size; there is none for how many
 groups there are, and what members give along stays for as long as they do. Beyond the limit a
@@ -35,7 +35,7 @@ class GroupRoom:
         return sum(each.last_view.sizes.held for each in self._groups.coordinators())
 
     def require(self, coordinator: Coordinator, group_id: str, member_id: str, size: int) -> None:
-        """Let a request pass that gives so many bytes along for a member, or for new ones.
+        """Let a request pass that gives this many bytes along for a member, or for new ones.
 
         Raises CoordinatorNotAvailable; nothing was done then.
         """
@@ -43,5 +43,5 @@ class GroupRoom:
         held = self.held
         if growth > 0 and held and held + growth > self._bytes_max:
             raise CoordinatorNotAvailable(
-                f"group_members_bytes_max: members of groups gave {held} bytes to keep"
+                f"members of groups take {held} bytes already (group_members_bytes_max)"
             )

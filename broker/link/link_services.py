@@ -88,9 +88,9 @@ class LinkServices:
             return
         sender = self._senders.get(connection)
         if sender is None:
-            raise RemoteProtocolError("a link begins with a hello")
+            raise RemoteProtocolError("the first message of a link must be a hello")
         if kind not in self._served:
-            raise RemoteProtocolError(f"a link carries no requests of kind {kind}")
+            raise RemoteProtocolError(f"a link does not carry requests of kind {kind}")
         api, service = self._served[kind]
         work = self._answer(api, service(sender, api.decode_request(rest)), correlation_id, answer)
         task = background.begin(work, f"link {api.name}")
@@ -114,7 +114,9 @@ class LinkServices:
             raise InvalidRequest(f"this is broker {self.me}, run {self.incarnation}")
         sender = self._cluster.brokers.get(hello.sender)
         if sender is None or sender.incarnation != hello.sender_incarnation:
-            raise NotCoordinator(f"broker {hello.sender} is not registered, as far as we know")
+            raise NotCoordinator(
+                f"broker {hello.sender} is not registered, as far as this broker knows"
+            )
 
     async def _answer(
         self,

@@ -37,7 +37,7 @@ class SecurityConfig:
     listeners: tuple[str, ...] = setting(
         (),
         "Where clients connect, each NAME://host:port, Kafka's listeners; port 0 takes a free one."
-        " None: one of plain text, at listen_host and port.",
+        " Default: one that speaks plain text, at listen_host and port.",
     )
     listener_protocols: tuple[str, ...] = setting(
         (),
@@ -62,7 +62,7 @@ class SecurityConfig:
     inter_broker_user: str = setting(
         "",
         "The user that brokers log in as, the same on all of them. It needs no entry among the"
-        " users: who knows inter_broker_password can log in as it.",
+        " users: whoever knows inter_broker_password can log in as that user.",
     )
     inter_broker_password: str = setting("", "That user's password.", secret=True)
     tls_cert: Path | None = setting(
@@ -93,7 +93,7 @@ class SecurityConfig:
     )
     sasl_login_timeout_ms: int = setting(
         10_000,
-        "A connection of a SASL listener whose client has not logged in after so long is closed.",
+        "A connection of a SASL listener whose client has not logged in after this time is closed.",
         at_least=100,
     )
     sasl_login_bytes_max: int = setting(
@@ -101,97 +101,101 @@ class SecurityConfig:
     )
     sasl_failure_delay_ms: int = setting(
         100,
-        "How long a client waits to hear that its login failed. Twice as long each time for clients"
-        " of one address, up to sasl_failure_delay_max_ms.",
+        "How long the answer to a failed login is delayed. Twice as long each time for the same"
+        " address, up to sasl_failure_delay_max_ms.",
         at_least=0,
     )
     sasl_failure_delay_max_ms: int = setting(
-        5_000, "The longest such wait. Guessing passwords gets slower with it.", at_least=0
+        5_000, "The longest such delay. It slows down guessing of passwords.", at_least=0
     )
     sasl_reauth_max_ms: int = setting(
         0,
-        "How long a login is good for, Kafka's connections.max.reauth.ms: clients log in again"
+        "How long a login is valid, Kafka's connections.max.reauth.ms: clients log in again"
         " before; a connection that did not is closed. 0: for as long as the connection lasts.",
         at_least=0,
     )
     oauth_jwks: str = setting(
         "",
-        "Key set (JWKS) of who signs the tokens of OAUTHBEARER: an https URL or a file, Kafka's"
-        " sasl.oauthbearer.jwks.endpoint.url. Tokens have to be signed with a key of it.",
+        "Key set (JWKS) of the issuer of OAUTHBEARER's tokens: an https URL or a file, Kafka's"
+        " sasl.oauthbearer.jwks.endpoint.url. Tokens must be signed with one of its keys.",
     )
     oauth_jwks_refresh_ms: int = setting(
         3_600_000,
-        "How old that may be when a token comes. A key that is not in it makes us read it again at"
-        " once, at most every 10 s.",
+        "How old that key set may be when a token arrives. A key that is missing in it makes the"
+        " broker read it again at once, at most every 10 s.",
         at_least=1_000,
     )
-    oauth_issuer: str = setting("", "What claim iss of a token has to be.")
-    oauth_audiences: tuple[str, ...] = setting((), "One of them has to be in claim aud.")
-    oauth_scopes: tuple[str, ...] = setting((), "All of them have to be in claim scope.")
+    oauth_issuer: str = setting("", "Required value of a token's claim iss.")
+    oauth_audiences: tuple[str, ...] = setting((), "One of these must be in claim aud.")
+    oauth_scopes: tuple[str, ...] = setting((), "All of these must be in claim scope.")
     oauth_user_claim: str = setting("sub", "The claim that names the user.")
     oauth_clock_skew_ms: int = setting(
-        30_000, "How far the issuer's clock may be from ours.", at_least=0, at_most=600_000
+        30_000,
+        "How far the issuer's clock may differ from the broker's.",
+        at_least=0,
+        at_most=600_000,
     )
     authorization: bool = setting(
         False,
-        "Whether access control lists decide who may do what, Kafka's authorizer.class.name. What"
-        " they do not allow is refused to all but super users, brokers among them.",
+        "Whether access control lists decide who may do what, Kafka's authorizer.class.name."
+        " Whatever they do not allow is refused, except to super users; brokers have to be among"
+        " these.",
     )
     super_users: tuple[str, ...] = setting(
         (),
         "Principals that may do everything, each User:NAME, Kafka's super.users; the one that"
-        " brokers are to each other has to be among them, or be allowed CLUSTER_ACTION.",
+        " brokers have towards each other must be among them, or be allowed CLUSTER_ACTION.",
     )
     allow_everyone_if_no_acl_found: bool = setting(
-        False, "Whether everybody may use a topic, group or id about which there is no entry."
+        False, "Whether everybody may use a topic, group or id for which there is no entry."
     )
     acls_max: int = setting(
         20_000,
-        "Access control entries of the cluster that are taken in all; half a KiB of memory for"
-        " each. Higher: lists of all of them hold up others for longer.",
+        "Most access control entries in the cluster; each takes half a KiB of memory. Higher:"
+        " listing all of them holds up others for longer.",
         at_least=1, at_most=200_000,
     )  # fmt: skip
     users_max: int = setting(
         10_000,
-        "Users with passwords (SCRAM) that are taken in all; 2 KiB of memory for each, on every"
-        " broker. ZooKeeper lists at most some 15,000 at once.",
+        "Most users with passwords (SCRAM); each takes 2 KiB of memory on every broker. ZooKeeper"
+        " lists at most some 15,000 at once.",
         at_least=1, at_most=15_000,
     )  # fmt: skip
     access_age_max_ms: int | None = setting(
         None,
         "A broker that is cut off from the metadata store for longer than this lets nobody log in"
-        " with a password, and serves nobody whose rights it would have to know, but super users:"
-        " with an error that clients retry. So this is how long a removed password or right may"
-        " still count there. Leadership ends sooner, and with it reads and writes. Default: five"
-        " times session_timeout_ms; at least once.",
+        " with a password, and serves nobody whose rights it would have to know, except super"
+        " users; the others get an error that clients retry. A removed password or right may still"
+        " count there for this long. Leadership, and with it reads and writes, ends sooner."
+        " Default: five times session_timeout_ms; at least that.",
         at_least=1_000,
     )
     quotas: bool = setting(
         True,
-        "Whether the quotas of the cluster (users, client ids, addresses) are followed here.",
+        "Whether the quotas of the cluster (users, client ids, addresses) are enforced here.",
     )
     quota_window_ms: int = setting(
         10_000,
-        "Who was silent may use at once what its quota allows in so long. Low: bursts of normal"
-        " clients are slowed down; high: what a quota protects sees longer ones.",
+        "A client that was idle may use at once what its quota allows in this time. Low: bursts of"
+        " normal clients are slowed down; high: whatever the quota protects sees longer bursts.",
         at_least=1_000, at_most=600_000,
     )  # fmt: skip
     quota_owners_max: int = setting(
         10_000,
-        "Users, client ids and addresses whose use is counted by itself; those beyond share what"
-        " one of them may have.",
+        "Users, client ids and addresses whose use is counted separately; further ones share the"
+        " quota of one.",
         at_least=1,
     )
     quota_entities_max: int = setting(
         10_000,
-        "Users, client ids and addresses, and pairs of them, whose quotas are taken in all; 2 KiB"
-        " of memory for each. ZooKeeper lists at most some 15,000 at once.",
+        "Most users, client ids, addresses, and pairs of user and client id, with quotas; each"
+        " takes 2 KiB of memory. ZooKeeper lists at most some 15,000 at once.",
         at_least=1, at_most=15_000,
     )  # fmt: skip
     tls_handshake_timeout_ms: int = setting(
         10_000,
-        "A connection whose TLS handshake is not done after so long is closed. Low: clients far"
-        " away, or of a busy machine, get none.",
+        "A connection whose TLS handshake is not complete after this time is closed. Low: clients"
+        " that are far away, or on a busy machine, cannot connect.",
         at_least=100,
     )
     tls_handshakes_max: int = setting(
@@ -202,7 +206,8 @@ class SecurityConfig:
     )
     tls_reload_interval_ms: int = setting(
         10_000,
-        "How often the files of certificates and keys are looked at: new connections get new ones.",
+        "How often the files of certificates and keys are checked for changes; new connections use"
+        " the new ones.",
         at_least=100,
     )
 
@@ -261,7 +266,7 @@ class SecurityConfig:
 
     def _check_sasl(self) -> None:
         if not self.sasl_mechanisms:
-            raise ConfigError("security.sasl_mechanisms names none")
+            raise ConfigError("security.sasl_mechanisms is empty: name a mechanism")
         if self.sasl_failure_delay_ms > self.sasl_failure_delay_max_ms:
             raise ConfigError("security.sasl_failure_delay_ms exceeds sasl_failure_delay_max_ms")
         self._check_oauth()
@@ -284,9 +289,9 @@ class SecurityConfig:
         elif len(there) < len(needed):
             raise ConfigError(f"OAUTHBEARER needs security.{', '.join(needed)}")
         elif self.oauth_jwks.startswith("http://") and not _is_loopback(self.oauth_jwks):
-            raise ConfigError("security.oauth_jwks: keys have to come by https, or from a file")
+            raise ConfigError("security.oauth_jwks must be an https URL or a file")
         if self.inter_broker_mechanism is Mechanism.OAUTHBEARER:
-            raise ConfigError("security.inter_broker_mechanism has to be one with a password")
+            raise ConfigError("security.inter_broker_mechanism must be one with a password")
 
     def access_age_max_s(self, session_timeout_ms: int) -> float:
         """Return for how long what is known of users and rights counts."""

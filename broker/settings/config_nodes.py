@@ -81,7 +81,9 @@ class ConfigNodes:
         if len(after) > _VALUES_MAX:
             raise InvalidRequest(f"more than {_VALUES_MAX} settings of {name!r}")
         if is_new and after and len(self._nodes.values) >= self._resources_max:
-            raise InvalidRequest(f"{self._resources_max} such resources have settings already")
+            raise InvalidRequest(
+                f"at most {self._resources_max} resources of this type can have settings"
+            )
 
 
 def _node(name: str) -> str:

@@ -59,7 +59,7 @@ class ProducerIds:
             except (VersionConflict, ConnectionLoss):
                 continue
             return first
-        raise RequestTimedOut("no block of producer ids could be taken")
+        raise RequestTimedOut("no block of producer ids could be allocated")
 
 
 def _encode(first: int) -> bytes:

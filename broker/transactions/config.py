@@ -17,8 +17,8 @@ class TransactionSettings:
 
     enabled: bool = setting(
         True,
-        "Serve transactional producers. Without it they end with an error; transactions that are"
-        " open are still decided.",
+        "Serve transactional producers. Without it they get an error; open transactions are still"
+        " decided.",
     )
     topic_partitions: int = setting(
         16, "Partitions of __transaction_state; fixed once it exists.", at_least=1
@@ -40,17 +40,17 @@ class TransactionSettings:
     )
     ids_max: int = setting(
         1_000_000,
-        "Transactional ids in one partition of __transaction_state; new ones are refused then,"
-        " until some have expired. About 1 KB of memory each.",
+        "Transactional ids in one partition of __transaction_state; beyond that, new ones are"
+        " refused until some have expired. About 1 KB of memory each.",
         at_least=1,
     )
     partitions_max: int = setting(
-        10_000, "Partitions of one transaction: its state is one record.", at_least=1
+        10_000, "Most partitions of one transaction, whose state is one record.", at_least=1
     )
     parked_requests_max: int = setting(
         1_000,
-        "Requests that wait in one partition of __transaction_state for the end of a transaction"
-        " before theirs; more are told to ask again.",
+        "Requests that may wait, in one partition of __transaction_state, for an earlier"
+        " transaction to end; further ones are told to try again.",
         at_least=0,
     )
     open_max: int = setting(
@@ -66,7 +66,11 @@ class TransactionSettings:
         at_least=_MIB,
     )
     request_markers_max: int = setting(
-        1_000, "Markers in one request to another broker.", at_least=1, at_most=10_000
+        200,
+        "Markers in one request to another broker. Higher: fewer requests, and a longer wait for"
+        " those of other coordinators.",
+        at_least=1,
+        at_most=10_000,
     )
     log_copy_bytes: int = setting(
         4 * _MIB,

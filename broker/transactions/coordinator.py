@@ -38,8 +38,12 @@ from broker.transactions.marker_sender import MarkerSender
 from client.errors import QuireError
 from client.ids import Clock, ConnectionId, LeaderEpoch, ProducerId
 from client.node import background
+from client.node.logs import AT_WILL
 
 _LOG = logging.getLogger(__name__)
+
+_PHASES: Final = 50
+"""As many as __transaction_state has partitions by default."""
 
 
 class Surroundings(NamedTuple):
@@ -70,7 +74,9 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         order = ConnectionOrder(accepted_before)
         super().__init__(
             partition,
-            lambda: TransactionShard(shared.config, order),
+            lambda: TransactionShard(
+                shared.config, order, phase=partition.index % _PHASES / _PHASES
+            ),
             clock=shared.clock,
             copy_bytes_min=shared.copy_bytes_min,
         )
@@ -206,7 +212,7 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
             case TransactionEvent():
                 _LOG.info(
                     "%s id=%r number=%d producer=%d producer_epoch=%d", effect.name,
-                    effect.transactional_id, effect.number, *effect.producer,
+                    effect.transactional_id, effect.number, *effect.producer, extra=AT_WILL,
                 )  # fmt: skip
                 self._shared.on_event(effect)
             case _:

@@ -13,7 +13,7 @@ from client.ids import Clock
 from client.node.exposition import Samples
 
 _COUNTED_MS: Final = 500
-"""For so long a count is good for all that one scrape asks: there may be a million ids."""
+"""For this long a count is good for all that one scrape asks: there may be a million ids."""
 
 
 class _Counted:

@@ -1,4 +1,4 @@
-"""How markers get from a coordinator to the brokers that lead the partitions: what others provide.
+"""The interface that takes markers from a coordinator to the brokers that lead the partitions.
 
 The rules of `core/marker_queue.py` and `core/connection_order.py` (CHANNEL) meet here: the queue
 says what goes to which broker, a link carries it there and brings the outcomes back.

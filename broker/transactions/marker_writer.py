@@ -4,8 +4,10 @@
                     is dropped, and the answer says so
     MARKER-ADDRESS  a marker is for one leader epoch; every other leader refuses it
 
-Nothing is awaited between the look at the session and the markers' places in their logs, but for
-their turns in the loop, which keep their order. An answer waits for its markers for a moment only,
+Nothing is awaited between a look at the session and the markers' places in their logs, but for
+their turns in the loop, which keep their order. Some markers are begun in each turn, and all
+coordinators take turns, because thousands of transactions may run out of time at one moment; after
+a turn the session is looked at again. An answer waits for its markers for a moment only,
 or one partition that has lost its bookies would hold up all others: what is not confirmed then
 counts as failed and is sent again, and meets the same write still under way.
 
@@ -42,11 +44,14 @@ from broker.transactions.link_apis import MARKERS
 from client.ids import BrokerId, LeaderEpoch
 from client.node import background
 from client.node.logs import AT_WILL
+from client.node.turns import Turns
 from client.wire.kafka.batches.control_batch import Marker
 
 _LOG = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 1.0
+MARKERS_PER_TURN: Final = 32
+"""Each costs around 0.1 ms: a task, a batch, its place in a log."""
 
 
 class WriteMarker(Protocol):
@@ -98,6 +103,7 @@ class MarkerWriter:
         routes: Mapping[str, WriteMarker],
         *,
         answer_s_max: float = ANSWER_S_MAX,
+        markers_per_turn: int = MARKERS_PER_TURN,
     ) -> None:
         """`routes`: who writes into the partitions of a topic, where it is not `write_marker`."""
         self._cluster = cluster
@@ -105,6 +111,8 @@ class MarkerWriter:
         self._routes = routes
         self._answer_s_max = answer_s_max
         self._channels = ChannelOrder()
+        self._per_turn = markers_per_turn
+        self._turns = Turns()
         self._writes: dict[_Write, asyncio.Task[None]] = {}
         """Under way."""
 
@@ -114,14 +122,21 @@ class MarkerWriter:
 
     async def receive(self, sender: BrokerId, request: MarkersRequest) -> MarkersAnswer:
         """Write a coordinator's markers; return what became of each within a moment."""
-        if not self._channels.hear(request.partition, request.session):
+        coordinator_epoch = request.session.leader_epoch
+        tasks: list[asyncio.Task[None]] = []
+        while self._channels.hear(request.partition, request.session):
+            some = request.markers[len(tasks) : len(tasks) + self._per_turn]
+            tasks += [self._begin(marker, coordinator_epoch) for marker in some]
+            if len(tasks) == len(request.markers):
+                break
+            await self._turns.next()
+        else:
             _LOG.warning(
                 "marker.dropped broker=%d coordinator=%d epoch=%d session=%d markers=%d",
-                sender, request.partition, *request.session, len(request.markers), extra=AT_WILL,
+                sender, request.partition, *request.session, len(request.markers) - len(tasks),
+                extra=AT_WILL,
             )  # fmt: skip
             return MarkersAnswer(False, ())
-        coordinator_epoch = request.session.leader_epoch
-        tasks = [self._begin(marker, coordinator_epoch) for marker in request.markers]
         if tasks:
             await asyncio.wait(tasks, timeout=self._answer_s_max)
         return MarkersAnswer(True, [_outcome(task) for task in tasks])

@@ -165,7 +165,7 @@ class Verifier:
         except Exception:  # a bug: whoever asked must not wait for ever
             for _, future in asked:
                 if not future.done():
-                    future.set_exception(PeerError(f"broker {broker} cannot be asked"))
+                    future.set_exception(PeerError(f"broker {broker} cannot be reached"))
             raise
         for (_, future), verdict in zip(asked, verdicts, strict=True):
             if not future.done():

@@ -1,4 +1,4 @@
-"""A bookie leaves for good: wait until auto recovery made up for it, or copy its ledgers now.
+"""A bookie leaves for good: wait until auto recovery has replaced its copies, or copy them now.
 
 Either way the bookie is stopped first: one that is registered would take new entries meanwhile.
 Its cookie goes last, when no ledger names it; until then the auditor sees it as lost.
@@ -61,7 +61,10 @@ class Decommission:
         """
         await self._check_stopped()
         if self._bookie not in await self._tree.bookies_ever():
-            raise IncorrectParameter(f"there is no cookie of a bookie {self._bookie}")
+            raise IncorrectParameter(
+                f"bookie {self._bookie} has no cookie: it never belonged to this cluster, or was"
+                " removed from it"
+            )
         if await self._tree.switches.is_disabled():
             raise IncorrectParameter("auto recovery is switched off: nobody would copy anything")
         await self._tree.switches.trigger()
@@ -83,11 +86,11 @@ class Decommission:
         repaired: list[LedgerId] = []
         lacking: list[LedgerId] = []
         for ledger_id in [ledger_id async for ledger_id in self._ledgers()]:
-            is_whole = await self._mend(replicator, ledger_id)
+            is_whole = await self._replicate(replicator, ledger_id)
             (repaired if is_whole else lacking).append(ledger_id)
         return Recovered(tuple(repaired), tuple(lacking))
 
-    async def _mend(self, replicator: FragmentReplicator, ledger_id: LedgerId) -> bool:
+    async def _replicate(self, replicator: FragmentReplicator, ledger_id: LedgerId) -> bool:
         try:
             outcome = await replicator.replicate(ledger_id)
             if outcome is ReplicationResult.WRITER_LEFT:

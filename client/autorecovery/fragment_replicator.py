@@ -62,7 +62,7 @@ class FragmentReplicator:
         MetadataError, MetadataCorrupt.
         """
         try:
-            await self._mend_once(ledger_id)
+            await self._replicate_once(ledger_id)
             return await self._judge(ledger_id, marked)
         except NoSuchLedger:
             return ReplicationResult.WHOLE
@@ -72,13 +72,13 @@ class FragmentReplicator:
         log.info("autorecovery.closing ledger=%d", ledger_id)
         await self._client.recover(ledger_id, password=None)
 
-    async def _mend_once(self, ledger_id: LedgerId) -> None:
+    async def _replicate_once(self, ledger_id: LedgerId) -> None:
         current = await self._context.nodes.read(ledger_id)
         codec, key = unlock(ledger_id, current.metadata, None)
         found = await LedgerChecker(self._census, codec, current.metadata).run()
         for loss in found.losses:
             try:
-                await self._mend_extent(current, codec, key, loss)
+                await self._replicate_extent(current, codec, key, loss)
             except NoSuchLedger:
                 raise
             except LedgerError as error:
@@ -103,7 +103,7 @@ class FragmentReplicator:
             ReplicationResult.IN_USE if still_in_use(metadata, marked) else ReplicationResult.WHOLE
         )
 
-    async def _mend_extent(
+    async def _replicate_extent(
         self, current: VersionedMetadata, codec: EntryCodec, key: bytes, loss: Loss
     ) -> None:
         extent, metadata = loss.extent, current.metadata
@@ -128,7 +128,7 @@ class FragmentReplicator:
                 codec.ledger_id, current, lambda known: with_replacements(known, extent, chosen)
             )
         if len(chosen) < len(loss.gone):
-            raise NotEnoughBookies(f"nobody is left to replace {len(loss.gone)} members")
+            raise NotEnoughBookies(f"no bookie is left to replace {len(loss.gone)} members")
 
     async def _copy_all(
         self,

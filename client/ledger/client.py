@@ -122,7 +122,7 @@ class LedgerClient:
         self._ids = LedgerIds(store, self._nodes, root)
         self._writers: list[LedgerWriter] = []
         self._writers_max = _WRITERS_FEW
-        """At so many it forgets the settled ones: each time twice of what was left."""
+        """At this many it forgets the settled ones: each time twice of what was left."""
 
     async def start(self) -> None:
         """Check that the cluster is one we understand, and learn which bookies there are.

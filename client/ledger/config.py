@@ -31,7 +31,7 @@ class LedgerClientConfig:
         5_000,
         "How long one bookie may take to answer a request, counted from its last answer to one"
         " sent before, if that is later. Too low: slow disks look dead and ensembles change; too"
-        " high: a hung bookie holds up writes for that long.",
+        " high: a hung bookie holds up writes for as long.",
         at_least=1,
     )
     add_quorum_timeout_ms: int = setting(
@@ -95,21 +95,21 @@ class LedgerClientConfig:
     )
     writer_shared_delay_ms: int = setting(
         2,
-        "While other ledgers are written too, a writer has no more unconfirmed than what is"
-        " confirmed of it within so long, or within the time that bookies need for an entry at"
-        " least, and a quarter, if that is longer: about as long do the entries of the others wait"
-        " for those of a busy one. Too low: one busy ledger beside idle ones is slower; too high:"
-        " they wait.",
+        "While other ledgers are written too, a writer may have only as much unconfirmed as is"
+        " confirmed within this time, or within one and a quarter times the shortest time that"
+        " bookies need for an entry, if that is longer. Entries of the others wait about that long"
+        " for those of a busy writer. Too low: one busy ledger beside idle ones is slower; too"
+        " high: the others wait.",
         at_least=1,
     )
     writer_shared_bytes_min: int = setting(
         512 * 1024,
-        "But so much may be unconfirmed in any case, if writer_in_flight_bytes_max allows it.",
+        "This much may be unconfirmed in any case, as far as writer_in_flight_bytes_max allows it.",
         at_least=1,
     )
     writer_unanswered_bytes_max: int = setting(
         64 * 1024 * 1024,
-        "The same with the entries that are confirmed but that some bookie of theirs has still to"
+        "The same, including entries that are confirmed but that one of their bookies has still to"
         " answer. Too low: one bookie that hangs soon stops its writers, until it has failed; too"
         " high: memory for as long.",
         at_least=1,
@@ -123,20 +123,21 @@ class LedgerClientConfig:
     slow_bookie_lag_ms: int = setting(
         2_000,
         "A bookie is behind the others of a ledger while it has not stored an entry that they"
-        " confirmed so long ago. Too low: bookies lose their places for a pause of their disks.",
+        " confirmed this long ago. Too low: bookies lose their places for a pause of their disks.",
         at_least=1,
     )
     slow_bookie_replace_ms: int = setting(
         30_000,
         "How long a bookie must be behind without a break to lose its place in a ledger being"
-        " written, to one that is not; 0: never. Off with delay_ensemble_change. Too low: ledgers"
-        " change for what passes by itself; too high: a slow bookie slows its writers for as long.",
+        " written, to one that is not; 0: never. Off with delay_ensemble_change. Too low:"
+        " ensembles change because of delays that would pass; too high: a slow bookie slows its"
+        " writers for as long.",
         at_least=0,
     )
     slow_bookies_max: int = setting(
         1,
         "Bookies that may have lost places for being slow within slow_bookie_memory_ms, so that"
-        " writers do not flee from one to the next when all are slow.",
+        " writers do not move from one to the next when all are slow.",
         at_least=0,
     )
     quarantine_errors_max: int = setting(
@@ -175,8 +176,8 @@ class LedgerClientConfig:
     )
     long_poll_ms: int = setting(
         2_000,
-        "How long a bookie may hold the question of somebody who follows an open ledger; never"
-        " longer than half of request_timeout_ms. Without long polls (wire_version v2) how often"
+        "How long a bookie may hold the request of a reader that follows an open ledger; never"
+        " longer than half of request_timeout_ms. Without long polls (wire_version v2): how often"
         " to ask.",
         at_least=1,
     )
@@ -200,7 +201,7 @@ class LedgerClientConfig:
     )
     batch_buffers_max: int = setting(
         16,
-        "Receive buffers for their answers, as large as these, that are kept to be used again.",
+        "Receive buffers for their answers, of that size, that are kept for reuse.",
         at_least=0,
     )
     recovery_window_entries: int = setting(

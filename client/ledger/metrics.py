@@ -41,7 +41,8 @@ _COUNTERS: Final = {
 ROWS: Final = (
     *(Row(_L + name, _C, text) for name, text in _COUNTERS.items()),
     Row(_L + "writers", _G, "Ledgers being written."),
-    Row(_L + "unconfirmed_entries", _G, "Entries sent and not confirmed: how far LAC is behind."),
+    Row(_L + "unconfirmed_entries", _G,
+        "Entries sent and not confirmed: how far the last add confirmed is behind."),
     Row(
         _L + "unanswered_bytes", _G,
         "Payload bytes of ledgers being written that some bookie has still to answer.",
@@ -55,8 +56,8 @@ ROWS: Final = (
     Row(_L + "recovery_seconds", _H, "Recovery of a ledger: fence, find its end, close it."),
     Row(
         BOOKIE_SECONDS, _H,
-        "From a request to a bookie until its answer; op add is a part of quire_ledger_append, op"
-        " read one of quire_ledger_read.",
+        "From a request to a bookie until its answer; op=add is part of quire_ledger_append,"
+        " op=read of quire_ledger_read.",
         ("bookie", "op"), APPEND_SECONDS,
     ),
     Row(_L + "bookie_errors", _C, "Requests that a bookie failed or left unanswered.", ("bookie",)),

@@ -1,4 +1,4 @@
-"""How far a partition's log was compacted, and which ledgers wait for their end.
+"""How far a partition's log was compacted, and which ledgers wait to be deleted.
 
 Stands in the head of the segment list, so it changes with the segments, in one compare-and-set. A
 ledger that was replaced stays listed here, as retired, until its grace is over: whoever still

@@ -166,7 +166,7 @@ def decode_page(data: bytes, ref: PageRef) -> Page:
         )
         check_run(page.items)
         if ref_of(ref.name, page) != ref:
-            raise ValueError("it is not what its reference says")
+            raise ValueError("it does not match its reference")
     except (ValueError, KeyError, TypeError, IndexError, AssertionError) as error:
         raise LogCorrupt(f"page {ref.name.number} of a segment list: {data[:200]!r}") from error
     return page
@@ -200,7 +200,7 @@ def ref_from_json(value: Any) -> PageRef:
             raise ValueError(f"{number!r} is not between {least} and {INT64_MAX}")
     ref = PageRef(PageName(*value[:3]), *value[3:])
     if ref.level > LEVEL_MAX or not ref.segment_count:
-        raise ValueError("no page has so many levels, or no segments")
+        raise ValueError("a page has too many levels, or no segments")
     return ref
 
 

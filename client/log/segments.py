@@ -84,8 +84,8 @@ COMPACTED_VERSION: Final = 4
 _VERSIONS: Final = range(FORMAT_VERSION, COMPACTED_VERSION + 1)
 NO_EPOCH: Final = LeaderEpoch(-1)
 PAGE_ENTRIES: Final = 256
-"""Segments of a page, or pages of a page. Written once per so many segments, so small enough to be
-read at once; ten million segments take three levels of it."""
+"""Segments of a page, or pages of a page. Written once for all of them, and small enough to be read
+at once; ten million segments take three levels of it."""
 
 
 class SegmentList(NamedTuple):

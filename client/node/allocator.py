@@ -1,4 +1,4 @@
-"""The C library's allocator, set as programs need it that receive and send megabytes.
+"""Configures the C library's allocator for programs that receive and send megabytes.
 
 Left alone, glibc gives large blocks back to the kernel as soon as they are free, and the next one
 is fresh memory, of which the kernel clears each page at its first touch, which can cost more than

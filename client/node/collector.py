@@ -1,6 +1,6 @@
 """Python's collector of reference cycles, paced so that it never stops a server for long.
 
-Left alone the collector looks at young objects after so many allocations *more than releases*. A
+Left alone the collector looks at young objects after this many allocations *more than releases*. A
 server whose caches are full releases as much as it takes, so its young objects pile up by the
 hundred thousand, uncounted, until some burst of requests makes the collector look at all of them at
 once: 160 ms in which nobody is served, seen under nine thousand reads of a bookie. So it is called
@@ -48,12 +48,12 @@ class Growth:
         self.collected(block_count)
 
     def is_due(self, block_count: int) -> bool:
-        """Look: so many blocks of memory are in use. Return whether to collect all."""
+        """Look: this many blocks of memory are in use. Return whether to collect all."""
         self._found_count = self._found_count + 1 if block_count >= self._due_at else 0
         return self._found_count >= _LOOKS
 
     def collected(self, block_count: int) -> None:
-        """All were looked at, and so many blocks are left."""
+        """All were looked at, and this many blocks are left."""
         self._found_count = 0
         self._due_at = block_count + max(_GROWTH_MIN, block_count // _GROWTH_SHARE)
 

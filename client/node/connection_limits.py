@@ -1,8 +1,8 @@
-"""What a server bears of peers that it does not trust: connections, and bytes that do not move.
+"""Limits what untrusted peers take of a server: connections, and bytes that make no progress.
 
 Sizes and times in, verdicts out: the caller closes whoever is named.
 
-- `ConnectionQuotas`: so many connections in total and from one host.
+- `ConnectionQuotas`: this many connections in total and from one host.
 - `HeldBytes`: bytes that a peer makes us hold, of a request that it does not finish or of answers
   that it does not read. They have a time limit, which begins anew with every MiB: a large request
   on a slow link ends, one byte a minute does not. And all of them together have a size limit:
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final, Generic, NamedTuple, TypeVar
 
 PROGRESS_BYTES: Final = 1 << 20
-"""By so much must change what is held for the time limit to begin anew."""
+"""By this much must change what is held for the time limit to begin anew."""
 
 C = TypeVar("C")
 
@@ -30,10 +30,10 @@ class ConnectionLimits(NamedTuple):
     unfinished_bytes_max: int
     unread_bytes_max: int
     unsent_bytes_max: int
-    """Beyond so many bytes that one peer has not taken, it counts as not reading its answers."""
+    """Beyond this many bytes that one peer has not taken, it counts as not reading its answers."""
 
     def unsent_mark(self, connection_count: int) -> int:
-        """Return `unsent_bytes_max` for a server with so many connections: in a crowd it is less.
+        """Return `unsent_bytes_max` for a server with this many connections: in a crowd it is less.
 
         What a peer has not taken below the mark is not counted, and twice that much of each is at
         most `unread_bytes_max` of all: of answers written, and of those that wait for their turn.

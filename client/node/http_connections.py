@@ -1,8 +1,9 @@
-"""What an HTTP server of ours bears of strangers before a request is complete.
+"""Limits what strangers take of our HTTP servers before a request is complete.
 
 aiohttp bounds the size of a request's head and body and forgets how long either takes: a thousand
 connections that send a header a minute are a thousand open files for ever. Here each connection has
-a door in front of aiohttp's protocol: so many in total, and so long without a request under way.
+a door in front of aiohttp's protocol, which limits how many there are in total, and how long one
+may be without a request under way.
 `watch` is the middleware that tells the doors when one is; it also gives a body its time.
 
 Bodies are held in memory until their requests end, so all of them together have a limit, too:

@@ -46,7 +46,7 @@ def _raised(soft: int, asked: int, hard: int) -> int:
 
 
 def fit(wanted: int, reserved: int, files: int | None) -> int:
-    """Return how many connections fit into so many open files; None: there is no limit."""
+    """Return how many connections fit into this many open files; None: there is no limit."""
     if files is None:
         return wanted
     return max(1, min(wanted, files - min(reserved, files // _RESERVED_PART)))

@@ -43,19 +43,21 @@ ROWS: Final = (
     Row(
         LOOP_STALL_CPU_SECONDS,
         _G,
-        "The same, but no more of a stall than the loop's thread had of a processor meanwhile: much"
-        " less than the other one means that the machine was busy with something else.",
+        "The same, counting of a stall only the processor time that the loop's thread got: a value"
+        " much below the other one means that the machine was busy with something else.",
     ),
     Row("quire_metadata_connected", _G, "1 while the session with ZooKeeper is alive."),
     Row("quire_metadata_request_seconds", _H, "From a request to ZooKeeper until its answer."),
     Row("quire_metadata_interruptions", _C, "Times that no ZooKeeper server answered."),
     Row("quire_metadata_sessions_expired", _C, "Sessions that ZooKeeper expired."),
     Row(TASK_FAILURES, _C, "Background tasks that failed and were restarted.", ("task",)),
-    Row(CALLBACK_FAILURES, _C, "Callbacks that raised: bugs of their owners.", ("kind",)),
+    Row(
+        CALLBACK_FAILURES, _C, "Callbacks that raised: bugs of whoever registered them.", ("kind",)
+    ),
 )
 
 ADMIN_ROWS: Final = (
-    Row(ADMIN_REFUSED, _C, "Requests without a good token or role, or of foreign pages."),
+    Row(ADMIN_REFUSED, _C, "Requests without a valid token or role, or from foreign pages."),
     Row(ADMIN_EXPIRES, _G, "Unix time at which the first certificate of the port's chain expires."),
 )
 """Of a program with an HTTP port (`http_guard.py`)."""

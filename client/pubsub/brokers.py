@@ -1,4 +1,4 @@
-"""Where the brokers are, and how they want to be spoken to."""
+"""Where the brokers are, and with which security settings they are reached."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class KafkaRequest:
         version = min(high, self._versions.high, schema_versions(self._api)[1])
         if version < max(low, self._versions.low):
             raise IncompatibleBrokerVersion(
-                f"the broker offers {self._api.name} {low}-{high}, and what is asked takes"
+                f"the broker offers {self._api.name} {low}-{high}, and the request needs"
                 f" {self._versions.low}-{self._versions.high}"
             )
         return _Prepared(self._api, version, self._fields)

@@ -50,7 +50,7 @@ RECORD_SIZE_MAX: Final = REQUEST_SIZE_MAX - 1024
 """Bytes of one record, key and headers included; the rest is for the batch around it."""
 
 RECORDS_PER_TURN: Final = 50
-"""After so many records `enqueue` lets the event loop turn: otherwise a fast source would fill
+"""After this many records `enqueue` lets the event loop turn: otherwise a fast source would fill
 whole batches before the first byte leaves, and hold up every other task."""
 
 START_TIMEOUT_S: Final = 30.0

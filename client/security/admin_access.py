@@ -51,8 +51,8 @@ class AdminAccess:
 
     admin_token: str = setting(
         "",
-        "Bearer token of role administer, the same on all nodes: brokers ask each other and bookies"
-        " with it. None, and no other way to say who one is: nobody is asked.",
+        "Bearer token of role administer, the same on all nodes: brokers use it with each other"
+        " and with bookies. Without it, or clients' certificates, everybody may do everything.",
         secret=True,
     )
     admin_read_token: str = setting(
@@ -61,12 +61,12 @@ class AdminAccess:
     admin_tokens_file: Path | None = setting(
         None,
         "File with further tokens, one a line: NAME ROLE TOKEN, where ROLE is look, operate or"
-        " administer. Needs admin_token. A changed file is taken without a restart.",
+        " administer. Needs admin_token. A changed file is picked up without a restart.",
     )
     admin_tls_cert: Path | None = setting(
         None,
-        "PEM file with the certificate chain of the HTTP port; with it, it speaks HTTPS. A changed"
-        " file is taken without a restart, as are those below.",
+        "PEM file with the certificate chain of the HTTP port; with it, the port speaks HTTPS. A"
+        " changed file is picked up without a restart, as are those below.",
     )
     admin_tls_key: Path | None = setting(None, "PEM file with the certificate's key.")
     admin_tls_client_ca: Path | None = setting(
@@ -81,24 +81,25 @@ class AdminAccess:
     )
     admin_principals: tuple[str, ...] = setting(
         (),
-        "Roles of clients with certificates: NAME:ROLE each. Whoever is not named needs a token.",
+        "Roles of clients with certificates, as NAME:ROLE. Clients that are not listed need a"
+        " token.",
     )
     admin_metrics_open: bool = setting(
         True,
-        "Whether /metrics, which has the names of topics, groups and bookies, is for everybody who"
-        " reaches the port. Off: it needs role look.",
+        "Whether /metrics, which has the names of topics, groups and bookies, is open to everybody"
+        " who reaches the port. Off: it needs role look.",
     )
 
     admin_failure_delay_ms: int = setting(
         100,
-        "How long a client waits to hear that its token is wrong; twice as long each time for those"
-        " of one address, up to admin_failure_delay_max_ms.",
+        "How long the answer to a wrong token is delayed; twice as long each time for the same"
+        " address, up to admin_failure_delay_max_ms.",
         at_least=0,
     )
     admin_failure_delay_max_ms: int = setting(
         5_000,
-        "The longest such wait. While ten answers of an address wait, further tokens of it are"
-        " refused with 429: guessing gets slower.",
+        "The longest such delay. While ten answers to an address are delayed, further tokens from"
+        " it are refused with 429, which slows down guessing.",
         at_least=0,
     )
 

@@ -1,4 +1,4 @@
-"""Says until when a certificate is valid: the standard library shows that of a peer's only.
+"""Says until when a certificate is valid: the standard library shows that only of a peer's.
 
 A certificate (RFC 5280) is nested DER: Certificate { TBSCertificate { [0] version OPTIONAL, serial,
 signature, issuer, Validity { notBefore, notAfter }, ... } ... }. Times are UTCTime (YYMMDDHHMMSSZ,

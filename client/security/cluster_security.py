@@ -29,17 +29,17 @@ class ClusterSecurity:
     )
     tls_cert: Path | None = setting(
         None,
-        "PEM file with the certificate chain of this process: who it is to bookies, to ZooKeeper,"
-        " and, of a bookie, to its clients.",
+        "PEM file with the certificate chain of this process: its identity towards bookies and"
+        " ZooKeeper and, for a bookie, towards its clients.",
     )
     tls_key: Path | None = setting(None, "PEM file with the certificate's key, unencrypted.")
     tls_checks_name: bool = setting(
-        True, "Whether a server's certificate has to be good for the host it is reached by."
+        True, "Whether a server's certificate must be valid for the host that it is reached by."
     )
     tls_version_min: TlsVersion = setting("1.2", "Lowest TLS version.")
     bookie_tls: bool = setting(
         False,
-        "Speak TLS with bookies (BookKeeper's StartTLS), and with none that does not know it.",
+        "Speak TLS with bookies (BookKeeper's StartTLS), and refuse those that do not.",
     )
 
     zookeeper_tls: bool = setting(
@@ -48,23 +48,23 @@ class ClusterSecurity:
     )
     zookeeper_user: str = setting(
         "",
-        "Who this process is to ZooKeeper (its scheme digest); one user for the whole cluster. The"
-        " nodes that it makes are that user's alone.",
+        "User name of this process at ZooKeeper (its scheme digest); the same for the whole"
+        " cluster. The nodes that it creates belong to that user alone.",
     )
     zookeeper_password: str = setting("", "That user's password.", secret=True)
     zookeeper_acl: bool = setting(
         True,
-        "Whether nodes are that user's alone. Off: while some programs of the cluster do not have"
-        " the user yet.",
+        "Whether nodes belong to that user alone. Turn it off while some programs of the cluster"
+        " do not have the user yet.",
     )
 
     def __post_init__(self) -> None:
         """Check relations; raise ConfigError."""
         check_ranges(self)
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ConfigError(f"{TABLE}.tls_cert and {TABLE}.tls_key come together")
+            raise ConfigError(f"{TABLE}.tls_cert and {TABLE}.tls_key must be set together")
         if bool(self.zookeeper_user) != bool(self.zookeeper_password):
-            raise ConfigError(f"{TABLE}.zookeeper_user and zookeeper_password come together")
+            raise ConfigError(f"{TABLE}.zookeeper_user and zookeeper_password must be set together")
         if ":" in self.zookeeper_user:
             raise ConfigError(f"{TABLE}.zookeeper_user must not have a colon")
 

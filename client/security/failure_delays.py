@@ -1,4 +1,4 @@
-"""How long the answer to a failed login, or wrong token, waits: longer with each of one address.
+"""How long the answer to a failed login or wrong token is delayed: longer each time per address.
 
 The delay doubles from the first failure on, up to a limit, and starts anew when nothing failed for
 a while. Addresses remembered are bounded: beyond, the one that failed longest ago is forgotten.

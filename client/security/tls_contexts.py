@@ -1,4 +1,4 @@
-"""Makes TLS contexts of files of certificates and keys, and makes them anew when a file changes.
+"""Creates TLS contexts from files of certificates and keys, and again when a file changes.
 
 Connections that are open keep what they have; the next one gets the new context. Files that do not
 fit together (one of two was written so far) are reported, the old context stays in use, and they

@@ -37,7 +37,7 @@ async def write_page(store: MetadataStore, partition_path: str, new: NewPage) ->
             await store.sync(path)
             with contextlib.suppress(NoNode):
                 if (await store.get(path)).data != data:
-                    raise LogCorrupt(f"{path} holds another page than ours") from None
+                    raise LogCorrupt(f"{path} holds a different page") from None
                 return
         except ConnectionLoss:
             continue

@@ -37,7 +37,7 @@ OnLag = Callable[[str, Lags], None]
 """Told the query's name (or id) and how many offsets each partition is behind."""
 
 _TIMEOUT_MS: Final = 5000
-"""Spark tells one listener at a time: a broker that is away may hold up the others so long."""
+"""Spark tells one listener at a time: a broker that is away may hold up the others this long."""
 
 
 class QuireListener(StreamingQueryListener):

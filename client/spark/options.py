@@ -52,41 +52,43 @@ READER_OPTIONS: Final[Mapping[str, str]] = {
     "startingOffsetsByTimestamp": '`{"topic":{"0":1700000000000}}`',
     "endingOffsetsByTimestamp": "batches: the same",
     "startingOffsetsByTimestampStrategy": (
-        "where no record is young enough: `error` (default) or `latest`"
+        "if no record is new enough: `error` (default) or `latest`"
     ),
-    "maxOffsetsPerTrigger": "streams: records per batch, shared out by backlog",
-    "minOffsetsPerTrigger": "streams: wait for so many records...",
+    "maxOffsetsPerTrigger": "streams: records per batch, shared among partitions by backlog",
+    "minOffsetsPerTrigger": "streams: wait until there are this many records...",
     "maxTriggerDelay": "...but no longer than this; default `15m`",
     "maxBytesPerTrigger": "streams: bytes per batch, like `64m`",
-    "minPartitions": "at least so many tasks; where other limits make more, a multiple of it",
+    "minPartitions": "at least this many tasks; where other limits make more, a multiple of it",
     "maxRecordsPerPartition": "records per task",
     "maxBytesPerPartition": "bytes per task; default `64m`",
     "failOnDataLoss": "`true` (default): missing records end the query; `false`: a warning",
-    "includeHeaders": "`true` adds the column headers; default `false`",
-    "columns": "only these columns, like `value,offset`: less to move",
+    "includeHeaders": "`true` adds the column `headers`; default `false`",
+    "columns": "read only these columns, like `value,offset`: less data to move",
     "pushdown": (
         "batches: `true` prunes by filters; needs spark.sql.python.filterPushdown.enabled, and a"
         " `load()` of its own for each query"
     ),
-    "commitGroupId": "streams: store what is done as offsets of this consumer group",
+    "commitGroupId": "streams: commit the progress as offsets of this consumer group",
     "readMode": "`broker` (default), `ledger` or `auto`",
     "metadataServiceUri": (
-        "ZooKeeper's `host:port[,host:port...]`, for reading ledgers; default: the brokers tell"
+        "ZooKeeper's `host:port[,host:port...]`, for reading ledgers; default: the brokers say"
     ),
     "ledger.securityFile": (
         "TOML file with the table `[cluster_security]`, at the same place on driver and executors:"
         " how bookies and ZooKeeper are reached; default: in plain text"
     ),
-    "ledgerMinBytes": "`auto` reads ledgers for ranges from this size on; default `64m`",
-    "ledger.maxInflightBytes": "bytes that a task has asked bookies for; default `4m`",
-    "ledger.speculativeMs": "ask the next replica after so long; default 200",
+    "ledgerMinBytes": "`auto` reads ledgers for ranges of at least this size; default `64m`",
+    "ledger.maxInflightBytes": (
+        "bytes that a task may have requested from bookies at once; default `4m`"
+    ),
+    "ledger.speculativeMs": "ask the next replica after this long; default 200",
     "planLeaseMs": "0 (default); leases are not implemented",
     "arrowBatchRows": "rows per Arrow batch; default 10000",
     "arrowBatchBytes": "bytes per Arrow batch and per fetch; default `4m`",
-    "gcFreeze": "`true` (default) spares the worker garbage searches and keeps freed memory",
-    "fetch.timeoutMs": "how long any question may go unanswered; default 30000",
+    "gcFreeze": "`true` (default) spares the worker garbage collections and keeps freed memory",
+    "fetch.timeoutMs": "how long any request may go unanswered; default 30000",
     "fetchOffset.numRetries": "how often to ask again when a log seems to have shrunk; default 3",
-    "fetchOffset.retryIntervalMs": "pause between those; default 1000",
+    "fetchOffset.retryIntervalMs": "pause between these attempts; default 1000",
 }
 
 _PROTECTED: Final[Mapping[str, str]] = {
@@ -159,7 +161,7 @@ class Options:
     ledger_in_flight_bytes_max: int = 4 << 20
     """`ledger.maxInflightBytes` per task."""
     ledger_speculative_ms: int = 200
-    """`ledger.speculativeMs`: ask the next replica when one is silent for so long."""
+    """`ledger.speculativeMs`: ask the next replica when one is silent for this long."""
     arrow_batch_rows: int = 10_000
     arrow_batch_bytes: int = 4 << 20
     gc_freeze: bool = True

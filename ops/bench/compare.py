@@ -94,11 +94,13 @@ def measure(chosen: Sequence[str], plan: Plan, *, anyway: bool) -> list[str]:
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of each workload.  [default: 5]")
 @click.option(
     "--budget-minutes", type=click.FloatRange(min=0, min_open=True),
-    help="Measure fewer rounds, but one at least, so as to end in about this time.",
+    help="Measure fewer rounds, but at least one, to finish in about this time.",
 )  # fmt: skip
-@click.option("--resume", is_flag=True, help="Go on with results of the same commit.")
-@click.option("--sum-up", is_flag=True, help="Measure nothing: make the summary of what is there.")
-@click.option("--short", is_flag=True, help="A moment of each workload: only to see that it runs.")
+@click.option("--resume", is_flag=True, help="Continue with the results of the same commit.")
+@click.option("--sum-up", is_flag=True, help="Measure nothing: summarize the results that exist.")
+@click.option(
+    "--short", is_flag=True, help="A moment of each workload, only to check that it runs."
+)
 @click.option("--alone", is_flag=True, help="Measure Quire without its peers.")
 @click.option(
     "--all-peers",

@@ -29,7 +29,7 @@ _FREE_BYTES_MAX: Final = 512 << 20
 """So little is left free; the kernel itself keeps some of it."""
 _STEP_BYTES: Final = 4 << 20
 _PASSES_MAX: Final = 2
-"""No more is read than the machine's memory, so many times: something may free memory as fast."""
+"""No more is read than the machine's memory, this many times: something may free memory as fast."""
 
 
 def _meminfo() -> str:

@@ -51,7 +51,7 @@ _READ_BYTES_PER_S: Final = 500_000_000
 _COMPACTED_BYTES_PER_S: Final = 9_000_000
 """The same of what is compacted, at the default rate."""
 _CLEANER_S: Final = 60.0
-"""Within so long a broker looks what is to be compacted."""
+"""Within this long a broker looks what is to be compacted."""
 
 
 class Process(NamedTuple):
@@ -64,7 +64,7 @@ class Process(NamedTuple):
 
 
 Sample = Callable[[float, Path, Run], Awaitable[list[Process]]]
-"""Samples the processes of one path for so many seconds, in a folder of its own."""
+"""Samples the processes of one path for this many seconds, in a folder of its own."""
 
 
 async def record(name: str, pid: int, seconds: float, folder: Path) -> Process:

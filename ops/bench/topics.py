@@ -39,7 +39,7 @@ async def create(
 
 
 async def create_all(servers: str, wanted: Mapping[str, int]) -> None:
-    """Make topics of so many partitions each; wait until all have leaders. Raises PeerError."""
+    """Make topics of this many partitions each; wait until all have leaders. Raises PeerError."""
     await asyncio.to_thread(_create_all, {"bootstrap.servers": servers}, wanted, {})
 
 

@@ -196,8 +196,8 @@ def _remove(admin: SecurityAdmin, wanted: list[Entry], *, yes: bool) -> None:
         if may_alter(before, me) and not may_alter(after, me):
             text = f"This takes the last right of {admin.me} to change entries away"
             if not sys.stdin.isatty():
-                fail(f"{text}: add --yes if it shall.")
-            click.confirm(f"{text}. Go on?", abort=True, err=True, default=False)
+                fail(f"{text}: add --yes to do it.")
+            click.confirm(f"{text}. Continue?", abort=True, err=True, default=False)
     # The right to do this goes last, or the rest would stay.
     gone = admin.remove(sorted(wanted, key=lambda one: may_alter([one], one.principal)))
     print(f"{_count(gone)} removed.")

@@ -63,7 +63,7 @@ _OPTIONS = (
         default="",
         show_envvar=True,
         callback=_token,
-        help="The brokers' admin_token, if they want one.",
+        help="The brokers' admin_token, if they require one.",
     ),
     click.option(
         "--admin-ca",

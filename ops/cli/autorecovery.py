@@ -1,4 +1,4 @@
-"""`quire autorecovery`: see and steer the repair of ledgers that lack copies."""
+"""`quire autorecovery`: see and control the repair of ledgers that lack copies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def status(as_json: bool, hosts: str) -> None:
         assert isinstance(marked, list)
         delay = found["lost_bookie_delay_s"]
         say(f"Auto recovery is {'on' if found['enabled'] else 'off'}.")
-        say(f"Auditor: {found['auditor'] or 'nobody was ever elected'}.")
+        say(f"Auditor: {found['auditor'] or 'none was elected yet'}.")
         say(f"Lost-bookie delay: {'not set' if delay is None else f'{delay:g} s'}.")
         if marked:
             rows = [[m["ledger"], ", ".join(m["lacking"]), m["worker"]] for m in marked]

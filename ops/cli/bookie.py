@@ -1,4 +1,4 @@
-"""`quire bookie`: look at bookies and steer them; the parts about files and goodbyes are beside."""
+"""`quire bookie`: look at bookies and control them; other modules inspect and remove them."""
 
 from __future__ import annotations
 

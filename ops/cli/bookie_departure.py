@@ -1,4 +1,4 @@
-"""`quire bookie decommission`, `recover`: let bookies go for good."""
+"""`quire bookie decommission`, `recover`: remove bookies for good."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def decommission(bookie_id: str, as_json: bool, hosts: str) -> None:
             await departure.decommission(_POLL_S, on_waiting)
         if as_json:
             print_json({"bookie": bookie_id, "decommissioned": True})
-        say(f"Bookie {bookie_id} holds nothing that counts and is forgotten.")
+        say(f"Bookie {bookie_id} is needed by no ledger any more, and is removed from the cluster.")
 
     run(work())
 

@@ -40,7 +40,7 @@ def inspect(data_dir: Path, with_index: bool, as_json: bool) -> None:
     """Read the files of the stopped bookie in DIR and verify every record in them.
 
     Nothing is changed. Shows the log files, the ledgers and what is damaged. The exit code is 0
-    if all is sound, 1 if something is damaged or missing. A torn end is no damage: a crash cut
+    if nothing is wrong, 1 if something is damaged or missing. A torn end is no damage: a crash cut
     short a write that was never acknowledged. --index works on a copy of the index, in the folder
     for temporary files.
 
@@ -66,7 +66,7 @@ def inspect(data_dir: Path, with_index: bool, as_json: bool) -> None:
         for problem in report.problems:
             say(f"quire: {problem}.")
         sys.exit(EXIT_FAILED)
-    say("All is sound.")
+    say("No damage was found.")
 
 
 def _show_progress(name: str, byte_count: int) -> None:
@@ -77,7 +77,7 @@ def _show_progress(name: str, byte_count: int) -> None:
 def _look_up(inspection: Inspection, folder: Path, report: Report) -> None:
     """Opening an index changes it, so a copy is opened."""
     if not folder.is_dir():
-        report.problems.append("there is no index; a start makes it again from the log")
+        report.problems.append("there is no index: a start rebuilds it from the log")
         return
     with tempfile.TemporaryDirectory(prefix="quire-inspect-") as scratch:
         copy = Path(scratch) / "index"
@@ -93,7 +93,7 @@ def _look_up(inspection: Inspection, folder: Path, report: Report) -> None:
             )
         except CorruptIndex as error:
             report.problems.append(
-                f"the index is damaged: {error}; a start makes it again from the log"
+                f"the index is damaged: {error}; a start rebuilds it from the log"
             )
             return
         inspection.look_up(index)

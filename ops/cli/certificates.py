@@ -1,4 +1,4 @@
-"""`quire certificates`: make and renew what TLS needs."""
+"""`quire certificates`: create and renew certificates for TLS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _folder_option = click.option(
     default=Path("certificates"),
     show_default=True,
     metavar="DIR",
-    help="Where they are.",
+    help="Folder of the certificates.",
 )
 
 
@@ -43,7 +43,7 @@ def certificates() -> None:
 @click.argument("name")
 @click.option(
     "--host", "hosts", multiple=True, required=True, metavar="HOST",
-    help="Name or address by which it is reached. Repeat as needed.",
+    help="Name or address that it is reached by. Repeat as needed.",
 )  # fmt: skip
 @click.option(
     "--days", type=click.IntRange(1, 3_000), default=_DAYS, show_default=True, metavar="N",
@@ -64,7 +64,8 @@ def make(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
         now = datetime.datetime.now(datetime.UTC)
         if made.make_authority(folder, now):
             say(
-                f"Made an authority: give {folder / 'ca.pem'} to clients, keep ca.key for yourself."
+                f"Created an authority: give {folder / 'ca.pem'} to clients,"
+                " keep ca.key for yourself."
             )
         made.issue(folder, name, hosts, now, days)
         print(f"{folder / name}.pem is good for {', '.join(hosts)}.")
@@ -76,7 +77,7 @@ def make(name: str, hosts: tuple[str, ...], days: int, folder: Path) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option(
     "--before-days", type=click.IntRange(0, 3_000), default=_BEFORE_DAYS, show_default=True,
-    metavar="N", help="Without names: those that expire in so many days.",
+    metavar="N", help="Without names: those that expire in this many days.",
 )  # fmt: skip
 @click.option(
     "--days", type=click.IntRange(1, 3_000), default=_DAYS, show_default=True, metavar="N",

@@ -1,4 +1,4 @@
-"""`quire cluster`: the whole at a glance, and waiting until it is well."""
+"""`quire cluster`: the whole cluster at a glance, and waiting until it is healthy."""
 
 from __future__ import annotations
 

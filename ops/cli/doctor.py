@@ -109,5 +109,5 @@ def _show(found: list[Finding], *, as_json: bool, show_all: bool) -> None:
     levels = [one.level for one in found]
     say(
         f"{count(len(found), 'finding')}: {levels.count(Level.FINE)} fine,"
-        f" {levels.count(Level.WARNING)} to look at, {levels.count(Level.TROUBLE)} in the way."
+        f" {levels.count(Level.WARNING)} to look at, {levels.count(Level.TROUBLE)} to fix."
     )

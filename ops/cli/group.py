@@ -1,4 +1,4 @@
-"""`quire group`: consumer groups, how far behind they are, and where they go on."""
+"""`quire group`: consumer groups, how far behind they are, and where they continue."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def list_ledgers(topic_name: str | None, is_all: bool, as_json: bool, hosts: str
                 + [[ledger_id, *[None] * 5] for ledger_id in others],
             )
         else:
-            say("There are no ledgers. A topic's first one is made when a broker opens it.")
+            say("There are no ledgers. A topic's first one is created when a broker opens it.")
 
     run(work())
 

@@ -58,7 +58,7 @@ def read(ledger_id: int, first: int, last: int | None, as_json: bool, hosts: str
                     payload = entry.payload
                     rows.append([entry.entry_id, entry.lac, len(payload), summary(payload)])
         if end < 0:
-            say(f"Ledger {ledger_id} has no entry that is confirmed.")
+            say(f"Ledger {ledger_id} has no confirmed entry.")
         elif not as_json:
             print_table(["ENTRY", "CONFIRMED BEFORE", "BYTES", "CONTENT"], rows)
 

@@ -28,7 +28,7 @@ class _Row(NamedTuple):
 
 COMMANDS: Final[dict[str, _Row]] = {
     "up": _Row("ops.cli.up:up", "Run a local cluster in the foreground."),
-    "cluster": _Row("ops.cli.cluster:cluster", "See the whole, wait until it is well."),
+    "cluster": _Row("ops.cli.cluster:cluster", "See the whole cluster, wait until it is healthy."),
     "top": _Row("ops.cli.top:top", "Watch the cluster live."),
     "broker": _Row("ops.cli.broker:broker", "See brokers, take one out of service."),
     "topic": _Row("ops.cli.topic:topic", "Create, list, describe and change topics."),
@@ -36,23 +36,25 @@ COMMANDS: Final[dict[str, _Row]] = {
     "transaction": _Row(
         "ops.cli.transaction:transaction", "See transactions, abort one that hangs."
     ),
-    "record": _Row("ops.cli.record:record", "Look at single records, publish single ones."),
+    "record": _Row("ops.cli.record:record", "Look at single records, publish one."),
     "produce": _Row("ops.cli.produce:produce", "Publish lines as records of a topic."),
     "consume": _Row("ops.cli.consume:consume", "Print the records of a topic."),
-    "user": _Row("ops.cli.user:user", "See, make and remove users, change passwords."),
+    "user": _Row("ops.cli.user:user", "See, create and remove users, change passwords."),
     "acl": _Row("ops.cli.acl:acl", "See and change who may do what, by roles or entries."),
-    "quota": _Row("ops.cli.quota:quota", "See and change how much anybody may use."),
-    "certificates": _Row("ops.cli.certificates:certificates", "Make and renew what TLS needs."),
-    "schemas": _Row("ops.cli.schemas:schemas", "Run a schema registry on a topic."),
-    "ledger": _Row(
-        "ops.cli.ledger:ledger", "Look at the ledgers below the topics, and repair them."
+    "quota": _Row("ops.cli.quota:quota", "See and change quotas."),
+    "certificates": _Row(
+        "ops.cli.certificates:certificates", "Create and renew certificates for TLS."
     ),
-    "bookie": _Row("ops.cli.bookie:bookie", "Look at bookies, steer them, inspect their files."),
-    "autorecovery": _Row("ops.cli.autorecovery:autorecovery", "Steer the repair of ledgers."),
-    "metadata": _Row("ops.cli.metadata:metadata", "Make, back up and restore metadata."),
-    "doctor": _Row("ops.cli.doctor:doctor", "Find the usual mistakes, say what to do."),
+    "schemas": _Row("ops.cli.schemas:schemas", "Run a schema registry on a topic."),
+    "ledger": _Row("ops.cli.ledger:ledger", "Look at the ledgers behind topics, and repair them."),
+    "bookie": _Row("ops.cli.bookie:bookie", "Look at bookies, control them, inspect their files."),
+    "autorecovery": _Row(
+        "ops.cli.autorecovery:autorecovery", "Control auto recovery, the repair of ledgers."
+    ),
+    "metadata": _Row("ops.cli.metadata:metadata", "Create, back up and restore metadata."),
+    "doctor": _Row("ops.cli.doctor:doctor", "Find common mistakes, say what to do."),
     "restart": _Row("ops.cli.restart:restart", "Restart every node, one after the other."),
-    "completion": _Row("ops.cli.completion:completion", "Make a shell complete all of this."),
+    "completion": _Row("ops.cli.completion:completion", "Set up completion in a shell."),
     "demo": _Row("ops.cli.demo:demo", "Publish, crash things, and check every record."),
 }
 

@@ -150,6 +150,6 @@ def remove(quotas: tuple[str, ...], bootstrap_servers: Brokers, **options: Any) 
             if unknown or not gone:
                 raise QuireError(f"{_text(entity)} has no quota {', '.join(unknown) or 'at all'}")
             admin.set_quotas(entity, dict.fromkeys(gone))
-        print(f"{', '.join(gone)} of {_text(entity)} taken away.")
+        print(f"{', '.join(gone)} of {_text(entity)} removed.")
 
     run_blocking(work)

@@ -23,10 +23,10 @@ Clients log in as user admin, which may do everything. Its password is in these 
                    .options(**{{f"kafka.{{k}}": v for k, v in
                               read_properties(Path("{files.client_config}")).items()}})
 
-Nobody else may use ZooKeeper or the bookies; commands that do so find all they need with
+Only the cluster may use ZooKeeper and the bookies; commands that need them find everything with
 
                export QUIRE_CLUSTER_CONFIG={files.cluster_config}
 
-Admin ports speak TLS and want a token. That of administrators is in the file above; one for
+Admin ports speak TLS and require a token. That of administrators is in the file above; one for
 operators, and one for people who only look, are in {files.admin_token_file.with_suffix(".tokens")}
 """

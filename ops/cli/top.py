@@ -1,4 +1,4 @@
-"""`quire top`: the cluster at a look, live."""
+"""`quire top`: the cluster at a glance, live."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def describe(
             print()
             print_compaction(name, rows)
         if unknown:
-            say(f"How clean it is cannot be told now: {unknown}")
+            say(f"How far it is compacted is unknown: {unknown}")
 
     run(work())
 

@@ -238,7 +238,7 @@ def roll(name: str, partition: int | None, access: Access) -> None:
         chosen = range(about["partition_count"]) if partition is None else [partition]
         for index in chosen:
             await api.send("POST", f"/topics/{name}/partitions/{index}/roll")
-        say(f"Topic {name} goes on in {count(len(chosen), 'new ledger')}.")
+        say(f"Topic {name} continues in {count(len(chosen), 'new ledger')}.")
 
     with_api(access, work)
 

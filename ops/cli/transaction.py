@@ -44,7 +44,8 @@ def _path(transactional_id: str) -> str:
     "open_seconds",
     type=click.IntRange(min=0),
     metavar="SECONDS",
-    help="Only those whose transaction is open for so long, or decided and not written everywhere.",
+    help="Only those whose transaction has been open for this long, or decided for this long"
+    " without being written everywhere.",
 )
 @json_option
 @admin_options
@@ -121,8 +122,8 @@ def describe(transactional_id: str, as_json: bool, access: Access) -> None:
         )
         if about["open_seconds"] is not None:
             say(
-                f"Its transaction {about['number']} is open for {about['open_seconds']:.1f} s;"
-                f" its timeout is {about['timeout_ms'] / 1000:g} s."
+                f"Its transaction {about['number']} has been open for {about['open_seconds']:.1f}"
+                f" s; its timeout is {about['timeout_ms'] / 1000:g} s."
             )
         if about["partitions"]:
             print_table(

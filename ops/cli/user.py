@@ -52,7 +52,7 @@ def list_users(as_json: bool, bootstrap_servers: Brokers) -> None:
             rows = [[one.name, ", ".join(one.mechanisms)] for one in users]
             print_table(["USER", "MECHANISMS"], rows)
         else:
-            say("There are no users yet. Make one with `quire user create NAME`.")
+            say("There are no users yet. Create one with `quire user create NAME`.")
 
     run_blocking(work)
 
@@ -116,7 +116,7 @@ def alter(
     def work() -> None:
         with SecurityAdmin(bootstrap_servers) as admin:
             if not admin.users([name]):
-                raise QuireError(f"there is no user {name!r}: `quire user create` makes one")
+                raise QuireError(f"there is no user {name!r}: `quire user create` creates one")
             admin.set_password(name, _password(name, password_file), mechanisms)
         print(f"User {name} has a new password for {' and '.join(mechanisms)}.")
 

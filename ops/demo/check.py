@@ -1,4 +1,4 @@
-"""The judge of the demonstration: counts what was lost, duplicated, reordered or changed.
+"""Checks the demonstration: counts what was lost, duplicated, reordered or changed.
 
 Covers what those words mean. It does no I/O: it is told what was published, where each record was
 acknowledged, and everything each member of the group received, and it gives a `Verdict`. A record
@@ -98,7 +98,7 @@ class Checker:
         return self._files[name].lines
 
     def on_published(self, count: int) -> None:
-        """Note that so many more records were handed to the publisher."""
+        """Note that this many more records were handed to the publisher."""
         self._published += count
 
     def on_acknowledged(self, name: str, line: int, partition: int, offset: int) -> None:

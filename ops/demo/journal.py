@@ -1,4 +1,4 @@
-"""What a member of the group writes down, and the judge reads: every record, in order.
+"""What a member of the group writes down, and the check reads: every record, in order.
 
 Covers the journal's layout. All integers are big endian:
 

@@ -33,7 +33,7 @@ _SETTINGS: Final = {
 
 
 _BATCH_LINES: Final = 60_000
-"""At most so many lines are counted at once, so that the table moves."""
+"""At most this many lines are counted at once, so that the table moves."""
 
 
 class SparkFailed(QuireError):

@@ -1,4 +1,4 @@
-"""The demonstration, step by step: publish, subscribe, kill, finish, judge.
+"""The demonstration, step by step: publish, subscribe, kill, finish, check.
 
 Covers the order of events. The cluster is given to it; what is counted and judged lives in
 `check.py`, how it looks in `display.py`.
@@ -184,7 +184,7 @@ class Story:
                 if ends is not None:
                     return ends
                 await asyncio.sleep(_TICK_S)
-        raise DemoError("a partition has no leader: the log's end cannot be told")
+        raise DemoError("a partition has no leader: the end of its log is unknown")
 
     def _report(self) -> Report:
         publication = self._publication

@@ -103,7 +103,7 @@ def check_brokers(brokers: Sequence[Mapping[str, Any]]) -> list[Finding]:
         name, live = f"broker {row['broker_id']}", row["live"]
         if live is None:
             found.append(
-                trouble("brokers", f"{name} cannot be asked: {row['silence']}", "See its log.")
+                trouble("brokers", f"{name} cannot be reached: {row['silence']}", "See its log.")
             )
         elif not live["is_ready"]:
             reasons = "; ".join(live["not_ready"][:3])
@@ -128,7 +128,7 @@ def check_transactions(rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
                     "transactions",
                     f"the transaction of {name} is decided, and {row['partition_count']} partitions"
                     f" have not confirmed it after {open_s:.0f} s",
-                    f"Are they led? `quire transaction describe {name}` names them.",
+                    f"Do they have leaders? `quire transaction describe {name}` names them.",
                 )
             )
             continue

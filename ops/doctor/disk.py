@@ -56,7 +56,7 @@ def check_file_system(path: Path, mounts: str) -> Finding:
     if kind in VOLATILE:
         return trouble(
             "file-system",
-            f"{path} is on {kind} ({point}): all of it is gone with the power",
+            f"{path} is on {kind} ({point}): nothing on it survives a power cut",
             "Choose a directory on a real disk.",
         )
     if kind in REMOTE:

@@ -77,7 +77,7 @@ def _check_sent(
         return trouble(
             "advertised",
             f"this broker listens for other machines, but sends {clients} to {host} ({shown}),"
-            " which is themselves",
+            " which is their own machine",
             f"Set {setting} to a name or address that leads here from other machines;"
             " look for a loopback line in /etc/hosts.",
         )
@@ -85,7 +85,8 @@ def _check_sent(
         return warning(
             "advertised",
             f"{clients} are sent to {host} ({shown}), which is not an address of this machine",
-            f"Right behind a load balancer or NAT that leads here; otherwise correct {setting}.",
+            "This is right behind a load balancer or NAT that leads here; otherwise correct"
+            f" {setting}.",
         )
     return fine("advertised", f"{clients} are sent to {host} ({shown})")
 

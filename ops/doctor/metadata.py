@@ -24,7 +24,7 @@ _FORBIDDEN: Final = "not in the whitelist"
 
 
 async def ask_server(host: str, port: int, context: ssl.SSLContext | None = None) -> str | None:
-    """Return what a server says of itself (`srvr`); None: it cannot be asked. `context`: of TLS."""
+    """Return what a server says of itself (`srvr`); None: it is unreachable. `context`: of TLS."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(host, port, ssl=context)

@@ -193,8 +193,8 @@ def _check(
         return warning(
             "reachable",
             f"{sent}, {what.format(**words)}",
-            "Right if that listener is for clients elsewhere: another one answers from here. Else: "
-            + advice.format(**words),
+            "This is right if that listener is for clients elsewhere: another one answers"
+            " from here. Otherwise: " + advice.format(**words),
         )
     make = warning if seen.state in _NEED_SETTINGS and not has_settings else trouble
     return make("reachable", f"{sent}, {what.format(**words)}", advice.format(**words))

@@ -52,7 +52,7 @@ STOP_TIMEOUT_S: Final = 12.0
 """Bookies and brokers end within 8 s of SIGTERM (`client/node/stop_signal.py`)."""
 RESTART_DELAYS_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_AFTER_S: Final = 30.0
-"""A process that lived so long starts again with the first delay."""
+"""A process that lived this long starts again with the first delay."""
 _HOST: Final = "127.0.0.1"
 _POLL_S: Final = 0.05
 _BOOKIE_ADMIN_STEP: Final = 100
@@ -76,12 +76,12 @@ class LocalConfig:
         None, "HOST:PORT[,...] of ZooKeeper servers that run already; then none is started."
     )
     no_auto_recovery: bool = setting(
-        False, "Do not copy what a lost bookie held to the others, as soon as it is gone for good."
+        False, "Do not copy the ledgers of a lost bookie to the others once it is gone for good."
     )
     secure: bool = setting(
         False,
         "TLS, users and access control lists for brokers, TLS and certificates for bookies and"
-        " ZooKeeper, TLS and tokens for all admin ports: made once, in DATA, with settings for"
+        " ZooKeeper, TLS and tokens for all admin ports: created once, in DATA, with settings for"
         " clients.",
     )
     no_restart: bool = setting(False, "Report a process that dies, but do not start it again.")

@@ -49,8 +49,9 @@ BROKER: Final = (
     Buffer("requests that are incomplete, or could not start yet",
            "client/node/framed_server.py",
            [["unfinished_bytes_max"]], "quire_broker_unfinished_bytes"),
-    Buffer("requests that are not answered, decoded or not, and the last one that still started:"
-           " records until they are confirmed, long polls",
+    Buffer(
+        "requests that are not answered, decoded or not, and the last one that was still started:"
+        " records until they are confirmed, long polls",
            "broker/front/server.py",
            [["in_flight_bytes_max"], ["request_bytes_max"]], "quire_broker_in_flight_bytes"),
     Buffer("requests that wait for their consumer groups", "broker/front/core/group_requests.py",
@@ -74,7 +75,7 @@ BROKER: Final = (
            [["tail_cache_bytes_max"]], "quire_broker_tail_cache_bytes"),
     Buffer("entries read ahead, or kept for other groups", "broker/partition/read_ahead.py",
            [["read_ahead_bytes_max"]], "quire_broker_read_ahead_bytes"),
-    Buffer("receive buffers for batch reads, kept to be used again",
+    Buffer("receive buffers for batch reads, kept for reuse",
            "client/wire/reused_buffers.py",
            [["ledger.batch_buffers_max", "ledger.frame_bytes_max"]],
            "quire_ledger_batch_buffer_bytes"),
@@ -88,7 +89,7 @@ BROKER: Final = (
            [["security.quota_entities_max", 2 * _KIB]], "quire_broker_quota_entities"),
     Buffer("access control entries", "broker/access/acl_store.py",
            [["security.acls_max", 512]], "quire_broker_acls"),
-    Buffer("metrics that clients push, and how their software is called",
+    Buffer("metrics that clients push, and the names of their software",
            "broker/front/core/client_telemetry.py",
            [["telemetry.series_max", 2 * _KIB], [2_000 * _KIB]],
            "quire_broker_client_metrics_series"),
@@ -151,7 +152,7 @@ LEDGER: Final = (
            [["read_window_entries", "frame_bytes_max"]], ""),
     Buffer("a recovery", "client/ledger/recovery_run.py",
            [["recovery_window_entries", "frame_bytes_max"]], ""),
-    Buffer("receive buffers for batch reads, kept to be used again",
+    Buffer("receive buffers for batch reads, kept for reuse",
            "client/wire/reused_buffers.py", [["batch_buffers_max", "frame_bytes_max"]],
            "quire_ledger_batch_buffer_bytes"),
 )  # fmt: skip

@@ -27,12 +27,12 @@ class SchemasConfig(AdminAccess):
         "BACKWARD", "Level of subjects for which none is set, until one is set for all."
     )
     schema_bytes_max: int = setting(
-        1 << 20, "Largest schema that is taken.", at_least=1 << 10, at_most=8 << 20
+        1 << 20, "Largest schema that is accepted.", at_least=1 << 10, at_most=8 << 20
     )
     held_bytes_max: int = setting(
         HELD_BYTES_MAX,
         "Memory that all schemas of the topic may take, deleted ones too, in this process: beyond"
-        " that none is taken any more. What the topic holds is always read.",
+        " that, no more are accepted. What the topic already holds is always read.",
         at_least=1 << 20,
     )
     refresh_ms: int = setting(

@@ -24,8 +24,8 @@ ROWS: Final = (
     Row(REQUESTS, Kind.COUNTER, "Requests of the REST API answered, by HTTP status.", ("status",)),
     Row(REQUEST_SECONDS, Kind.HISTOGRAM, "From a request to its answer."),
     Row(SUBJECTS, Kind.GAUGE, "Subjects that are not deleted."),
-    Row(LAST_ID, Kind.GAUGE, "The highest id that was given to a schema."),
-    Row(UNREADABLE, Kind.COUNTER, "Records of the topic that are none of a registry."),
+    Row(LAST_ID, Kind.GAUGE, "The highest id given to a schema."),
+    Row(UNREADABLE, Kind.COUNTER, "Records of the topic that are not readable as a registry's."),
     Row(HELD_BYTES, Kind.GAUGE, "Memory that all schemas take, deleted ones too."),
     Row(BODY_BYTES, Kind.GAUGE, "Bytes of the bodies of requests under way."),
 )

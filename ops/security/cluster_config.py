@@ -1,4 +1,4 @@
-"""How a command reaches bookies and ZooKeeper, for the commands, which know this room already."""
+"""How commands reach bookies and ZooKeeper."""
 
 from __future__ import annotations
 

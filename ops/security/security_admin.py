@@ -33,8 +33,8 @@ _NO_USER: Final = 91
 """RESOURCE_NOT_FOUND"""
 
 _TEXTS: Final[Mapping[int, str]] = {
-    31: "you may not do that to the cluster",
-    54: "there is no authorization here: set security.authorization",
+    31: "you have no right to do that to the cluster",
+    54: "authorization is off: set security.authorization",
 }
 """What errors mean whose answers have no text."""
 

@@ -112,7 +112,9 @@ class Screen:
         if not self._trouble:
             return picture(self._latest, order=self._order, height=self._console.height, foot=foot)
         old = picture(self._latest, order=self._order, height=self._console.height - 1, foot=foot)
-        trouble = Text(f"No answer, this is old: {self._trouble}", "bold red", no_wrap=True)
+        trouble = Text(
+            f"No answer; what is shown is old: {self._trouble}", "bold red", no_wrap=True
+        )
         return Group(trouble, old)
 
     @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """What `quire top` shows of a cluster at one moment, as any broker's admin API tells it.
 
 Covers what is asked and the shape that `--json` prints. Brokers say their own rates; those of
-topics come from two looks. Whatever cannot be asked is None, never 0.
+topics come from two looks. What cannot be reached is None, never 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Api(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A live broker. Numbers are None while it cannot be asked; rates are per second."""
+    """A live broker. Numbers are None while it cannot be reached; rates are per second."""
 
     broker_id: int
     state: str

@@ -84,7 +84,7 @@ async def test_stops_gracefully(bookie: BookieProcess, store: ZooKeeperStore) ->
 async def test_refusals_to_start_say_why(bookie: BookieProcess, store: ZooKeeperStore) -> None:
     bookie.start()
     assert await bookie.exit_code() == 2
-    assert "initialise it first" in bookie.log_path.read_text()
+    assert "quire metadata init" in bookie.log_path.read_text()
     await init_bookkeeper(store, rng=random.Random(1), root=bookie.root)
     bookie.start()
     peer = await bookie.connect()

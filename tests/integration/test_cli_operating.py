@@ -178,7 +178,7 @@ def test_the_doctor_finds_a_healthy_cluster_and_a_missing_one(
     assert lost.returncode == 1
     assert f"TROUBLE  zookeeper: ZooKeeper 127.0.0.1:{port} does not answer" in lost.stdout
     assert "Start it, or correct the address" in lost.stdout
-    assert "in the way." in lost.stderr
+    assert "to fix." in lost.stderr
 
 
 def test_metadata_is_backed_up_and_restored(shell: Shell, cluster: LocalCluster) -> None:

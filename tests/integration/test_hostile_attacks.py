@@ -15,7 +15,7 @@ LONG = (
     "all costly requests",  # `test_hostile_requests.py` sends them
     "bookie: costly requests",  # `bookie_stalls.py`
     "storm of settings",  # a write to ZooKeeper each, as have the next two
-    "many access control entries",  # `unit/broker/front/test_rights.py`
+    "many access control entries",  # `unit/broker/front/rights/test_acl_entries.py`
     "many quotas",
     "D1 bookies stopped for 3 s under 200 MB",  # `test_overload.py`
     "D3 little that opens to much",  # `test_hostile_requests.py`

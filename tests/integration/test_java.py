@@ -73,7 +73,7 @@ def test_without_pyspark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(JavaMissing) as caught:
         zookeeper_class_path()
     assert str(caught.value) == (
-        "there is no ZooKeeper server here, it comes with PySpark's jars: run `pip install"
+        "there is no ZooKeeper server here; it comes with PySpark's jars: run `pip install"
         " 'quire[local]'`, or use a server that runs already with --zookeeper"
     )
 

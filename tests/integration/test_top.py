@@ -113,7 +113,7 @@ async def test_an_old_picture_stays_while_nobody_answers() -> None:
         await terminal.shows("orders")
         await cloud.admins[1].close()
         terminal.screen = ""
-        await terminal.shows("No answer, this is old")
+        await terminal.shows("No answer; what is shown is old")
         await terminal.shows("orders")
         terminal.press("q")
         assert await terminal.process.wait() == 0

@@ -179,7 +179,7 @@ def test_a_healthy_ledger_is_never_marked() -> None:
     run(scenario())
 
 
-def test_auto_recovery_mends_every_hole_that_a_writer_left() -> None:
+def test_auto_recovery_fills_every_hole_that_a_writer_left() -> None:
     """Together: the mark is written, found, and every missing entry copied to that very member."""
 
     async def scenario() -> None:

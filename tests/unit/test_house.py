@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("broker", "bookie", "client", "ops")
 FILE_LINES_MAX = 500
-TEST_FILE_LINES_MAX = 800
+TEST_FILE_LINES_MAX = 725
 FUNCTION_LINES_MAX = 60
 
 PRODUCTION = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
@@ -294,8 +294,8 @@ def test_the_table_of_hostile_input_names_tests_that_exist() -> None:
 
 
 HOSTILE_RULES = {
-    "test_each_mend_stands_where_its_row_says",
-    "test_each_mend_has_tests_that_exist_and_failed",
+    "test_each_defence_stands_where_its_row_says",
+    "test_each_defence_has_tests_that_exist_and_failed",
     "test_the_page_is_made_of_the_table",
     "test_a_stream_of_frames_is_never_overdue",
     "test_who_was_not_read_is_not_to_blame",
@@ -355,7 +355,7 @@ def test_every_core_wire_and_log_module_has_a_test_file() -> None:
         for path in PRODUCTION
         if {"core", "wire", "log"} & {*path.relative_to(ROOT).parts} and any(functions(parse(path)))
     }
-    assert len(rules) > 70
+    assert len(rules) > 170
     missing = [
         relative(path)
         for path, own in rules.items()

@@ -25,6 +25,18 @@ CATALOGUES = ("broker/front/handlers", "broker/admin/resources", "ops/cli")
 LARGE_ROOMS: Mapping[str, int] = {}
 """Other rooms above the budget, with their number of files: it may shrink, not grow."""
 
+TEST_ROOM_FILES_MAX = 20
+TEST_CATALOGUES = (
+    "tests/fakes",
+    "tests/integration",
+    "tests/integration/clients",
+    "tests/property",
+)
+"""Folders of tests with one file per subject, program or stand-in: they grow with these."""
+
+LARGE_TEST_ROOMS: Mapping[str, int] = {"tests/chaos": 28}
+"""Other folders of tests above the budget: their number of files may shrink, not grow."""
+
 ROOM_IMPORTS_MAX = 15
 """Other rooms of ours that a room may import: whoever reads it has to know so many."""
 
@@ -157,6 +169,18 @@ def test_rooms_are_small() -> None:
         if count > ROOM_FILES_MAX and room not in CATALOGUES
     }
     assert large == LARGE_ROOMS
+
+
+def test_folders_of_tests_are_small() -> None:
+    counts = Counter(
+        room_of(path) for path in (ROOT / "tests").rglob("*.py") if path.name != "__init__.py"
+    )
+    large = {
+        room: count
+        for room, count in counts.items()
+        if count > LARGE_TEST_ROOMS.get(room, TEST_ROOM_FILES_MAX) and room not in TEST_CATALOGUES
+    }
+    assert not large, "which two ideas does this folder hold?"
 
 
 def room_of(path: Path) -> str:

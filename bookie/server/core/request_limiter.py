@@ -103,7 +103,7 @@ class RequestLimiter:
         return True
 
     def enter_poll(self, of_connection: int) -> bool:
-        """Count in a long poll of a connection that has so many; False if it is to be refused."""
+        """Count in a long poll of a connection that has this many; False if it is to be refused."""
         limits = self._limits
         if self.polls >= limits.polls_max or of_connection >= limits.polls_per_connection_max:
             return False

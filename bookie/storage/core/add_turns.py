@@ -15,6 +15,11 @@ for all that somebody else sends as fast as it goes, twice.
                  paid less often. Who adds little is an add of at most a ledger's share, to a ledger
                  of which nothing was on its way, while more than a connection's share was of
                  others. It ends that for the groups that begin next.
+    GROUP-CREDIT an add counts as little only while its ledger has credit, as much as it may add:
+                 at most its share, which it has to earn: within eight groups from the first such
+                 add on, and all that is added to it costs that. Of many ledgers that are equally
+                 busy one or the other has nothing on its way at any moment, and none of them adds
+                 little.
     GROUP-TURNS  all others wait in line, those of a ledger in order. When the next group is open
                  connections take turns by bytes, and so do the ledgers of a connection: of two that
                  have much in line neither gets more than the other, but for one entry.
@@ -27,7 +32,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Hashable, Iterator
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bookie.storage.core.group_commit import Group
 from client.ids import LedgerId
@@ -42,8 +47,15 @@ _CONNECTION_PART: Final = 4
 ALONE_GROUPS: Final = 8
 """So many groups are as much as one that nobody waits for who adds little."""
 _SHARED_GROUPS: Final = 256
-"""For so many groups it counts that somebody added little: a second of a fast disk, and more of a
+"""For this many groups it counts that somebody added little: a second of a fast disk, and more of a
 slow one."""
+_CREDIT_GROUPS: Final = 8
+"""A ledger's credit comes back within so many groups (GROUP-CREDIT)."""
+_DEBT_SHARES: Final = 16
+"""It owes so many times its share at most: who was busy adds little again after that many times as
+many groups."""
+_CREDITS_MAX: Final = 16_384
+"""Ledgers that are remembered; then those are forgotten that have all their credit."""
 
 
 class _Line(Protocol):
@@ -141,11 +153,23 @@ class _Turns(Generic[K, L]):
         heapq.heappush(self._order, (mark, self._waits, key))
 
 
+class _Credit(NamedTuple):
+    """Of a ledger that may add little (GROUP-CREDIT)."""
+
+    credit: int
+    """What it may add and still adds little; negative: it owes that."""
+    group: int
+    """When that was so."""
+    added_bytes: int
+    """What had been added to it then."""
+
+
 class AddTurns(Generic[T]):
     """The line in front of the open group. `T` stands for an add."""
 
     __slots__ = (
         "_connection_used",
+        "_credits",
         "_group",
         "_group_bytes_max",
         "_ledger_used",
@@ -162,6 +186,7 @@ class AddTurns(Generic[T]):
         """The last group of which shares were used (GROUP-SHARE), and how much of them."""
         self._ledger_used: dict[tuple[Hashable, LedgerId], int] = {}
         self._connection_used: dict[Hashable, int] = {}
+        self._credits: dict[LedgerId, _Credit] = {}
         self._shared_until = 0
         """The last group for which it counts that somebody added little (GROUP-ALONE)."""
         self.count = 0
@@ -182,17 +207,44 @@ class AddTurns(Generic[T]):
 
     def looks_for_little(self, group: Group, pending_bytes: int) -> bool:
         """Whether it counts, and is not known yet, that somebody adds little while `group` is open
-        and so much is on its way."""
+        and this much is on its way."""
         return (
             pending_bytes * _CONNECTION_PART > self._group_bytes_max
             and self._shared_until < group.number + _SHARED_GROUPS
         )
 
-    def on_little(self, connection: Hashable, ledger_id: LedgerId, group: Group) -> None:
-        """Somebody adds little while `group` is open."""
+    def on_little(
+        self, connection: Hashable, ledger_id: LedgerId, size: int, added_bytes: int, group: Group
+    ) -> None:
+        """An add of so many bytes while `group` is open, which is little if its ledger has credit
+        (GROUP-CREDIT); `added_bytes` were added to that before."""
         waiting = self._turns.lines.get(connection)
-        if waiting is None or ledger_id not in waiting.lines:
+        if waiting is not None and ledger_id in waiting.lines:
+            return
+        known = self._credits.get(ledger_id)
+        if known is None:
+            if len(self._credits) >= _CREDITS_MAX:
+                self._forget_creditors(group)
+            self._credits[ledger_id] = _Credit(0, group.number, added_bytes)
+            return
+        most = self.little_bytes_max
+        earned = known.credit + (group.number - known.group) * most // _CREDIT_GROUPS
+        credit = min(most, earned - max(0, added_bytes - known.added_bytes))
+        if credit >= size:
             self._shared_until = group.number + _SHARED_GROUPS
+        credit = max(credit, -_DEBT_SHARES * most)
+        self._credits[ledger_id] = _Credit(credit, group.number, added_bytes)
+
+    def _forget_creditors(self, group: Group) -> None:
+        """Forget ledgers that have all their credit again; all, if too few have."""
+        most = self.little_bytes_max
+        self._credits = {
+            ledger_id: known
+            for ledger_id, known in self._credits.items()
+            if known.credit + (group.number - known.group) * most // _CREDIT_GROUPS < most
+        }
+        if len(self._credits) > _CREDITS_MAX // 2:
+            self._credits.clear()
 
     def admits(self, connection: Hashable, ledger_id: LedgerId, size: int, group: Group) -> bool:
         """Whether an add goes into the open group; otherwise it waits."""

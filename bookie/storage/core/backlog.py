@@ -99,7 +99,7 @@ class PendingAdds:
         self.turns: AddTurns[WaitingAdd] = AddTurns(group_bytes_max)
 
     def add(self, size: int) -> None:
-        """The storage accepted so many bytes of entries."""
+        """The storage accepted this many bytes of entries."""
         self.bytes += size
         self._backlog.add(size)
 

@@ -58,7 +58,7 @@ class Group:
         self.entry_bytes = 0
 
     def wait(self, on_done: OnDone, requests: int = 1) -> None:
-        """Answer `on_done`, which stands for so many requests, when the group is durable."""
+        """Answer `on_done`, which stands for this many requests, when the group is durable."""
         self.waiters.append(on_done)
         self.requests += requests
 

@@ -42,6 +42,7 @@ class Ledger:
     """What a bookie knows about one ledger, apart from its entries."""
 
     __slots__ = (
+        "added_bytes",
         "explicit_lac",
         "fence_group",
         "fenced",
@@ -78,6 +79,8 @@ class Ledger:
         """An add that was answered before its sync is lost: a force must not say OK."""
         self.newest_group = DURABLE
         """The group of the newest entry added since start."""
+        self.added_bytes = 0
+        """Of entries that were added since start."""
         self.is_deleted = False
         """Its end is on its way to log and index: it does not exist for anybody."""
 

@@ -1,4 +1,4 @@
-"""Which log files to give back and which to rewrite.
+"""Which log files to delete and which to rewrite.
 
     nothing in it lives                    give it back
     less than the threshold lives          rewrite it: copy what lives, then give it back

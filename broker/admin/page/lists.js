@@ -39,10 +39,10 @@ export function listView({ title, what, items, silent, search, name, none, show 
       h(
         "p",
         { class: "banner bad", key: "silent" },
-        `Those of broker ${silent.join(", ")} are missing: it cannot be asked.`,
+        `Those of broker ${silent.join(", ")} are missing: it cannot be reached.`,
       ),
     found.length === 0
-      ? h("p", { class: "empty", key: "empty" }, items.length ? `No ${what} is called so.` : none)
+      ? h("p", { class: "empty", key: "empty" }, items.length ? `No ${what} has such a name.` : none)
       : show(found),
     cutNote(items),
   ];

@@ -45,7 +45,7 @@ const LIVENESS = {
   waiting: "asking",
   live: "live",
   slow: "waiting for an answer",
-  locked: "token wanted",
+  locked: "token required",
   lost: "no answer",
 };
 

@@ -43,7 +43,7 @@ export function title() {
   return view.title(parts);
 }
 
-/** "waiting", "live", "slow", "locked" (a token is wanted) or "lost" (no answer that helps). */
+/** "waiting", "live", "slow", "locked" (a token is required) or "lost" (no answer that helps). */
 export function liveness() {
   if (failure?.status === 401) return "locked";
   if (failure !== null && failure.status !== 404) return "lost";
@@ -114,7 +114,7 @@ function banner() {
     { class: "banner bad", role: "alert", key: "problem" },
     h("b", {}, failure.message),
     failure.status !== 404 && h("span", {}, failure.hint),
-    data !== null && h("small", {}, `What is below was so ${ago(updatedAt)}. The page keeps asking.`),
+    data !== null && h("small", {}, `What is shown below is from ${ago(updatedAt)}. The page keeps trying.`),
   );
 }
 

@@ -31,7 +31,7 @@ export class Settings {
       title: "Settings",
       aside: this.controls(all.length),
       found: config instanceof Problem ? config : all.filter((one) => isWanted(one) && isFound(one)),
-      empty: this.filter ? "No setting is called so." : "Every setting has its default.",
+      empty: this.filter ? "No setting has such a name." : "Every setting has its default.",
       show: settingsTable,
     });
   }

@@ -24,14 +24,14 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "user": text("Who: a user, a token's name or that of a certificate; empty: unknown."),
             "address": text("From where."),
             "what": text("What it was about."),
-            "count": whole("How often, if it was refused: the same in a row is one entry."),
+            "count": whole("How often, if it was refused; equal ones in a row are one entry."),
         },
     ),
     "Audit": record(
         "What brokers remember, the newest first.",
         {
             "items": list_of(ref("AuditEntry"), "Entries."),
-            "silent": map_of(text("Why."), "Brokers that could not be asked."),
+            "silent": map_of(text("Why."), "Brokers that could not be reached."),
         },
     ),
 }

@@ -34,7 +34,7 @@ _MARK: Final = "urL"
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Bookie": record(
-        "A bookie. What only it can say is null while it does not.",
+        "A bookie. What only the bookie itself knows is null while it does not answer.",
         {
             "bookie_id": text("Its id."),
             "state": text(

@@ -53,7 +53,7 @@ _BROKER: Final = record(
         "admin_url": nullable(text("Its admin API; null: it has none.")),
         "is_unloaded": truth("Whether it gave its partitions away and takes no new ones."),
         "live": nullable(ref("BrokerLive")),
-        "silence": nullable(text("Why there is no `live`: the broker could not be asked.")),
+        "silence": nullable(text("Why there is no `live`: the broker could not be reached.")),
     },
 )
 _SETTING: Final = record(
@@ -75,7 +75,10 @@ _LISTENER: Final = record(
         "protocol": text("How clients speak to it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
         "host": text("Where its clients are sent."),
         "port": whole("The port there."),
-        "is_advertised": truth("Whether that was configured; else they stay where they came to."),
+        "is_advertised": truth(
+            "Whether that was configured; otherwise clients are told the address that they"
+            " connected to."
+        ),
     },
 )
 SCHEMAS: Final[Mapping[str, Schema]] = {
@@ -144,7 +147,7 @@ async def gather(context: AdminContext) -> list[dict[str, Any]]:
             found.append(_shown(info, describe_here(context), None))
         else:
             live = others.answers.get(info.id, {}).get("live")
-            silence = others.silent.get(info.id, None if live else "it came just now")
+            silence = others.silent.get(info.id, None if live else "it has only just started")
             found.append(_shown(info, live, silence))
     return found
 

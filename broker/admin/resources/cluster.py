@@ -29,7 +29,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                     "not_ready": list_of(
                         whole("A broker."), "Those that do not serve everything they should."
                     ),
-                    "silent": map_of(text("Why."), "Those that could not be asked."),
+                    "silent": map_of(text("Why."), "Those that could not be reached."),
                 },
             ),
             "topics": whole("Topics, without internal ones."),
@@ -37,7 +37,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
                 "Partitions, including those of internal topics.",
                 {
                     "count": whole("All."),
-                    "led": whole("Those with a leader, of the brokers that could be asked."),
+                    "led": whole("Those with a leader, of the brokers that could be reached."),
                 },
             ),
             "bookies": record(

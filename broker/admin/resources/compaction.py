@@ -20,23 +20,23 @@ from broker.partition.partition import Partition
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Compaction": record(
-        "How a partition of a compacted topic stands. What is not known before the first look at"
-        " it, some seconds after its leader began, is null.",
+        "The state of a partition of a compacted topic. What is not known before the first check,"
+        " some seconds after its leader took over, is null.",
         {
             "topic": text("The topic."),
             "partition": whole("Its number."),
             "state": text(
-                "running; due: it waits for its turn; failing: the last round failed, or nobody"
-                " could find out how it stands, and it is tried again; blocked: what stands in the"
-                " way is no failure; clean: nothing is to be done; unknown: nobody has looked yet.",
+                "running; due: it waits for its turn; failing: the last round, or check, failed"
+                " and is tried again; blocked: something other than a failure prevents it; clean:"
+                " there is nothing to do; unknown: it was not checked yet.",
                 enum=["running", "due", "failing", "blocked", "clean", "unknown"],
             ),
             "why": nullable(text("Why it is due: asked, overdue, tombstones or dirty.")),
             "reason": text(
-                "Why the last look or round failed, or what stands in the way of more; empty:"
+                "Why the last check or round failed, or what prevents the next one; empty:"
                 " nothing."
             ),
-            "failures": whole("Looks or rounds that failed since the last one that did not."),
+            "failures": whole("Checks or rounds that have failed since the last success."),
             "dirty_percent": nullable(
                 whole("Share of bytes never compacted, of those that may be; see"
                       " min.cleanable.dirty.ratio.", 0, 100)
@@ -44,13 +44,14 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "clean_bytes": nullable(whole("Bytes that were compacted.")),
             "dirty_bytes": nullable(whole("Bytes never compacted, of those that may be.")),
             "cleaned_until": whole("Below this offset only the last record of each key is left."),
-            "cleanable_until": nullable(whole("What is below may be compacted now.")),
+            "cleanable_until": nullable(whole("What is below this offset may be compacted now.")),
             "cleaned_ms": nullable(whole("When the last round was complete, in ms since 1970.")),
             "overdue_ms": nullable(
                 whole("When max.compaction.lag.ms is over for its oldest dirty segment.")
             ),
             "tombstones_ms": nullable(whole("When the first tombstone may go.")),
-            "saved_bytes": whole("What compaction has made the log smaller by, all rounds."),
+            "saved_bytes": whole(
+                "Bytes by which compaction has made the log smaller, over all rounds."),
             "retired_ledgers": whole("Ledgers that were replaced and are kept for their readers."),
             "asked": truth("Whether somebody has asked for a round that has not begun yet."),
         },

@@ -66,7 +66,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "Groups by name.",
         {
             "items": list_of(ref("GroupRow"), "What was asked for, in order."),
-            "next": nullable(text("Give it as `after` to go on; null: this was the last page.")),
+            "next": nullable(text("Pass it as `after` to continue; null: this was the last page.")),
             SILENT: list_of(whole("A broker."), "Brokers whose groups are missing here."),
         },
     ),
@@ -103,7 +103,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         },
     ),
     "GroupPendingOffset": record(
-        "An offset that a transaction has committed which is not over.",
+        "An offset committed in a transaction that has not ended.",
         {
             "topic": text("The topic."),
             "partition": whole("The partition."),
@@ -122,17 +122,17 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
             "offsets": list_of(ref("GroupOffset"), "Its committed offsets."),
             "pending": list_of(
                 ref("GroupPendingOffset"),
-                "Offsets of transactions that are not over: consumers of committed data wait for"
+                "Offsets of transactions that have not ended: consumers of committed data wait for"
                 " their ends before they begin to read.",
             ),
             **_LAGS,
         },
     ),
     "Reset": record(
-        "From where a group should continue to read a topic.",
+        "Where a group should continue to read a topic.",
         {
             "topic": _PARTITION["topic"],
-            "partitions": list_of(_PARTITION["partition"], "Which; missing: all.", 1),
+            "partitions": list_of(_PARTITION["partition"], "Which partitions; missing: all.", 1),
             "to": text("The place.", enum=[EARLIEST, LATEST, TIMESTAMP, OFFSET]),
             "timestamp_ms": whole("With to=timestamp: the first record from that time on."),
             "offset": whole("With to=offset: that one, or the nearest there is."),
@@ -410,7 +410,7 @@ async def reset_offsets(context: AdminContext, request: AdminRequest) -> Answer:
 def _check_place(body: Mapping[str, Any]) -> None:
     for field, to in (("timestamp_ms", TIMESTAMP), (OFFSET, OFFSET)):
         if (field in body) != (body["to"] == to):
-            raise wrong_field(field, f"belongs to to={to}, and to nothing else")
+            raise wrong_field(field, f"is allowed with to={to} only, and required there")
 
 
 def _partitions(topic: TopicInfo, body: Mapping[str, Any]) -> list[int]:

@@ -57,7 +57,7 @@ class Led(NamedTuple):
 
     rows: list[Mapping[str, Any]]
     silent: Mapping[BrokerId, str]
-    """Brokers that could not be asked: what they lead is missing."""
+    """Brokers that could not be reached: what they lead is missing."""
 
 
 def show(context: AdminContext, partition: Partition) -> dict[str, Any]:
@@ -163,7 +163,7 @@ OPERATIONS: Final = (
         name="list_led_topics", role=Role.LOOK, method="GET", path="/brokers/{broker_id}/topics",
         summary="List the topics of which a broker leads partitions, with sums over these.",
         handle=list_topics, where=at_broker, problems=(404,), gives={JSON: ref("LedTopicPage")},
-        query={**QUERY, "prefix": text("Only topics whose name starts so.", maxLength=249)},
+        query={**QUERY, "prefix": text("Only topics whose names begin with this.", maxLength=249)},
     ),
     Operation(
         name="list_led_partitions", role=Role.LOOK,

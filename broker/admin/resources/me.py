@@ -14,9 +14,11 @@ _ROLES: Final = [role.word for role in Role]
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Me": record(
-        "Who asks.",
+        "Who sent the request.",
         {
-            "name": text("A token's name, or that of a certificate; anybody: nobody is asked."),
+            "name": text(
+                "A token's name, or that of a certificate; anybody: there is no authentication."
+            ),
             "role": text("What they may do.", enum=_ROLES),
             "refused": map_of(
                 text("The role that it needs.", enum=_ROLES), "Operations that they may not use."

@@ -22,13 +22,13 @@ TIMESTAMP: Final = "timestamp"
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Partition": record(
-        "A partition. What only its leader knows is null while the leader cannot be asked.",
+        "A partition. What only its leader knows is null while the leader cannot be reached.",
         {
             "topic": text("The topic."),
             "partition": whole("Its number."),
             "state": text(
                 "led; opening: a broker is about to lead it; silent: its leader could not be"
-                " asked; leaderless: there is no live broker.",
+                " reached; leaderless: there is no live broker.",
                 enum=["led", "opening", "silent", "leaderless"],
             ),
             "leader": nullable(whole("The broker that leads it, or should.")),
@@ -128,7 +128,7 @@ async def move(context: AdminContext, request: AdminRequest) -> Answer:
     topic, index = await context.partition(request)
     broker = context.live_broker(request.body["broker_id"])
     if broker.unloaded:
-        raise wrong_field("broker_id", f"is {broker.id}, a broker that is unloaded: load it first")
+        raise wrong_field("broker_id", f"is {broker.id}, which is unloaded: load that broker first")
     topic = await context.broker.topics.assign(topic.name, {index: (broker.id,)})
     return Answer(await describe(context, topic, index))
 

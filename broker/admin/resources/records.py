@@ -108,7 +108,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "Records from an offset on.",
         {
             "records": list_of(ref("Record"), "In order."),
-            "next_offset": whole("Where to go on."),
+            "next_offset": whole("Where to continue."),
             "log_start_offset": whole("First offset that can be read."),
             "high_watermark": whole("Offset after the last confirmed record."),
         },
@@ -146,8 +146,9 @@ async def publish_to_topic(context: AdminContext, request: AdminRequest) -> Answ
 def _in_part(error: QuireError, index: int, done: int, count: int) -> Problem:
     problem = Problem(
         problems.of(error)["status"], "published-in-part",
-        f"{done} of {count} records are stored, those for partition {index} failed: {error}",
-        "Send the others again; sending all again would store those twice.", may_have_happened=True,
+        f"{done} of {count} records were stored; those for partition {index} failed: {error}",
+        "Send only the others again: sending all of them would store some twice.",
+        may_have_happened=True,
     )  # fmt: skip
     problem.may_work_later = False
     return problem
@@ -388,7 +389,7 @@ OPERATIONS: Final = (
             "offset": whole("The first; missing: the first there is."),
             "last": whole("Instead: this many before the end.", 1, _RECORDS_MAX),
             "limit": whole("Most records.", 1, _RECORDS_MAX, default=20),
-            "value_bytes_max": whole("Show at most so much of each value.", 0, INT_MAX,
+            "value_bytes_max": whole("Show at most this much of each value.", 0, INT_MAX,
                                      default=65_536),
         },
     ),

@@ -53,7 +53,7 @@ _FIELDS: Final = {
     "created_ms": whole("When it was created."),
 }
 _TOTALS: Final = record(
-    "Sums over the partitions whose leaders could be asked.",
+    "Sums over the partitions whose leaders could be reached.",
     {
         "partitions_led": whole("The number of those partitions."),
         "records": whole("Offsets between log start and high watermark."),
@@ -258,7 +258,7 @@ OPERATIONS: Final = (
         handle=list_topics, gives={JSON: ref("TopicPage")},
         query={
             **QUERY,
-            "prefix": text("Only topics whose name starts so.", maxLength=249),
+            "prefix": text("Only topics whose names begin with this.", maxLength=249),
             "internal": truth("Also those that belong to the brokers.", default=False),
         },
     ),
@@ -269,7 +269,7 @@ OPERATIONS: Final = (
     ),
     Operation(
         name="create_topic", role=Role.ADMINISTER, method="PUT", path="/topics/{topic}",
-        summary="Create a topic. 200: it is there already, and as asked for.",
+        summary="Create a topic. 200: it already exists, as requested.",
         handle=create_topic, takes={JSON: ref("NewTopic")}, gives={JSON: ref("Topic")},
         status=(200, 201), problems=(409,),
     ),

@@ -34,8 +34,10 @@ _ROW: Final = {
     "timeout_ms": whole("After how long its transactions are aborted."),
     "number": whole("How many transactions it has begun."),
     "started_ms": nullable(whole("When the last one began; null: none did.")),
-    "open_seconds": nullable(number("How long it is open, or lacks markers; null: neither.")),
-    "partition_count": whole("Partitions of it; once it is decided, those without a marker."),
+    "open_seconds": nullable(
+        number("How long it has been open, or has lacked markers; null: neither.")
+    ),
+    "partition_count": whole("Partitions in it; once it is decided, those without a marker."),
     "client_id": nullable(text("What the client calls itself; null: not seen since a takeover.")),
     "client_host": nullable(text("The address that it last connected from.")),
     "coordinator": whole("The broker that coordinates it."),
@@ -46,7 +48,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "Transactional ids by name.",
         {
             "items": list_of(ref("TransactionRow"), "What was asked for, in order."),
-            "next": nullable(text("Give it as `after` to go on; null: this was the last page.")),
+            "next": nullable(text("Pass it as `after` to continue; null: this was the last page.")),
             SILENT: list_of(whole("A broker."), "Brokers whose ids are missing here."),
         },
     ),
@@ -167,7 +169,7 @@ def _name(row: Mapping[str, Any]) -> str:
 _LISTED: Final[Mapping[str, Schema]] = {
     **QUERY,
     "state": text("Only those in this state.", enum=_NAMES),
-    "open_seconds": whole("Only those whose transaction is open for so long."),
+    "open_seconds": whole("Only those whose transaction has been open for this long."),
 }
 OPERATIONS: Final = (
     Operation(
@@ -185,7 +187,7 @@ OPERATIONS: Final = (
     Operation(
         name="abort_transaction", role=Role.OPERATE,
         method="POST", path="/transactions/{transaction}/abort",
-        summary="Abort an open transaction and fence its producer, as if its time were over.",
+        summary="Abort an open transaction and fence its producer, as if it had timed out.",
         handle=abort_transaction, where=_at_coordinator, gives={JSON: ref("Transaction")},
         problems=(404, 409),
     ),

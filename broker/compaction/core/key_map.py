@@ -100,6 +100,6 @@ class KeyMap:
 
 
 def slots_within(bytes_max: int, key_count_max: int) -> int:
-    """Return how many slots a round takes that may meet so many keys, within a limit of bytes."""
+    """Return how many slots a round takes that may meet this many keys, within a limit of bytes."""
     wanted = key_count_max * 100 // _LOAD_PERCENT + 2
     return max(2, min(bytes_max // (SLOT_BYTES + _MARK_BYTES), wanted))

@@ -21,7 +21,7 @@ from client.metadata.json_node import INT64_MAX
 from client.wire.kafka.batches.records import BatchHeader, Buffer
 
 ENTRY_BYTES: Final = 64 * 1024
-"""An entry is complete with so many bytes."""
+"""An entry is complete with this many bytes."""
 _POINT_BYTES: Final = 4 * 1024 * 1024
 """Distance of the places that the last snapshot lists."""
 OWN_LEDGER: Final = LedgerId(INT64_MAX)

@@ -2,7 +2,7 @@
 
 The key map knows it the moment it takes the newer one, so the second pass of a round need not look
 up the key of a record that it met in the first, and need not even open a batch of which nothing
-stays. Only so many offsets have a bit, the first ones; what is behind them is looked up.
+stays. Only the first offsets, up to a limit, have a bit; what is behind them is looked up.
 """
 
 from __future__ import annotations

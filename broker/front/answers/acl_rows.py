@@ -27,7 +27,7 @@ N = TypeVar("N", bound=enum.IntEnum)
 def require_authorization(services: Services) -> None:
     """Raise SecurityDisabled if there are no access control lists here."""
     if not services.rights.is_on:
-        raise SecurityDisabled("there is no authorization here: set security.authorization")
+        raise SecurityDisabled("authorization is off: set security.authorization")
 
 
 def acl_of(row: Any) -> Acl:
@@ -45,9 +45,9 @@ def acl_of(row: Any) -> Acl:
         PatternType.ANY,
         PatternType.MATCH,
     ):
-        raise InvalidRequest("an entry needs one type of resource and of pattern")
+        raise InvalidRequest("an entry needs exactly one resource type and pattern type")
     if acl.operation is Operation.ANY or acl.permission is Permission.ANY:
-        raise InvalidRequest("an entry needs one operation and one permission")
+        raise InvalidRequest("an entry needs exactly one operation and one permission")
     if not acl.name or not acl.host or max(map(len, (acl.name, acl.host))) > _NAME_CHARS_MAX:
         raise InvalidRequest(f"names and hosts must have 1 to {_NAME_CHARS_MAX} characters")
     if not acl.principal.startswith(USER) or not len(USER) < len(acl.principal) <= _NAME_CHARS_MAX:
@@ -74,4 +74,4 @@ def _number(kind: type[N], value: int) -> N:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidRequest(f"there is no {kind.__name__} {value} here") from None
+        raise InvalidRequest(f"{kind.__name__} {value} is not supported") from None

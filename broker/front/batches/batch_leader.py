@@ -1,4 +1,4 @@
-"""Finds who takes a batch of a Produce request, and what is wrong with it from outside."""
+"""Finds the leader of a produced batch, and what is wrong with it that needs no look inside."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ from client.wire.steps import STEP_ITEMS, Steps
 _ZSTD_FROM: Final = 10
 UNKNOWN: Final = -1
 _ANSWER_BATCHES_MAX: Final = 50_000
-"""Beyond about so many batches, an answer takes none of further partitions: each is a buffer."""
+"""Beyond about this many batches, an answer takes none of further partitions: each is a buffer."""
 _BATCHES_PER_ITEM: Final = 20
 """Batches that cost as much to collect as a partition."""
 
@@ -206,7 +206,7 @@ class FetchRound:
 
     def _leader(self, one: Asked) -> Partition:
         if self._isolation not in ISOLATION_LEVELS:
-            raise InvalidRequest(f"there is no isolation level {self._isolation}")
+            raise InvalidRequest(f"unknown isolation level {self._isolation}")
         name = self._name(one.topic)
         self._services.rights.require(self._peer, READ_TOPIC, name)
         leader = self._services.partitions.leader(name, one.fetch.partition)

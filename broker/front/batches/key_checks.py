@@ -1,4 +1,4 @@
-"""The keys of a Produce request's batches, where a topic is compacted and wants one in each record.
+"""The keys of a Produce request's batches, where a compacted topic requires one in each record.
 
 Small batches are looked at when they are appended, large ones before, in turns of the loop. All of
 them together have at most `opened_records_max` records looked at.
@@ -31,8 +31,8 @@ class KeyChecks:
         """Whether the keys of the batch whose turn it is are known to be there."""
 
     def check(self, leader: Partition, batch: memoryview) -> Steps[int] | None:
-        """Look at the keys of a batch if its topic wants any; return the steps that are left, after
-        which whoever takes them sets `are_checked`.
+        """Look at the keys of a batch if its topic wants any; return the steps that are left, if
+        there are any: after the last of them `are_checked` is true.
 
         Raises MessageTooLarge and the rest of the `InvalidRecord` family.
         """
@@ -54,7 +54,12 @@ class KeyChecks:
             self.are_checked = True
             self._work += stop.value // _WORK_RECORDS
             return None
-        return steps
+        return self._rest(steps)
+
+    def _rest(self, steps: Steps[int]) -> Steps[int]:
+        count = yield from steps
+        self.are_checked = True
+        return count
 
     def take_work(self) -> int:
         """Return what was done since the last call, in batches."""

@@ -1,4 +1,4 @@
-"""What a Produce request is answered, partition by partition, in steps if there are many."""
+"""Builds the answer to a Produce request, partition by partition, in steps if there are many."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class ProduceTerms(NamedTuple):
     def check(self, topic: str) -> None:
         """Raise InvalidRequiredAcks, or AuthorizationFailed if the client may not write here."""
         if self.acks not in _KNOWN_ACKS:
-            raise InvalidRequiredAcks(f"acks is {self.acks}")
+            raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {self.acks}")
         rights = self.services.rights
         if rights.is_on:
             if self.transactional_id is not None:

@@ -108,7 +108,7 @@ def refusal_of(name: str) -> QuireError | None:
         )
     if name in _FIXED:
         return InvalidRequest(f"{name} cannot be changed: {_FIXED[name]}")
-    return InvalidTopicConfig(f"unknown setting of brokers {name!r}")
+    return InvalidTopicConfig(f"unknown broker setting {name!r}")
 
 
 def _dynamic(settings: LiveSettings, name: str, key: DynamicKey) -> Listed:
@@ -157,7 +157,7 @@ def _derived(settings: LiveSettings, admin_urls: Sequence[str]) -> Iterable[List
     yield _listed("delete.topic.enable", True, Kind.BOOLEAN, "Topics can always be deleted.")
     yield _listed(
         "inter.broker.protocol.version", "3.9-IV0", Kind.STRING,
-        "Kept for tools, which conclude from it what they may ask for.",
+        "Kept for tools, which infer from it what they may use.",
     )  # fmt: skip
     yield _listed(
         "log.dirs", "ledgers", Kind.STRING, "Stands for the bookies: a broker holds no data."
@@ -167,7 +167,7 @@ def _derived(settings: LiveSettings, admin_urls: Sequence[str]) -> Iterable[List
     yield _listed("log.retention.hours", hours, Kind.INT, "log.retention.ms, in hours.")
     yield _listed(
         "offsets.topic.replication.factor", BROKER_DECIDES, Kind.INT,
-        "-1: as for topics whose creator did not say.",
+        "-1: the default of new topics.",
     )  # fmt: skip
     yield _listed(
         "quire.admin.urls", admin_urls, Kind.LIST, "Where live brokers serve the admin API."

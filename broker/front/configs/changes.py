@@ -121,7 +121,7 @@ async def _configure(
     if item.resource_type != ConfigResource.TOPIC:
         raise InvalidRequest(f"resources of type {item.resource_type} have no settings")
     if not item.resource_name:
-        raise InvalidRequest("topics have settings each of their own: name one")
+        raise InvalidRequest("topics have no settings in common: name one of them")
     check_name(item.resource_name)
     await services.topics.configure(item.resource_name, edit, validate_only=validate_only)
 

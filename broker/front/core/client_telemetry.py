@@ -3,8 +3,9 @@
 A client instance pushes all that is wanted of it, as totals since it began, so what it pushes
 replaces what it pushed before. One that has been silent for two of its intervals is forgotten.
 
-    BOUNDED     So many clients, so many values in all and of each. A new client for which there is
-                no room is told that nothing is wanted; values beyond are dropped and counted.
+    BOUNDED     The numbers of clients, of all values and of one client's values are limited. A
+                new client for which there is no room is told that nothing is wanted; values
+                beyond are dropped and counted.
     PACED       A push sooner than half an interval after the last one is refused, but for the last
                 one of a client that ends.
 """

@@ -9,9 +9,9 @@ answer has those that have data, an error, or other watermarks than the consumer
     CHANGED      What an answer leaves out is what the consumer was told before, word for word.
     FAIR         A partition that gave data goes to the end, so that the limits of an answer do not
                  always cut off the same ones.
-    BOUNDED      So many sessions, with so many partitions in all. A new one for which there is no
-                 room replaces those that were silent for long, or is declined: its consumer goes
-                 on without. One that grows beyond it ends.
+    BOUNDED      The numbers of sessions, and of partitions in all of them, are limited. A new
+                 one for which there is no room replaces those that were silent for long, or is
+                 declined: its consumer goes on without. One that grows beyond it ends.
 
 A consumer that is refused, or whose session is gone, begins anew with a full request. Source:
 KIP-227, Kafka's FetchSession.

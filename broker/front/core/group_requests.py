@@ -1,4 +1,4 @@
-"""How much requests may hold that wait for other members of their group: JoinGroup and SyncGroup.
+"""Limits what JoinGroup and SyncGroup requests hold while they wait for members of their group.
 
 They wait for as long as their group likes, which is minutes, and no answer of ours ends that. If
 they counted with all other requests, a few of them could keep everybody else from starting. So they
@@ -33,7 +33,8 @@ class GroupRequests:
             return
         if self.size and self.size + slot.request_size > self._bytes_max:
             raise CoordinatorNotAvailable(
-                f"group_requests_bytes_max: {self.size} bytes of requests wait for their groups"
+                f"too many requests wait for their groups: {self.size} bytes"
+                " (group_requests_bytes_max)"
             )
         size = slot.hand_over()
         self.size += size

@@ -99,7 +99,9 @@ def _checked(
     if length is None:
         raise UnknownTopicOrPartition(f"there is no partition {row.partition_index}")
     if row.replicas is None:
-        raise NoReassignmentInProgress("a reassignment is done when it is answered")
+        raise NoReassignmentInProgress(
+            "no reassignment is in progress: each one ends with its answer"
+        )
     replicas = tuple(map(BrokerId, row.replicas))
     check_replicas(replicas, services.cluster.brokers)
     if not may_resize and len(replicas) != length:

@@ -60,7 +60,7 @@ async def _list(services: Services, call: Call, request: Any) -> Mapping[str, An
 
 def _wanted(part: Any) -> Wanted:
     if part.match_type not in (_EXACT, _DEFAULT, _ANY):
-        raise InvalidRequest(f"there is no match type {part.match_type}")
+        raise InvalidRequest(f"unknown match type {part.match_type}")
     if (part.match_type == _EXACT) != (part.match is not None):
-        raise InvalidRequest("a name belongs to an exact match, and to no other")
+        raise InvalidRequest("a name is given with an exact match only")
     return Wanted(part.entity_type, part.match_type == _ANY, part.match)

@@ -83,7 +83,7 @@ async def _find(
     start: tuple[str, int],
     hidden: Collection[str],
 ) -> dict[str, TopicInfo | None]:
-    """Return the first of the topics, until they have so many partitions from `start` on."""
+    """Return the first of the topics, until they have this many partitions from `start` on."""
     found: dict[str, TopicInfo | None] = {}
     lookups = 0
     pace = services.turns.pace()

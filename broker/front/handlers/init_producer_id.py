@@ -43,7 +43,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
     try:
         _require(services, call, request.transactional_id)
         if (had == NO_PRODUCER_ID) != (field(request, "producer_epoch", NO_EPOCH) == NO_EPOCH):
-            raise InvalidRequest("a producer id and its epoch are given together, or neither is")
+            raise InvalidRequest("producer id and epoch must be given together, or not at all")
         if request.transactional_id is None:
             given = ProducerIdAndEpoch(await services.producer_ids.take(), 0)
         else:

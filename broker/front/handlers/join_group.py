@@ -47,7 +47,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         count, count_max = len(request.protocols), services.config.group_protocols_max
         if count > count_max:
             raise InvalidRequest(
-                f"a member with {count} protocols: at most {count_max} are allowed"
+                f"a member offers {count} protocols; at most {count_max} are allowed"
             )
         coordinator = services.groups.coordinator(request.group_id)
         size = sum(len(one.name) + len(one.metadata) for one in request.protocols)

@@ -32,7 +32,9 @@ NEEDS: Final = (CLUSTER_ACTION,)
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
     """Answer one request. Raises RemoteProtocolError."""
     if call.peer.listener != services.config.security.inter_broker_name:
-        raise RemoteProtocolError(f"a link by listener {call.peer.listener}")
+        raise RemoteProtocolError(
+            f"links between brokers are not accepted at listener {call.peer.listener}"
+        )
     try:
         services.rights.require_known(call.peer, KEY)
     except AccessUnknown as error:  # the other side may try again, and is told why

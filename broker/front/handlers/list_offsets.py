@@ -100,7 +100,7 @@ async def _partition(
         if not is_unique:
             raise InvalidRequest(f"the request names partition {item.partition_index} twice")
         if asking.isolation not in ISOLATION_LEVELS:
-            raise InvalidRequest(f"there is no isolation level {asking.isolation}")
+            raise InvalidRequest(f"unknown isolation level {asking.isolation}")
         services.rights.require(asking.call.peer, DESCRIBE_TOPIC, topic)
         leader = await services.partitions.leader_soon(topic, item.partition_index)
         check_epoch(leader, field(item, "current_leader_epoch", -1))

@@ -96,5 +96,5 @@ def _pattern(request: Any) -> LinearPattern | None:
 
 
 def _is_older(stored: TransactionMetadata, now_ms: int, than_ms: int) -> bool:
-    """Say whether the last transaction began so long ago; none at all: in 1970, as in Kafka."""
+    """Say whether the last transaction began this long ago; none at all: in 1970, as in Kafka."""
     return than_ms < 0 or now_ms - max(0, stored.start_ms) > than_ms

@@ -38,10 +38,9 @@ Errors that clients can turn into a new leader carry it as a hint, from version 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from broker.errors import NotLeader, RequestTimedOut
 from broker.faults import message_of
@@ -49,6 +48,12 @@ from broker.front.batches.batch_leader import batch_leader
 from broker.front.batches.key_checks import KeyChecks
 from broker.front.batches.produce_answer import ProduceAnswer, Row, frameless, stored_answer
 from broker.front.batches.produce_terms import PRODUCE_NEEDS, ProduceTerms, terms_of
+from broker.front.batches.unstarted_batches import (
+    NEXT_TURN,
+    Batch,
+    Obstacle,
+    UnstartedBatches,
+)
 from broker.front.services import Call, Services
 from broker.front.throttling import begin_produce, produced_ms
 from broker.leadership.awaited_partitions import Key
@@ -75,6 +80,7 @@ NEEDS: Final = PRODUCE_NEEDS
 _TV2_FROM: Final = 12
 """From this version on the batch itself makes its partition part of the transaction."""
 _TIMEOUT_S_MIN: Final = 0.001
+_NOT_STARTED: Final = RequestTimedOut("the batch waited behind others for too long")
 
 
 def start(services: Services, call: Call, body: memoryview, channel: Channel, size: int) -> None:
@@ -96,25 +102,6 @@ def start(services: Services, call: Call, body: memoryview, channel: Channel, si
         produce.parse_on(steps)
 
 
-class _Turn:
-    """What a batch waits for behind many others of its request."""
-
-
-_NEXT_TURN: Final = _Turn()
-_NOT_STARTED: Final = RequestTimedOut("the batch waited behind others for too long")
-
-
-class _Batch(NamedTuple):
-    """A batch of the request and where what becomes of it belongs."""
-
-    rows: list[Row]
-    at: int
-    topic: Topic
-    partition: int
-    records: memoryview | None
-    transaction: ProducerTransaction | None
-
-
 class _Produce:
     """One request under way."""
 
@@ -128,7 +115,7 @@ class _Produce:
         "_pending",
         "_services",
         "_slot",
-        "_stop_waiting",
+        "_stop_parsing",
         "_terms",
         "_ticket",
         "_topics",
@@ -149,11 +136,11 @@ class _Produce:
         self._answered = False
         self._ticket = 0
         self._muted = False
-        self._held: dict[Key, list[_Batch]] = {}
+        self._held: dict[Key, list[Batch]] = {}
         """Batches whose partition is about to be led."""
-        self._unstarted: deque[_Batch] | None = None
+        self._unstarted: UnstartedBatches | None = None
         """Batches that wait for room, for their keys or for a turn, or behind such a one."""
-        self._stop_waiting: Callable[[], None] | None = None
+        self._stop_parsing: Callable[[], None] | None = None
         self._work = 0
         """What was done in this turn of the loop, in batches."""
         self._keys: KeyChecks | None = None
@@ -162,13 +149,13 @@ class _Produce:
     def parse_on(self, steps: Steps[ProduceRequest]) -> None:
         """Read the rest of a request of very many partitions, a step in each turn."""
         self._mute()
-        self._stop_waiting = self._services.turns.on_turn(partial(self._parse, steps))
+        self._stop_parsing = self._services.turns.on_turn(partial(self._parse, steps))
         self._channel.on_lost(self._on_lost_unread)
 
     def _on_lost_unread(self) -> None:
         """The client is gone before its request was read."""
-        assert self._stop_waiting is not None
-        self._stop_waiting()
+        assert self._stop_parsing is not None
+        self._stop_parsing()
         self._slot.let_go()
 
     def _parse(self, steps: Steps[ProduceRequest]) -> None:
@@ -204,8 +191,8 @@ class _Produce:
             self._topics.append((topic, rows))
             for index, records in partitions:
                 rows.append((index, None, _NOT_STARTED))
-                batch: _Batch = new_tuple(
-                    _Batch, (rows, len(rows) - 1, topic, index, records, transaction)
+                batch: Batch = new_tuple(
+                    Batch, (rows, len(rows) - 1, topic, index, records, transaction)
                 )
                 if self._unstarted is not None:
                     self._unstarted.append(batch)
@@ -227,13 +214,13 @@ class _Produce:
         if request.acks:
             self._ticket = services.deadlines.after(timeout_s, self._on_deadline)
 
-    def _begin_waiting(self, obstacle: Partition | Steps[int] | _Turn, batch: _Batch) -> None:
+    def _begin_waiting(self, obstacle: Obstacle, batch: Batch) -> None:
         """From this batch on everything waits."""
-        self._unstarted = deque([batch])
+        self._unstarted = UnstartedBatches(self._services.turns, batch, self._go_on)
         self._pending += 1
-        self._wait(obstacle, batch)
+        self._wait(self._unstarted, obstacle)
 
-    def _hold_back(self, batch: _Batch) -> None:
+    def _hold_back(self, batch: Batch) -> None:
         """A batch was refused: keep it if its partition is led in a moment."""
         if isinstance(batch.rows[batch.at][2], NotLeader):
             name = self._terms.name(batch.topic)
@@ -241,13 +228,10 @@ class _Produce:
             if key is not None:
                 self._held.setdefault(key, []).append(batch)
 
-    def _start(
-        self, batch: _Batch, *, admitted: bool = False
-    ) -> Partition | Steps[int] | _Turn | None:
-        """Append a batch. Or return what it has to wait for: the partition that has no room for
-        it, the steps in which its keys are looked at, or another turn."""
+    def _start(self, batch: Batch, *, admitted: bool = False) -> Obstacle | None:
+        """Append a batch. Or return what it has to wait for."""
         if self._work >= STEP_ITEMS:
-            return _NEXT_TURN
+            return NEXT_TURN
         self._work += 1
         rows, at, topic, index, records, transaction = batch
         try:
@@ -320,7 +304,7 @@ class _Produce:
         self._slot.split_s = self._services.metrics.now_s()
         self._on_waited()
 
-    def _resume_one(self, batch: _Batch) -> None:
+    def _resume_one(self, batch: Batch) -> None:
         if self._unstarted is not None:
             self._unstarted.append(batch)
             return
@@ -330,54 +314,25 @@ class _Produce:
 
     # --- waiting for room, for keys, for a turn
 
-    def _wait(self, obstacle: Partition | Steps[int] | _Turn, batch: _Batch) -> None:
-        """Begin nothing further of this connection until the batch can go on."""
+    def _wait(self, unstarted: UnstartedBatches, obstacle: Obstacle) -> None:
+        """Begin nothing further of this connection until the first of them can go on."""
         self._mute()
         self._channel.on_lost(self._on_lost)
-        turns = self._services.turns
-        if isinstance(obstacle, Partition):
-            size = 0 if batch.records is None else len(batch.records)
-            self._stop_waiting = obstacle.admission.on_room(size, self._on_room)
-        elif isinstance(obstacle, _Turn):
-            self._stop_waiting = turns.on_turn(self._go_on)
-        else:
-            self._stop_waiting = turns.on_turn(partial(self._on_step, obstacle, batch))
+        unstarted.wait(obstacle)
 
-    def _on_room(self) -> None:
-        """The first of the batches that wait has room, or its partition is led no longer."""
-        assert self._unstarted, "who waits for room has a batch to append"
-        self._go_on(admitted=True)
-
-    def _on_step(self, steps: Steps[int], batch: _Batch) -> None:
-        """Look at more keys of the first of the batches that wait."""
-        assert self._unstarted, "whose keys are looked at waits"
-        assert self._keys is not None
-        try:
-            next(steps)
-        except StopIteration:
-            self._keys.are_checked = True
-            self._go_on()
-        except QuireError as error:
-            self._keys.forget()
-            batch.rows[batch.at] = (batch.partition, None, error)
-            self._unstarted.popleft()
-            self._go_on()
-        else:
-            self._wait(steps, batch)
-
-    def _go_on(self, *, admitted: bool = False) -> None:
+    def _go_on(self, admitted: bool) -> None:
         """Begin what waits, in order, as far as nothing is in its way. `admitted`: the first one
         has room."""
         self._work = 0
         unstarted = self._unstarted
         assert unstarted is not None
         try:
-            while unstarted:
-                obstacle = self._start(unstarted[0], admitted=admitted)
+            while (batch := unstarted.first) is not None:
+                obstacle = self._start(batch, admitted=admitted)
                 if obstacle is not None:
-                    self._wait(obstacle, unstarted[0])
+                    self._wait(unstarted, obstacle)
                     return
-                unstarted.popleft()
+                unstarted.leave()
                 admitted = False
             self._on_all_started()
         except Exception:  # the outermost loop of a request: nothing may escape
@@ -391,35 +346,33 @@ class _Produce:
 
     def _on_deadline(self) -> None:
         """Answer with what is known; what still waits is not applied."""
-        if not self._unstarted:
+        unstarted = self._unstarted
+        if unstarted is None or unstarted.first is None:
             self._answer()
             return
-        assert self._stop_waiting is not None
-        self._stop_waiting()
-        self._refuse(self._unstarted)
+        unstarted.stop()
+        unstarted.refuse(self._refuse, self._on_refused)
 
-    def _refuse(self, unstarted: deque[_Batch]) -> None:
-        """Refuse what has waited in vain, some in each turn; then answer."""
-        services = self._services
-        for _ in range(min(STEP_ITEMS, len(unstarted))):
-            rows, at, topic, index, records, _ = unstarted.popleft()
-            try:
-                leader, batch = batch_leader(
-                    services.partitions, self._call.version, self._terms, topic, index, records
-                )
-                rows[at] = (index, None, leader.admission.refusal(batch))
-            except QuireError as error:
-                rows[at] = (index, None, error)
-        if unstarted:
-            self._stop_waiting = services.turns.on_turn(partial(self._refuse, unstarted))
-            return
+    def _refuse(self, batch: Batch) -> None:
+        """Refuse what has waited in vain."""
+        rows, at, topic, index, records, _ = batch
+        try:
+            leader, found = batch_leader(
+                self._services.partitions, self._call.version, self._terms, topic, index, records
+            )
+            rows[at] = (index, None, leader.admission.refusal(found))
+        except QuireError as error:
+            rows[at] = (index, None, error)
+
+    def _on_refused(self) -> None:
+        """Nothing waits any longer."""
         self._answer()
         self._on_all_started()
 
     def _on_lost(self) -> None:
         """The client is gone: what waits for room is not applied."""
-        assert self._stop_waiting is not None
-        self._stop_waiting()
+        assert self._unstarted is not None
+        self._unstarted.stop()
         self._unstarted = None
         self._answered = True
         self._services.deadlines.cancel(self._ticket)

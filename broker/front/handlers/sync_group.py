@@ -33,7 +33,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
         services.rights.require(call.peer, READ_GROUP, request.group_id)
         count, count_max = len(request.assignments), services.config.group_size_max
         if count > count_max:
-            raise InvalidRequest(f"assignments for {count} members, a group has {count_max}")
+            raise InvalidRequest(f"assignments for {count} members; a group may have {count_max}")
         size = sum(len(one.assignment) for one in request.assignments)
         coordinator = services.groups.coordinator(request.group_id)
         services.groups.room.require(coordinator, request.group_id, NO_MEMBER, size)

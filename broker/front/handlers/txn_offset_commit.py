@@ -101,4 +101,4 @@ def _check(services: Services, request: Any) -> None:
     if not request.group_id:
         raise InvalidGroupId("the group id is empty")
     if request.producer_id < 0 or request.producer_epoch < 0:
-        raise InvalidRequest("a transactional producer has an id and an epoch")
+        raise InvalidRequest("a transactional producer must give its id and epoch")

@@ -33,8 +33,6 @@ def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
 
 def _check(services: Services, broker_id: int) -> None:
     if broker_id in services.cluster.brokers:
-        raise InvalidRequest(
-            f"broker {broker_id} is live: stop it, and its registration ends by itself"
-        )
+        raise InvalidRequest(f"broker {broker_id} is live: stop it, which ends its registration")
     if broker_id not in [broker.id for broker in services.cluster.listed_brokers()]:
         raise BrokerNotRegistered(f"there is no broker {broker_id}")

@@ -1,4 +1,4 @@
-"""Who a client is that asks about metrics, and what is wanted of it."""
+"""Which client asks about metrics, and which metrics it should push."""
 
 from __future__ import annotations
 

@@ -13,17 +13,18 @@ class TelemetrySettings:
 
     clients_max: int = setting(
         1_000,
-        "Clients whose metrics a broker keeps; others are told that none are wanted of them.",
+        "Clients whose metrics a broker keeps; others are told not to push any.",
         at_least=0,
     )
     series_max: int = setting(
         5_000,
-        "Values of all those clients together, each a line of /metrics; what is beyond is dropped.",
+        "Values of all those clients together, each a line of /metrics; further ones are dropped.",
         at_least=0,
     )
-    client_series_max: int = setting(1_000, "And of one client.", at_least=1)
+    client_series_max: int = setting(1_000, "The same for one client.", at_least=1)
     push_bytes_max: int = setting(
-        1 << 20, "Largest push, Kafka's telemetry.max.bytes; twice as much when it is opened.",
+        1 << 20,
+            "Largest push, Kafka's telemetry.max.bytes; decompressed, it may be twice as large.",
         at_least=1024, at_most=16 << 20,
     )  # fmt: skip
 

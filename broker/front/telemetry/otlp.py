@@ -34,7 +34,7 @@ def points(data: Buffer) -> Iterator[Point]:
     try:
         found = MetricsData.FromString(bytes(data))
     except DecodeError as error:
-        raise RemoteProtocolError(f"no metrics: {error}") from error
+        raise RemoteProtocolError(f"malformed metrics: {error}") from error
     for resource in found.resource_metrics:
         of_client = list(resource.resource.attributes)
         for scope in resource.scope_metrics:

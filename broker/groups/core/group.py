@@ -74,7 +74,7 @@ class Group(GroupMachine):
         config = self._config
         timeout_ms = request.session_timeout_ms
         if not config.session_timeout_min_ms <= timeout_ms <= config.session_timeout_max_ms:
-            raise InvalidSessionTimeout(f"session timeout {timeout_ms} ms")
+            raise InvalidSessionTimeout(f"a session timeout of {timeout_ms} ms is out of range")
         self._check_alive()
         if not self._has_room(request.member_id):
             return self._turn_away(request.member_id, token, now)
@@ -319,7 +319,9 @@ class Group(GroupMachine):
 
     def _check_generation(self, generation: int) -> None:
         if generation != self.generation:
-            raise IllegalGeneration(f"generation {generation}, now {self.generation}")
+            raise IllegalGeneration(
+                f"generation {generation} is not the current one, {self.generation}"
+            )
 
     def _valid_member(self, member_id: str, instance_id: str | None) -> Member:
         if instance_id is not None:

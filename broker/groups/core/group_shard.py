@@ -96,7 +96,9 @@ class GroupShard:
             case TransactionalRecord(record):
                 entry = decode(*record)
                 if not isinstance(entry, OffsetEntry):
-                    raise CorruptCoordinatorRecord("a transaction holds other than offsets")
+                    raise CorruptCoordinatorRecord(
+                        "a transaction holds records that are no offsets"
+                    )
                 fold.replay_pending(entry, item)
             case Marker():
                 self._end_transaction(item, EPOCH_MAX)  # one in the log ends whatever is open

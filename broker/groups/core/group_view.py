@@ -24,7 +24,7 @@ class GroupSizes:
         return self._table.member_bytes.held
 
     def growth(self, group_id: str, member_id: str, size: int) -> int:
-        """Return by how much that grows if a member gives so many bytes along now."""
+        """Return by how much that grows if a member gives this many bytes along now."""
         group = self._table.get(group_id)
         member = None if group is None else group.members.get(member_id)
         return size - (0 if member is None else member.kept_bytes)

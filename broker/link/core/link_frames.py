@@ -147,7 +147,7 @@ def read_text(reader: Reader) -> str:
 
 
 def read_count(reader: Reader, item_bytes_min: int) -> int:
-    """Read how many items follow, each of so many bytes at least. Raises RemoteProtocolError."""
+    """Read how many items follow, each of this many bytes at least. Raises RemoteProtocolError."""
     count = reader.int32()
     if not 0 <= count * item_bytes_min <= reader.remaining or count > ITEMS_MAX:
         raise RemoteProtocolError(f"{count} items in {reader.remaining} bytes")

@@ -4,7 +4,7 @@
       ▲                │             │                 │
       └── a pause ─────┴─────────────┴─────────────────┘   lost, refused, or an answer too late
 
-At most so many requests are on their way; some more wait. One that was never sent is *refused*:
+At most this many requests are on their way; some more wait. One that was never sent is *refused*:
 nothing has happened. One that was sent and gets no answer is *unanswered*: nobody knows. An answer
 that does not come in time ends the connection with everything on it, because a peer answers in the
 order of requests, so that nothing behind it will come sooner.
@@ -131,21 +131,21 @@ class PeerState:
     def on_connected(self) -> Effects:
         """The connection is open."""
         if self.phase is not PeerPhase.CONNECTING:
-            return (Break("it is not wanted any more"),)
+            return (Break("it is no longer needed"),)
         self.phase = PeerPhase.GREETING
         return (Greet(),)
 
     def on_welcome(self, now_s: float) -> Effects:
         """The peer has taken the hello."""
         if self.phase is not PeerPhase.GREETING:
-            return self._fail("it answered a hello that was not due", now_s)
+            return self._fail("it answered a hello that was not sent", now_s)
         self.phase = PeerPhase.UP
         return self._send(now_s)
 
     def on_answer(self, request_id: int, now_s: float) -> Effects:
         """An answer came; one that nobody waits for breaks the connection."""
         if self._sent.pop(request_id, None) is None:
-            return self._fail("it answered what was not asked", now_s)
+            return self._fail("it answered a request that was not sent", now_s)
         self._failures = 0
         return self._send(now_s)
 

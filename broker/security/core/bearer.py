@@ -1,4 +1,4 @@
-"""OAUTHBEARER, the server's side: the client's message, and what its token's claims have to be.
+"""OAUTHBEARER, the server's side: the client's message, and what its token's claims must be.
 
     client  n,,^Aauth=Bearer <token>^A^A        ^A is byte 1; further key=value pairs are ignored
     server  nothing, or a JSON object with the status, which the client answers with ^A

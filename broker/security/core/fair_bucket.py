@@ -1,4 +1,4 @@
-"""One limit and those who share it: how long each of them has to wait after what it has used.
+"""A limit that several share: how long each of them has to wait after what it has used.
 
 What is allowed per second comes into a bucket, up to what comes in a window; use takes it out, at
 once and whole, so the bucket may be in debt. While it is not, nobody waits. While it is, each

@@ -1,4 +1,4 @@
-"""The buckets of those who are limited: so many and no more, whatever clients call themselves.
+"""The buckets of everybody with a quota: a bounded number, whatever clients call themselves.
 
 A bucket that is as full as a new one is forgotten when room is needed, which changes nothing. If
 there is no room even so, further owners share one bucket for each rate: a client that names itself

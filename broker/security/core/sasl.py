@@ -96,7 +96,7 @@ class _State(enum.Enum):
 
 
 def _no_tokens(token: str) -> Bearer:
-    raise TokenRefused("there are no tokens here")
+    raise TokenRefused("tokens are not accepted here")
 
 
 class SaslSession:
@@ -192,11 +192,11 @@ class SaslSession:
         """Check `authzid NUL user NUL password`."""
         parts = token.split(b"\0") if len(token) <= _PLAIN_BYTES_MAX else []
         if len(parts) != 3:
-            return self._refuse("the token is not as PLAIN has it")
+            return self._refuse("the message is not in the format of PLAIN")
         try:
             acting_for, user, password = (part.decode("utf-8") for part in parts)
         except UnicodeDecodeError:
-            return self._refuse("the token is not text")
+            return self._refuse("the message is not UTF-8 text")
         self._claimed = user
         if acting_for not in ("", user):
             return self._refuse("acting for another user is not allowed")
@@ -246,7 +246,7 @@ class SaslSession:
     def _accept(self, token: bytes, expires_s: float = math.inf) -> Accepted | Refused:
         assert self._claimed is not None, "named in the first token"
         if self.user is not None and self._claimed != self.user:
-            return self._refuse("the user is another one than before")
+            return self._refuse("it is not the user who logged in before")
         self._state, self._exchange = _State.LOGGED_IN, None
         self.user = self._claimed
         return Accepted(self.user, token, expires_s)

@@ -101,7 +101,7 @@ def parse_first(token: bytes) -> ClientFirst:
     if bare.startswith("m="):
         raise ScramError("the client demands an extension")
     if extensions and re.search(r",tokenauth=true(?:,|$)", extensions, re.IGNORECASE):
-        raise ScramError("there are no delegation tokens")
+        raise ScramError("delegation tokens are not supported")
     name = unescaped(escaped)
     if authorized is not None and unescaped(authorized) != name:
         raise ScramError("acting for another user is not allowed")

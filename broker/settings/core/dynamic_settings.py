@@ -139,7 +139,7 @@ def changed(before: Values, changes: Sequence[Change]) -> dict[str, str]:
     def items(name: str) -> list[str]:
         key = DYNAMIC.get(name)
         if key is None or key.kind is not Kind.LIST:
-            raise InvalidRequest(f"{name} is not a list that can be changed")
+            raise InvalidRequest(f"{name} is not a list: set it as a whole")
         return split(before.get(name, TOPIC_KEYS[key.topic_key].default))
 
     after = edited(before, changes, items)

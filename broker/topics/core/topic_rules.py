@@ -92,7 +92,7 @@ def check_unused(name: str, existing: Iterable[str]) -> None:
 
 
 def check_partition_count(count: int, count_max: int) -> None:
-    """Raise InvalidPartitions unless a topic may have so many partitions."""
+    """Raise InvalidPartitions unless a topic may have this many partitions."""
     if count < 1:
         raise InvalidPartitions(f"a topic needs at least one partition, not {count}")
     if count > count_max:

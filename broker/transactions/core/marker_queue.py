@@ -45,7 +45,7 @@ _NOBODY: Final = LeaderEpoch(-1)
 class MarkerQueueConfig:
     """How markers are sent."""
 
-    request_markers_max: int = 1_000
+    request_markers_max: int = 200
     """Markers in one request. Higher: fewer requests, longer ones."""
     retry_ms_min: int = 20
     """First pause before a marker is sent again; it doubles each time."""

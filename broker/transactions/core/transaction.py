@@ -175,7 +175,8 @@ def init_producer_id(
 def _busy_after(fenced: TransactionMetadata | None, transactional_id: str) -> Decision:
     if fenced is None:
         return NeedsProducerId()
-    return Write(fenced, ConcurrentTransactions(f"{transactional_id!r} had a transaction open"))
+    busy = ConcurrentTransactions(f"{transactional_id!r} had a transaction open: it is aborted")
+    return Write(fenced, busy)
 
 
 def _next_incarnation(
@@ -255,7 +256,7 @@ def add_partitions(
         is_classic = request.version < TransactionVersion.TV2
         return Write(stored, None) if is_classic else Answer(None)
     if len(wanted) > partitions_max:
-        raise InvalidRequest(f"a transaction may have {partitions_max} partitions at most")
+        raise InvalidRequest(f"a transaction may have at most {partitions_max} partitions")
     value = stored._replace(
         state=_ONGOING,
         partitions=wanted,
@@ -494,5 +495,5 @@ def is_timed_out(stored: TransactionMetadata, now_ms: int) -> bool:
 
 
 def is_expired(stored: TransactionMetadata, now_ms: int, expiration_ms: int) -> bool:
-    """Say whether an id was not used for so long, and has no transaction."""
+    """Say whether an id was not used for this long, and has no transaction."""
     return stored.state in SETTLED and stored.updated_ms + expiration_ms <= now_ms

@@ -98,9 +98,11 @@ class TransactionRequests:
     def _init_producer_id(self, request: InitProducerId, token: Token, now: Now) -> ShardEffects:
         _check_id(request.transactional_id)
         if (request.producer_id == NO_PRODUCER_ID) != (request.epoch == NO_EPOCH):
-            raise InvalidRequest("producer id and epoch must be given both, or none")
+            raise InvalidRequest("producer id and epoch must be given together, or not at all")
         if not 0 < request.timeout_ms <= self._config.transaction_timeout_max_ms:
-            raise InvalidTransactionTimeout(f"{request.timeout_ms} ms")
+            raise InvalidTransactionTimeout(
+                f"a transaction timeout of {request.timeout_ms} ms is out of range"
+            )
         table = self._table
         transaction = table.get(request.transactional_id)
         expected = request.expected
@@ -358,7 +360,9 @@ def _check_not_ahead(transaction: Transaction, producer: ProducerIdAndEpoch | No
     ids = (stored.producer_id, successor(stored).producer_id)
     newest = stored.epoch if producer.producer_id == stored.producer_id else 0
     if producer.producer_id in ids and newest < producer.epoch < EPOCH_FENCED:
-        raise NotCoordinator(f"{transaction.transactional_id!r} has a newer epoch than known here")
+        raise NotCoordinator(
+            f"{transaction.transactional_id!r} has a newer epoch than this coordinator knows here"
+        )
 
 
 def _check_idle(transaction: Transaction) -> None:

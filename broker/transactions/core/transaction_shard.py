@@ -59,15 +59,27 @@ from broker.transactions.core.transaction_types import (
 from broker.transactions.core.transaction_view import TransactionView
 
 _TOMBSTONES_MAX: Final = 1_000
-"""How many ids expire in one batch."""
+"""How many ids expire at one time, in one batch."""
+_TIMEOUTS_MAX: Final = 50
+"""How many transactions that ran out of time are aborted at one time. What was begun together runs
+out of time together, and each comes with the markers of all its partitions."""
+_NEXT_SOME_S: Final = 0.1
+"""When the next of them follow, and the next ids that expire."""
 
 
 class TransactionShard:
     """The transactional ids of one partition of the internal topic."""
 
-    def __init__(self, config: TransactionConfig, order: ConnectionOrder) -> None:
-        """Start empty; feed the log to `replay`, then call `loaded`."""
+    def __init__(
+        self, config: TransactionConfig, order: ConnectionOrder, *, phase: float = 0.0
+    ) -> None:
+        """Start empty; feed the log to `replay`, then call `loaded`.
+
+        `phase`: which part of an interval it looks for timeouts and expired ids later than a shard
+        with phase 0 that was loaded at the same moment, so that all of a broker take turns.
+        """
         self._config = config
+        self._phase = phase
         self._table = TransactionTable(order)
         self._timeouts_s: float | None = None
         self._expiry_s: float | None = None
@@ -88,8 +100,9 @@ class TransactionShard:
 
     def loaded(self, now: Now) -> ShardEffects:
         """Go live after the log was replayed to its end."""
-        self._timeouts_s = now.s + self._config.timeout_interval_ms / 1000
-        self._expiry_s = now.s + self._config.expiry_interval_ms / 1000
+        later = 1 + self._phase
+        self._timeouts_s = now.s + later * self._config.timeout_interval_ms / 1000
+        self._expiry_s = now.s + later * self._config.expiry_interval_ms / 1000
         effects: list[ShardEffect] = []
         for transaction in self._table:
             effects += self._go_on(transaction, now)
@@ -229,12 +242,18 @@ class TransactionShard:
 
     def _abort_timed_out(self, now: Now) -> ShardEffects:
         effects: list[ShardEffect] = []
+        count = 0
         for transaction in self._table.open_transactions():
             stored = transaction.stored
             assert stored is not None
-            if transaction.change is None and is_timed_out(stored, now.ms):
-                effects.append(_event(TIMED_OUT, transaction.transactional_id, stored))
-                effects += self.requests.decide(transaction, Fence(stored), None, now)
+            if transaction.change is not None or not is_timed_out(stored, now.ms):
+                continue
+            if count == _TIMEOUTS_MAX:
+                self._timeouts_s = now.s + _NEXT_SOME_S
+                break
+            count += 1
+            effects.append(_event(TIMED_OUT, transaction.transactional_id, stored))
+            effects += self.requests.decide(transaction, Fence(stored), None, now)
         return effects
 
     def _expire(self, now: Now) -> ShardEffects:
@@ -247,10 +266,11 @@ class TransactionShard:
             and transaction.stored is not None
             and is_expired(transaction.stored, now.ms, expiration_ms)
         ]
-        effects: list[ShardEffect] = []
-        for at in range(0, len(unused), _TOMBSTONES_MAX):
-            effects += table.changes.write_tombstones(unused[at : at + _TOMBSTONES_MAX])
-        return effects
+        if not unused:
+            return ()
+        if len(unused) > _TOMBSTONES_MAX:
+            self._expiry_s = now.s + _NEXT_SOME_S
+        return table.changes.write_tombstones(unused[:_TOMBSTONES_MAX])
 
 
 def _event(name: str, transactional_id: str, stored: TransactionMetadata) -> TransactionEvent:

@@ -201,5 +201,5 @@ def parse_service_info(bookie: BookieId, data: bytes) -> ServiceInfo:
         return ServiceInfo(by_protocol[_BOOKIE_PROTOCOL], rack, http, scheme)
     host, _, port = bookie.rpartition(":")
     if not host or not port.isdigit():
-        raise BookieUnavailable(f"nobody knows where bookie {bookie} listens")
+        raise BookieUnavailable(f"the address of bookie {bookie} is unknown")
     return ServiceInfo(Address(host, int(port)), rack, http, scheme)

@@ -1,4 +1,4 @@
-"""One TCP connection to a bookie, from its making to its loss: requests, answers, timeouts.
+"""One TCP connection to a bookie, from its opening to its loss: requests, answers, timeouts.
 
 Rules, by the names that PROTOCOL.md and the tests use:
 
@@ -96,11 +96,11 @@ class Frames(Protocol):
         ...
 
     def fresh(self, count: int) -> memoryview | None:
-        """Return so many bytes in the room if a frame begins with them; None: ask `received`."""
+        """Return this many bytes in the room if a frame begins with them; None: ask `received`."""
         ...
 
     def received(self, count: int) -> list[memoryview]:
-        """Return the frames that so many bytes in the room complete."""
+        """Return the frames that this many bytes in the room complete."""
         ...
 
 

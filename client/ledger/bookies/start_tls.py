@@ -85,7 +85,7 @@ async def connect(
     try:
         answer = await asking.answer
         if not (isinstance(answer, StartTlsResponse) and answer.status is Status.OK):
-            raise BookieUnavailable(f"it speaks no TLS, and {_HOW}")
+            raise BookieUnavailable(f"it does not speak TLS, and {_HOW}")
         context = contexts.get()
         secured = await loop.start_tls(transport, link, context, server_hostname=host)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Who sits in the ensemble of one ledger handle, and who of them gets no adds for now.
+"""Which bookies are in the ensemble of one ledger handle, and which of them get no adds for now.
 
 Covers the state of an ensemble between two changes of it. A member is in at most one of these:
 

@@ -1,4 +1,4 @@
-"""Telling the owners of adds what became of them: in entry order, one at a time, each exactly once.
+"""Reports the outcome of adds to their owners: in entry order, one at a time, each exactly once.
 
 Covers calling `on_done`. A callback may add, close or abandon; what that makes due is told after
 what was due before. A callback that raises is its owner's bug (`client/callbacks.py`): everybody
@@ -70,7 +70,7 @@ class AddReports:
 
 
 def _untaken(entry_id: int, raised: BaseException) -> LedgerError:
-    failure = WriteFailed(f"the owner of entry {entry_id} could not take its outcome: {raised!r}")
+    failure = WriteFailed(f"the callback of entry {entry_id} failed: {raised!r}")
     failure.__cause__ = raised
     return failure
 

@@ -79,7 +79,7 @@ class EnsembleChanges:
 
         def choose(ensemble: Sequence[BookieId], indices: Sequence[int]) -> Mapping[int, BookieId]:
             if self.are_used_up:
-                raise WriteFailed(f"the ensemble has changed {self._count} times already")
+                raise WriteFailed(f"the ensemble has already changed {self._count} times")
             write_quorum = self.current.metadata.write_quorum
             return self._context.choice.replacements(
                 ensemble, indices, write_quorum, failed.values()

@@ -1,4 +1,4 @@
-"""Telling bookies the last add confirmed when no further add carries it.
+"""Tells bookies the last add confirmed when no further add carries it.
 
 Covers the explicit LAC's clockwork (rule EXPLICIT-LAC). Every entry carries the LAC of its
 sending, so the confirmation of the last one before a pause is known to nobody but the writer. With

@@ -1,4 +1,4 @@
-"""Telling auto recovery about holes in the background: nobody who writes or recovers waits for it.
+"""Tells auto recovery about holes in the background: no writer and no recovery waits for it.
 
 Covers when such marks are written. One task writes them, one ledger after the other, for as long
 as it takes: while the metadata store is away they wait. Marks that are wanted for the same ledger

@@ -1,4 +1,4 @@
-"""The writer of one ledger: the face that applications see.
+"""The writer of one ledger: the interface that applications use.
 
 Covers what a writer offers: adding with a callback, by awaiting, or by sending now and asking
 later; back-pressure; and the close (decided by `core/ensemble_change.py`, written by

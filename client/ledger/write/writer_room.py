@@ -66,7 +66,7 @@ class WriterRoom:
                 call()
             except callbacks.RAISED as raised:
                 callbacks.failed(callbacks.Kind.WRITER_ROOM, raised)
-                error = WriteFailed(f"who waited for room could not go on: {raised!r}")
+                error = WriteFailed(f"a callback that waited for room failed: {raised!r}")
                 error.__cause__ = raised
                 self._on_raised(error)
 

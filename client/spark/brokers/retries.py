@@ -1,4 +1,4 @@
-"""Ask again until a deadline: which failures pass by themselves, and how long to wait for it.
+"""Ask again until a deadline: which failures are transient, and how long to wait.
 
 An exception out of one of Spark's driver hooks ends the whole query, so everything that a fail-over
 can cause (connections that break, leaders that move, partitions that are being opened) is waited

@@ -174,7 +174,7 @@ def flaw(data: Buffer) -> str:
 
 
 def gathered(chunks: Iterable[Buffer], rows: int, size: int) -> Iterator[list[Buffer]]:
-    """Gather chunks of batches until there are so many rows or bytes, whichever comes first.
+    """Gather chunks of batches until there are this many rows or bytes, whichever comes first.
 
     Rows are counted by the first batch of each chunk.
     """
@@ -210,6 +210,6 @@ def joined(chunks: Sequence[Buffer]) -> tuple[BatchRun, str]:
 
 
 def first_batches(run: BatchRun, count: int) -> BatchRun:
-    """Return so many batches of a run."""
+    """Return this many batches of a run."""
     kept = run.headers[:count]
     return BatchRun(run.data, int(kept.ends[-1]) if count else 0, kept)

@@ -30,8 +30,8 @@ def metadata_service_uri(options: Options) -> str:
         if not found:
             raise ConfigError(
                 f"readMode={options.read_mode}: the brokers do not say where their metadata store"
-                " is, so they are not Quire's, or metadataServiceUri is needed: host:port of the"
-                " ZooKeeper servers"
+                " is: either they are not Quire's, or option metadataServiceUri has to name the"
+                " ZooKeeper servers, host:port"
             )
         _told[brokers] = found
     return _told[brokers]

@@ -39,7 +39,7 @@ SIZES_KEPT_S: Final = 30.0
 
 _COMMIT_TIMEOUT_MS: Final = 5000
 _RECORD_BYTES_MAX: Final = 1 << 20
-"""Brokers take no larger records by default: so many records cannot be more bytes than this."""
+"""Brokers take no larger records by default: this many records cannot be more bytes than this."""
 
 Positions = Mapping[TopicPartition, int]
 Topics = Mapping[str, TopicFacts]

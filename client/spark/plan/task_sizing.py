@@ -20,7 +20,7 @@ TINY_BYTES: Final = 1 << 20
 """Ranges are read by one task as long as all of them together are within both."""
 
 CRUMB_SHARE: Final = 16
-"""A tiny range is read with the one before it in its partition if that is so many times larger."""
+"""A range this many times smaller than the one before it in its partition is read with that one."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GATHERED_BYTES: Final = 8 << 20
-"""Rows are encoded and sent when so much has come together."""
+"""Rows are encoded and sent when this much has come together."""
 
 
 @dataclass

@@ -129,9 +129,7 @@ def parse_writer_options(given: Mapping[str, str]) -> WriterOptions:
     for name in filter(None, (topic, progress_topic)):
         check_topic_name(name)
     if values.get("kafka.acks") == "0":
-        raise ConfigError(
-            "option kafka.acks: 0 would lose rows without anybody noticing; use all or 1"
-        )
+        raise ConfigError("option kafka.acks: 0 would lose rows silently; use all or 1")
     codec = choice(values, "kafka.compression.type", [one.name.lower() for one in Codec])
     return WriterOptions(
         bootstrap_servers=brokers,

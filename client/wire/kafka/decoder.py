@@ -34,7 +34,7 @@ _DURATION_MAX_MS: Final = (2**63 - 1) // 1_000
 """kio counts durations in microseconds of 64 bits."""
 _UUID_BYTES: Final = 16
 AT_ONCE_BYTES: Final = 16 * 1024
-"""A body of so many bytes cannot have enough items to be worth steps."""
+"""A body of this many bytes cannot have enough items to be worth steps."""
 
 
 class _Reader(Reader):

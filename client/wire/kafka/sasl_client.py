@@ -64,7 +64,9 @@ class SaslExchange:
         except (ValueError, KeyError, binascii.Error) as error:
             raise RemoteProtocolError("the server's SCRAM message is malformed") from error
         if not nonce.startswith(self._nonce) or not 0 < iterations <= _ITERATIONS_MAX:
-            raise RemoteProtocolError("the server's SCRAM message is another client's, or absurd")
+            raise RemoteProtocolError(
+                "the server's SCRAM message is another client's, or asks for too much work"
+            )
         salted = hashlib.pbkdf2_hmac(name, self._password.encode(), salt, iterations)
         key = hmac.digest(salted, b"Client Key", name)
         without_proof = f"c=biws,r={nonce}"

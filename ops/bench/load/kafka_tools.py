@@ -21,7 +21,7 @@ from ops.child import Child
 _PACKAGE: Final = "org.apache.kafka.tools"
 _JVM: Final = ("-Xmx512M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 _TIMEOUT_MS: Final = 60_000
-"""Without a record for so long the consumer's tool gives up."""
+"""Without a record for this long the consumer's tool gives up."""
 _MIB: Final = 1 << 20
 _PRODUCED: Final = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec .* ([\d.]+) ms 99th")
 
@@ -109,7 +109,7 @@ async def produce(
 
 
 async def consume(servers: str, topic: str, records: int, folder: Path) -> Consumed:
-    """Consume so many records from the beginning, in a group of its own. Raises LoadFailed."""
+    """Consume this many records from the beginning, in a group of its own. Raises LoadFailed."""
     lines = await _said(
         "ConsumerPerformance",
         folder,

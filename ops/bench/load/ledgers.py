@@ -1,6 +1,6 @@
 """Adds entries to ledgers with Quire's client: `java-bookkeeper/LedgerLoad.java` is its twin.
 
-Each ledger has so many adds in flight, and each confirmation sends the next. Latencies are from
+Each ledger has this many adds in flight, and each confirmation sends the next. Latencies are from
 the call of `add` to the confirmation, in entry order, as an application sees it.
 """
 
@@ -84,7 +84,7 @@ class _Load:
             sender.start()
 
     async def until(self, count: int) -> None:
-        """Wait until so many entries are confirmed."""
+        """Wait until this many entries are confirmed."""
         while self.added() < count:  # noqa: ASYNC110  (a callback per entry would be measured)
             await asyncio.sleep(_POLL_S)
 

@@ -59,7 +59,7 @@ class Feed:
         return self._handed_over - len(self._producer)
 
     def until(self, end_s: float, count_max: float = float("inf")) -> None:
-        """Produce until that time, or until so many records were handed over."""
+        """Produce until that time, or until this many records were handed over."""
         partition = 0
         while time.monotonic() < end_s and self._handed_over < count_max:
             if len(self._producer) > self._outstanding_max:

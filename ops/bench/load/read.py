@@ -16,7 +16,7 @@ from ops.bench.load.channel import LoadFailed, hear, tell
 
 _SETTINGS: Final = {
     "enable.auto.commit": False,
-    # When its queue is full, librdkafka does not fetch for so long: by default a second, in which
+    # When its queue is full, librdkafka does not fetch for this long: by default a second, in which
     # it takes what the queue holds several times over, and the system that serves it idles.
     "fetch.queue.backoff.ms": 10,
 }

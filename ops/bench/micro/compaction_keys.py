@@ -1,6 +1,6 @@
 """`python -m ops.bench.micro.compaction_keys [KEYS]`: what the keys of a round of compaction take.
 
-Fills a key map of the fixed size that so many keys need, asks it for some of them, and says bytes
+Fills a key map of the fixed size that this many keys need, asks it for some of them, and says bytes
 for each key and keys for each second of one processor. What a partition with 100 million keys needs
 is worked out from that, and said to be: as one round, and as the rounds that the default limit
 makes of it, each of which reads the partition.

@@ -75,7 +75,7 @@ def _header(producer_id: int) -> BatchHeader:
 
 
 def _behind(first: BatchHeader, next_one: BatchHeader) -> int:
-    """Return what is kept more when so many have begun and ended behind an open one."""
+    """Return what is kept more when this many have begun and ended behind an open one."""
     state = OpenTransactions()
     state.on_batch(first, Offset(_FIRST), _NOW_MS)
     marker = Marker(next_one.producer_id, 0, True, 0)

@@ -264,7 +264,7 @@ class Registry:
             raise RegistryError(
                 errors.NOT_PERMITTED,
                 f"all schemas take {held_bytes} bytes of memory, and held_bytes_max is"
-                f" {self._held_bytes_max}: delete for good what nobody needs, or raise it on every"
+                f" {self._held_bytes_max}: delete unused schemas for good, or raise it on every"
                 " registry of the topic",
             )
 

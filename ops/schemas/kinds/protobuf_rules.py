@@ -1,4 +1,4 @@
-"""Which changes of Protobuf messages old and new readers bear.
+"""Which changes of Protobuf messages old and new readers tolerate.
 
 What the wire format itself bears is fine: fields that come and go, other names, numbers of the same
 encoding. Incompatible are a message that is gone, a field with another encoding or message type, a

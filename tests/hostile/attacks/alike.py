@@ -13,7 +13,7 @@ from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.compression import compress
 from client.wire.kafka.batches.records import Codec
 from tests.fakes.wire_client import WireClient
-from tests.hostile.attacks.target import Attack, Target
+from tests.hostile.attacks.target import Attack, Target, until
 from tests.hostile.costly_admin import ALL
 from tests.hostile.stalls import prepare, send
 from tests.integration.memory_crowd import crowd
@@ -81,13 +81,14 @@ async def joins(target: Target) -> str:
 
 
 async def left_transactions(target: Target) -> str:
-    """Many transactional ids, each with a transaction that is opened and left."""
+    """Many transactional ids, each with a transaction that is opened and left, until all of them
+    have run out of time."""
     await target.create("left", partitions=10)
     client = await target.connect()
     await _coordinated(client)
     made = await _pipelined(client, [
         (ApiKey.INIT_PRODUCER_ID, 1, {
-            "transactional_id": f"left-{at}", "transaction_timeout": 60_000})
+            "transactional_id": f"left-{at}", "transaction_timeout": 10_000})
         for at in range(_IDS)
     ])  # fmt: skip
     assert {one.error_code for one in made} == {ErrorCode.none}
@@ -104,7 +105,14 @@ async def left_transactions(target: Target) -> str:
         ErrorCode.none
     }
     await client.close()
-    return f"{_IDS} transactions of 10 partitions"
+
+    async def are_over() -> bool:
+        found = await asyncio.to_thread(target.metrics)
+        over = found.get('quire_transaction_events_total{kind="timed_out"}', 0.0)
+        return over >= _IDS and not found["quire_transaction_markers"]
+
+    await until(are_over, 120)
+    return f"{_IDS} transactions of 10 partitions, all of which ran out of time"
 
 
 async def _coordinated(client: WireClient) -> None:

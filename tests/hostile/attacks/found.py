@@ -6,6 +6,7 @@ Each asserts what must come of it, beside what the honest producer sees, and say
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import tempfile
@@ -296,6 +297,14 @@ async def taken_over(target: Target) -> str:
     old = target.cluster.kill(f"broker-{victim}")
     took_s = await _records_to_the_next(target, topic, victim, asking)
     await asyncio.to_thread(target.cluster.wait_restarted, f"broker-{victim}", old)
+
+    async def answers() -> bool:
+        with contextlib.suppress(OSError):
+            await (await target.connect(victim)).close()
+            return True
+        return False
+
+    await until(answers, 60)  # the next attack may begin with a request to it
     return f"{_RECORDS} records, none lost, {took_s * 1000:.0f} ms after kill -9"
 
 

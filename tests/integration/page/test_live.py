@@ -78,7 +78,7 @@ def test_a_broker_that_is_gone_leaves_what_was_known(visit: Open) -> None:
     page.route("**/admin/v1/**", fail)
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("The broker is gone.")
-    expect(alert).to_contain_text("What is below was so")
+    expect(alert).to_contain_text("What is shown below is from")
     expect(page.locator(".pulse")).to_have_text("no answer")
     expect(page.get_by_role("link", name="orders")).to_be_visible()
     one.shoot("gone")
@@ -135,7 +135,7 @@ def test_trouble_is_said_first(visit: Open, api: Api) -> None:
     said = page.get_by_role("list", name="Needs attention").get_by_role("listitem")
     expect(said).to_contain_text(
         [
-            "Broker 0 cannot be asked: it does not answer",
+            "Broker 0 cannot be reached: it does not answer",
             "Broker 1 does not serve everything it should.",
             "2 partitions without a leader that answers.",
             "1 bookie down.",

@@ -68,7 +68,7 @@ def test_topics_can_be_found_and_sorted(visit: Open, api: Api) -> None:
     page.get_by_role("button", name="Copies").click()
     expect(names).to_have_text(["sorted.copied.twice", "sorted.copied.thrice"])
     page.get_by_label("Find a topic").fill("nothing like it")
-    expect(page.get_by_text("No topic is called so.")).to_be_visible()
+    expect(page.get_by_text("No topic has such a name.")).to_be_visible()
     page.get_by_label("Find a topic").fill("")
     page.get_by_label("the brokers' own too").check()
     expect(row(page, "__consumer_offsets internal")).to_be_visible()

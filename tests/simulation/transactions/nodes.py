@@ -182,7 +182,12 @@ class Node:
         self.links = NodeLinks(self)
         services.coordinators.verifier = _Watched(self, Verifier(self.view, self.links))  # type: ignore[arg-type]
         Questions(self).serve(self.links)  # type: ignore[arg-type]
-        writer = MarkerWriter(self.view, self, {OFFSETS_TOPIC: self._write_into_offsets})  # type: ignore[arg-type]
+        writer = MarkerWriter(
+            self.view,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            {OFFSETS_TOPIC: self._write_into_offsets},
+            markers_per_turn=1,
+        )
         writer.serve(self.links)  # type: ignore[arg-type]
         self.sessions = LinkedMarkers(self.links)  # type: ignore[arg-type]
         world.start(lambda: self._keep_lease(self.broker))

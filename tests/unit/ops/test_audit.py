@@ -21,7 +21,7 @@ def test_all_were_looked_up_and_none_has_any() -> None:
     assert judge({"dependencies": [GOOD]}) == (0, ["no known vulnerability in 1 versions"])
 
 
-def test_each_vulnerability_is_named_with_what_mends_it() -> None:
+def test_each_vulnerability_is_named_with_the_version_that_fixes_it() -> None:
     code, lines = judge({"dependencies": [GOOD, BAD]})
     assert code == 1
     assert lines == [

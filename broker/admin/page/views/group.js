@@ -43,7 +43,7 @@ function foretold({ offsets }) {
     );
   const more = offsets.length - PREVIEW_ROWS;
   return [
-    h("p", {}, "It would read on from these offsets:"),
+    h("p", {}, "It would continue from these offsets:"),
     h("ul", {}, moves),
     more > 0 && h("p", {}, `and ${more} more.`),
   ];
@@ -53,10 +53,10 @@ function reset(group) {
   const topics = [...new Set(group.offsets.map((one) => one.topic))];
   const path = `/groups/${part(group.group)}/offsets`;
   ask({
-    title: `Where should ${group.group} read on?`,
+    title: `Where should ${group.group} continue?`,
     text: [
       "In all partitions of a topic.",
-      "What it has done is not undone: going back means reading records again, going on means skipping them.",
+      "Nothing it has done is undone: going back means reading records again, going forward means skipping them.",
     ],
     fields: [
       topics.length > 0

@@ -33,7 +33,7 @@ function worries({ cluster, groups, lacking }) {
   const say = (kind, text, href) => found.push({ kind, text, href });
   const { brokers, bookies, partitions } = cluster;
   for (const [id, why] of Object.entries(brokers.silent))
-    say("bad", `Broker ${id} cannot be asked: ${why}`, "#/brokers");
+    say("bad", `Broker ${id} cannot be reached: ${why}`, "#/brokers");
   for (const id of brokers.not_ready)
     say("bad", `Broker ${id} does not serve everything it should.`, addressOf.broker(id));
   const missing = partitions.count - partitions.led;

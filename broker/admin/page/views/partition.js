@@ -95,7 +95,7 @@ function trimmed({ partition, segments }, word) {
   const before = Number(word);
   if (word === "" || partition.high_watermark === null) return null;
   if (before > partition.high_watermark)
-    return `The log ends at ${count(partition.high_watermark)}: that is the most.`;
+    return `The log ends at ${count(partition.high_watermark)}: no offset above that is possible.`;
   const records = Math.max(0, before - partition.log_start_offset);
   if (records === 0) return "Nothing lies before that offset.";
   const items = segments instanceof Problem ? [] : segments.items;
@@ -268,7 +268,7 @@ function lookAt(offset) {
 
 function valueOf(one) {
   if (one.value === null) return h("i", {}, "no value");
-  if (one.value_encoding === "base64") return h("i", {}, `${bytes(one.value_size)} that are no text`);
+  if (one.value_encoding === "base64") return h("i", {}, `${bytes(one.value_size)} that are not text`);
   return [h("code", {}, one.value), one.is_truncated && h("i", {}, ` … ${bytes(one.value_size)}`)];
 }
 

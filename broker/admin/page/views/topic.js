@@ -77,7 +77,7 @@ function drop({ topic, groups }) {
       `All its ${plural(topic.totals.records, "record")} (${bytes(topic.totals.bytes)}) go, for good.${readers}`,
       "Its ledgers are deleted in the background, and bookies free the space.",
     ],
-    fields: [{ name: "name", label: `Type ${topic.topic} to go on`, required: true, exactly: topic.topic }],
+    fields: [{ name: "name", label: `Type ${topic.topic} to continue`, required: true, exactly: topic.topic }],
     button: "Delete",
     danger: true,
     act: async () => {

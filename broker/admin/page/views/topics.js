@@ -77,7 +77,7 @@ function create() {
       }
       await put(`/topics/${part(topic)}`, wish);
       refresh();
-      return `Topic ${topic} is there.`;
+      return `Topic ${topic} was created.`;
     },
   });
 }
@@ -135,7 +135,7 @@ function show(topics) {
     refresh();
   };
   const empty = topics.length
-    ? "No topic is called so."
+    ? "No topic has such a name."
     : "There are no topics yet. Make one here, or let a producer name one.";
   return [
     h(

@@ -62,7 +62,7 @@ class AnswerClock:
         """At the last tick: bytes that the transport held, and bytes written until then."""
 
     def on_tick(self, held_bytes: int) -> None:
-        """An eighth of the timeout is over; the transport holds so many bytes back."""
+        """An eighth of the timeout is over; the transport holds this many bytes back."""
         self.tick += 1
         self._answered_before.append(0 if self._is_draining(held_bytes) else self.answered)
         self.answered = NOTHING_ANSWERED

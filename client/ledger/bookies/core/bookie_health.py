@@ -1,11 +1,11 @@
-"""What is remembered of a bookie's bad moments, and for how long it is held against it.
+"""What is remembered of a bookie's failures, and for how long it counts against the bookie.
 
 Four memories:
 
 - failed lately: it failed a ledger's adds; no new entries go there for a short while, so that two
   dead bookies do not take turns in one ensemble until their registrations expire;
 - displaced: it lost places in ledgers for being slow (rule CHANGE-SLOW); others are chosen before
-  it, and only so many bookies may be in that state at a time, or the writers of a cluster that is
+  it, and only this many bookies may be in that state at a time, or the writers of a cluster that is
   slow everywhere would flee from one bookie to the next;
 - slow lately: a read had to be asked of somebody else; reads ask it after others (READ-ORDER);
 - quarantine (rule QUARANTINE): too many errors within one interval; it is not chosen for a long

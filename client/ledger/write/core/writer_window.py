@@ -21,10 +21,10 @@ from __future__ import annotations
 from typing import Final
 
 _INTERVAL_S: Final = 0.02
-"""Over so long the rate of confirmations is taken."""
+"""Over this long the rate of confirmations is taken."""
 
 _ACTIVE_S: Final = 5.0
-"""Who added something so long ago still counts as writing."""
+"""Who added something this long ago still counts as writing."""
 
 _GROWTH: Final = 1.25
 
@@ -106,7 +106,7 @@ class WriterWindow:
         self._look(now_s)
 
     def begin(self, pushed_bytes: int, now_s: float) -> None:
-        """An entry is sent now, with which the ledger has so many bytes."""
+        """An entry is sent now, with which the ledger has this many bytes."""
         self._timed_bytes, self._timed_s = pushed_bytes, now_s
         self.wants_time = False
 
@@ -133,7 +133,7 @@ class WriterWindow:
         self.size = self._shared_bytes if self.is_shared else self._bytes_max
 
     def _note(self, took_s: float, now_s: float) -> None:
-        """The entry that was timed took so long."""
+        """The entry that was timed took this long."""
         if now_s >= self._least_until_s:
             self._least_s = [_UNKNOWN_S, self._least_s[0]]
             self._least_until_s = now_s + _LEAST_S

@@ -32,7 +32,7 @@ _CAUTIOUS_RATIO: Final = 100
 
 
 def cautious_bytes_max(compressed_size: int) -> int:
-    """Return what a server inflates so many bytes to at most: a hundredfold, 16 MiB, never < 1 MiB.
+    """Return what a server inflates a batch to at most: a hundredfold, 16 MiB, never < 1 MiB.
 
     A thousand tiny batches in one request must not cost what a thousand large ones would.
     """

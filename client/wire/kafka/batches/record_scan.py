@@ -45,7 +45,7 @@ class RecordHead(NamedTuple):
 
 
 def cautious_records_max(compressed_size: int) -> int:
-    """Return how many records a server looks at in so many bytes of a batch: 16 a byte, never
+    """Return how many records a server looks at in this many bytes of a batch: 16 a byte, never
     fewer than 16,384. Records differ in their offsets, so honest ones take more room than that."""
     return max(_CAUTIOUS_RECORDS, _CAUTIOUS_PER_BYTE * compressed_size)
 
@@ -61,7 +61,7 @@ class OpenedRecords:
         """Since the turn began, in records."""
 
     def take(self, count: int) -> bool:
-        """Say whether so many more records may be opened; if so, they count."""
+        """Say whether this many more records may be opened; if so, they count."""
         if count > self._left:
             return False
         self._left -= max(0, count)

@@ -20,7 +20,7 @@ import org.apache.bookkeeper.conf.ClientConfiguration;
  * Adds entries to ledgers with Apache BookKeeper's client: the Java half of `load/ledgers.py`,
  * which describes the arguments (one JSON object) and the events (lines of JSON on stdout).
  *
- * <p>Each ledger has a thread that sends and so many adds in flight; the client's other settings
+ * <p>Each ledger has a thread that sends and this many adds in flight; the client's other settings
  * are its defaults. Latencies are from the call of `appendAsync` to its completion.
  */
 public final class LedgerLoad {

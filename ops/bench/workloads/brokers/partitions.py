@@ -24,7 +24,7 @@ _SETTLES: Final = 3
 
 
 def wanted(partitions: int) -> dict[str, int]:
-    """Return the topics that make up so many partitions."""
+    """Return the topics that make up this many partitions."""
     full, rest = divmod(partitions, PER_TOPIC)
     found = {f"many-{partitions}-{i}": PER_TOPIC for i in range(full)}
     return {**found, f"many-{partitions}-rest": rest} if rest else found
@@ -70,7 +70,7 @@ async def measure(system: System, run: Run) -> list[Figure]:
         except PeerError as error:
             if not figures or system.about.name == QUIRE:
                 raise
-            # What a peer did with fewer stands; with so many it has no figures.
+            # What a peer did with fewer stands; with this many it has no figures.
             told = f"bench: {system.about.name} gave up at {partitions:,} partitions: {error}"
             click.echo(told, err=True)
             break

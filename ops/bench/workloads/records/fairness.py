@@ -107,7 +107,7 @@ async def _trickle(
 
 
 async def _busy(system: System, run: Run, seconds: float) -> float:
-    """Produce to the busy partition for so long; return bytes/s."""
+    """Produce to the busy partition for this long; return bytes/s."""
     async with LoadProcess(
         "produce",
         servers=system.bootstrap_servers,

@@ -52,7 +52,7 @@ async def fill(
 
 
 async def warm_up(system: System, run: Run, workload: str) -> None:
-    """Produce batches of each size, so many bytes or so long, whichever ends first."""
+    """Produce batches of each size, this many bytes or this long, whichever ends first."""
     scale = run.scale
     for i, settings in enumerate(BATCHES.values()):
         await fill(

@@ -54,13 +54,13 @@ class _Rate(NamedTuple):
 
     @classmethod
     def of(cls, end: dict[str, Any], spent: Spent, records: int) -> _Rate:
-        """Return the rate of a load whose commits, or flushes, were of so many records."""
+        """Return the rate of a load whose commits, or flushes, were of this many records."""
         written = end["commits"] * records
         return cls(written / end["seconds"], written / max(spent.cpu_s, 0.01))
 
 
 async def _size(system: System, run: Run, records: int) -> tuple[list[Figure], _Rate]:
-    """Measure transactions of so many records; return their figures and the records' rate."""
+    """Measure transactions of this many records; return their figures and the records' rate."""
     end, spent, _ = await _write(system, run, f"transactions-{records}", records, 0.0)
     plural = "" if records == 1 else "s"
     rate = _Rate.of(end, spent, records)

@@ -27,7 +27,7 @@ _RETRY_S: Final = 0.01
 
 
 async def fill(system: BookieSystem, run: Run, size: int, ledgers: int) -> tuple[float, LedgerId]:
-    """Add so many bytes; return the MB/s of the last of them, and a ledger."""
+    """Add this many bytes; return the MB/s of the last of them, and a ledger."""
     async with LoadProcess(
         "ledgers",
         zookeeper=system.zookeeper,

@@ -154,7 +154,7 @@ async def test_damage_makes_read_only_for_good() -> None:
     bay.contents.wipe()
     bay.volume.files["log/0000000001.log"].rot(100, 1)
     await watched.start()
-    assert "nobody can name" in watched.read_only_state.reasons[0]
+    assert "it is unknown which" in watched.read_only_state.reasons[0]
     watched.read_only_state.force(False)
     assert await watched.add(7, 5) is Status.READ_ONLY
     assert await watched.add(7, 5, recovery=True) is Status.OK

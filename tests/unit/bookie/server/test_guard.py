@@ -174,7 +174,7 @@ async def test_both_are_served_where_tls_is_offered(house: House) -> None:
 async def test_a_client_that_wants_tls_gets_it_or_nothing(house: House) -> None:
     await house.open(AccessConfig())
     error = await house.client(security(house.files)).ask(add(1, 0))
-    assert isinstance(error, BookieUnavailable) and "speaks no TLS" in str(error)
+    assert isinstance(error, BookieUnavailable) and "does not speak TLS" in str(error)
 
 
 @pytest.mark.parametrize("who", [None, "stranger", "expired"])
@@ -321,7 +321,7 @@ async def test_tls_does_not_begin_twice(house: House) -> None:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"tls_client_auth": "required"}, "worth nothing while access.tls is off"),
+        ({"tls_client_auth": "required"}, "no effect while access.tls is off"),
         ({"tls": "required", "allowed_clients": ("a",)}, "needs access.tls_client_auth"),
         (
             {"tls": "offered", "tls_client_auth": "required", "allowed_clients": ("a",)},
@@ -339,7 +339,7 @@ def test_settings_that_contradict_each_other(fields: dict[str, Any], says: str) 
 def test_settings_that_need_others() -> None:
     with pytest.raises(ConfigError, match=r"needs cluster_security\.tls_cert"):
         AccessConfig(tls="offered").check_beside(ClusterSecurity())
-    with pytest.raises(ConfigError, match="come together"):
+    with pytest.raises(ConfigError, match="must be set together"):
         ClusterSecurity(tls_key=Path("key"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bookie.storage.core.group_commit import Group
 from client.ids import LedgerId
 from client.wire.bookkeeper.messages import AddRequest, Status
 from tests.fakes.bookie_box import LIMITS, BookieBox, add, fence, payload_of, read, settle
@@ -9,10 +10,17 @@ from tests.fakes.bookie_box import LIMITS, BookieBox, add, fence, payload_of, re
 HOT, LIGHT = "hot", "light"
 
 
+def earn(box: BookieBox, connection: str, ledger: int) -> None:
+    """A ledger has all its credit: little was added to it some groups ago."""
+    long_ago = Group(box.storage.writer.commit.open.number - 8)
+    box.storage.pending.turns.on_little(connection, LedgerId(ledger), 0, 0, long_ago)
+
+
 def somebody_adds_little(box: BookieBox) -> None:
     """Of late, so that groups are small."""
     storage = box.storage
-    storage.pending.turns.on_little(LIGHT, LedgerId(1), storage.writer.commit.open)
+    earn(box, LIGHT, 1)
+    storage.pending.turns.on_little(LIGHT, LedgerId(1), 1, 0, storage.writer.commit.open)
 
 
 class Crowd:
@@ -142,14 +150,17 @@ async def test_draining_waits_for_the_line() -> None:
 
 class Alone:
     """A connection that adds to one ledger of a bookie whose groups have room for two entries of
-    1,000 bytes when somebody adds little beside it; the light ledger has an entry that is durable.
+    1,000 bytes when somebody adds little beside it; the light ledger has an entry that is durable,
+    and credit.
     """
 
-    async def start(self) -> Alone:
+    async def start(self, *, has_credit: bool = True) -> Alone:
         self.box = BookieBox(limits=LIMITS._replace(group_bytes_max=2200))
         self.told: list[Status] = []
         self.add(8, 0, 10)
         await settle()
+        if has_credit:
+            earn(self.box, "of 8", 8)
         self.box.disk.hold = True
         for entry in range(4):
             self.add(7, entry, 1000)
@@ -176,6 +187,12 @@ async def test_somebody_who_adds_little_makes_groups_small() -> None:
     it = await Alone().start()
     it.add(8, 1, 10)
     assert it.waits
+
+
+async def test_not_before_it_has_earned_that() -> None:
+    it = await Alone().start(has_credit=False)
+    it.add(8, 1, 10)
+    assert not it.waits
 
 
 async def test_so_does_an_add_in_a_run_of_others() -> None:

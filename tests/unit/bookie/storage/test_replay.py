@@ -271,7 +271,7 @@ async def test_a_missing_newest_file_is_noticed_by_the_index() -> None:
     box.kill()
     del box.volume.files[FIRST]
     box.disk.save("CHECKPOINT", box.checkpoint._replace(files=()).encode())
-    with pytest.raises(LogIncomplete, match="index knows"):
+    with pytest.raises(LogIncomplete, match="index refers to it"):
         box.start()
 
 

@@ -106,7 +106,7 @@ async def test_a_publication_that_fails_in_part_says_so() -> None:
         path = "/topics/t/records"
         problem = await cloud.send("POST", path, {"records": rows}, status=502)
         assert problem["type"] == "urn:quire:problem:published-in-part"
-        assert problem["detail"].startswith("1 of 2 records are stored")
+        assert problem["detail"].startswith("1 of 2 records were stored")
         assert (problem["may_have_happened"], problem["retriable"]) == (True, False)
         problem = await cloud.send("POST", path, {"records": rows[1:]}, status=502)
         assert problem["may_have_happened"] is False

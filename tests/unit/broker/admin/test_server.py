@@ -243,7 +243,7 @@ async def test_a_broker_that_cannot_be_asked_is_named() -> None:
         await until(lambda: 2 in cloud.brokers[1].cluster.brokers)
         for number in (2, 3):
             problem = await cloud.get(f"/brokers/{number}", status=502)
-            assert f"broker {number} cannot be asked" in problem["detail"]
+            assert f"broker {number} cannot be reached" in problem["detail"]
         cluster = await cloud.get("/cluster")
         assert sorted(cluster["brokers"]["silent"]) == ["2", "3"]
         assert cluster["brokers"]["live"] == 3

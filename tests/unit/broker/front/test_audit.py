@@ -11,7 +11,7 @@ from broker.security.config import SecurityConfig
 from client.wire.kafka.apis import ApiKey
 from tests.fakes.broker import FakeCloud
 from tests.fakes.wire_client import WireClient
-from tests.unit.broker.front.test_rights import ENTRY, SCRAM
+from tests.unit.broker.front.rights.requests import ENTRY, SCRAM
 
 TOPIC = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": []}
 SETTING = {"name": "retention.ms", "config_operation": 0, "value": "123456"}

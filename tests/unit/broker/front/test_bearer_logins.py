@@ -227,7 +227,7 @@ async def test_secrets_and_private_keys_are_none(jwks: Path) -> None:
     [
         ({"oauth_issuer": ""}, "OAUTHBEARER needs"),
         ({"oauth_audiences": ()}, "OAUTHBEARER needs"),
-        ({"oauth_jwks": "http://issuer.example/keys"}, "by https"),
+        ({"oauth_jwks": "http://issuer.example/keys"}, "must be an https URL"),
         ({"sasl_mechanisms": (Mechanism.PLAIN,)}, "no effect without OAUTHBEARER"),
         ({"inter_broker_mechanism": Mechanism.OAUTHBEARER}, "one with a password"),
     ],

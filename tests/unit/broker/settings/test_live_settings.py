@@ -268,7 +268,7 @@ async def test_what_does_not_fit_a_brokers_file_leaves_it_as_it_was(
     assert other.config.group_session_timeout_min_ms == 6_000
 
 
-async def test_a_damaged_node_is_reported_and_can_be_mended(
+async def test_a_damaged_node_is_reported_and_can_be_repaired(
     broker: Broker, client: WireClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     await alter(client, EVERY, num_partitions="2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -24,7 +25,7 @@ from broker.transactions.core.link_messages import (
     SentMarker,
 )
 from broker.transactions.core.marker_queue import Outcome
-from broker.transactions.marker_writer import MarkerWriter
+from broker.transactions.marker_writer import MARKERS_PER_TURN, MarkerWriter
 from client.errors import QuireError
 from client.ids import BrokerId, LeaderEpoch, ProducerId
 from client.node import background
@@ -137,6 +138,32 @@ def test_an_error_of_one_keeps_no_other_back(error: Exception, outcome: Outcome)
     run(scenario())
     is_bug = not isinstance(error, QuireError)
     assert background.failures["marker"] == failed + is_bug, "a bug is counted, and nothing else"
+
+
+def test_many_markers_take_turns_and_leave_the_rest_to_a_newer_session() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        many = [sent(producer=number) for number in range(2 * MARKERS_PER_TURN + 1)]
+        written = bench.led["t", 0].written
+        answer = asyncio.create_task(bench.send(*many))
+        counts = []
+        while not answer.done():
+            await asyncio.sleep(0)
+            counts.append(len(written))
+        steps = [later - earlier for earlier, later in itertools.pairwise([0, *counts])]
+        assert max(steps) == MARKERS_PER_TURN, "no turn writes more"
+        assert (await answer).outcomes == [Outcome.WRITTEN] * len(many)
+        assert [marker.producer_id for marker, *_ in written] == list(range(len(many)))
+
+        written.clear()
+        answer = asyncio.create_task(bench.send(*many))
+        await asyncio.sleep(0)
+        newer = asyncio.create_task(bench.send(session=Session(LeaderEpoch(3), 10)))
+        assert not (await answer).is_heard
+        assert (await newer).is_heard
+        assert len(written) == MARKERS_PER_TURN, "the rest came of a session that is over"
+
+    run(scenario())
 
 
 def test_an_answer_waits_for_a_moment_and_the_write_goes_on() -> None:

@@ -58,7 +58,7 @@ async def test_another_page_of_our_name_is_an_error_and_stays() -> None:
     cluster = await partition()
     await write_page(cluster.session(), PATH, new_page())
     other = Page((sealed(1), sealed(2)))
-    with pytest.raises(LogCorrupt, match="holds another page"):
+    with pytest.raises(LogCorrupt, match="holds a different page"):
         await write_page(cluster.session(), PATH, new_page(page=other))
     assert cluster.tree.get(node_of(new_page())).data == PAGE.encode()
 

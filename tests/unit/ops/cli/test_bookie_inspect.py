@@ -114,7 +114,7 @@ def test_the_example_of_the_help_text_works(stopped: Stopped) -> None:
     assert "b1" in result.stdout
     assert "cluster-1" in result.stdout
     assert LOG in result.stdout
-    assert "All is sound." in result.stderr
+    assert "No damage was found." in result.stderr
     assert contents(stopped.folder) == before, "looking changes nothing"
 
 
@@ -188,7 +188,7 @@ def test_a_damaged_index_is_a_problem_and_no_more(stopped: Stopped) -> None:
         path.write_bytes(b"nonsense")
     code, found = as_json("--index")
     assert code == 1
-    assert "a start makes it again from the log" in found["problems"][0]
+    assert "a start rebuilds it from the log" in found["problems"][0]
     assert as_json()[0] == 0, "the log alone is sound"
 
 

@@ -191,6 +191,6 @@ async def test_a_broker_that_has_no_lists_says_so() -> None:
             admin.add([])
             admin.entries(Filter())
 
-    with pytest.raises(SecurityRefused, match="there is no authorization here"):
+    with pytest.raises(SecurityRefused, match="authorization is off"):
         await asyncio.to_thread(work)
     await cloud.close()

@@ -28,7 +28,7 @@ class Line:
         self.group = Group(1)
         self.taken: list[Add] = []
         if not is_alone:
-            self.turns.on_little("light", LedgerId(0), self.group)
+            self.little(0, 0)
 
     def add(self, connection: str, ledger: int, size: int) -> bool:
         """Whether it goes into the open group."""
@@ -38,6 +38,11 @@ class Line:
             return True
         self.turns.push(connection, LedgerId(ledger), size, (connection, ledger, size))
         return False
+
+    def little(self, ledger: int, size: int) -> None:
+        """Somebody adds little who has earned its credit before."""
+        self.turns.on_little("light", LedgerId(ledger), 0, 0, Group(self.group.number - 8))
+        self.turns.on_little("light", LedgerId(ledger), size, 0, self.group)
 
     def begin(self) -> list[Add]:
         """Open another group; return what went in first."""
@@ -86,7 +91,7 @@ def test_group_alone_ends_for_many_groups_when_somebody_adds_little() -> None:
     assert line.turns.looks_for_little(line.group, CONNECTION_SHARE + 1)
     assert not line.turns.looks_for_little(line.group, CONNECTION_SHARE), "nobody waits for others"
     assert line.turns.little_bytes_max == LEDGER_SHARE
-    line.turns.on_little("light", LedgerId(3), line.group)
+    line.little(3, LEDGER_SHARE)
     assert not line.turns.looks_for_little(line.group, 8 * LIMIT), "it is known"
     assert line.add("hot", 1, LIMIT)
     assert not line.add("hot", 1, 500)
@@ -99,11 +104,57 @@ def test_group_alone_ends_for_many_groups_when_somebody_adds_little() -> None:
     assert line.turns.looks_for_little(line.group, 8 * LIMIT)
 
 
+def grown(line: Line, *, ledgers: int, size: int, added: int, groups: int) -> list[bool]:
+    """In each group ledgers add so much, `size` of it while nothing of theirs is on its way; return
+    for each group whether the next is a small one."""
+    are_small = []
+    for group in range(groups):
+        for ledger in range(ledgers):
+            line.turns.on_little("many", LedgerId(ledger), size, added * group, line.group)
+        line.begin()
+        are_small.append(line.turns.room(line.group) == LIMIT)
+    return are_small
+
+
+def test_group_credit_ledgers_that_are_equally_busy_add_much() -> None:
+    line = Line(is_alone=True)
+    assert not any(grown(line, ledgers=16, size=10, added=LEDGER_SHARE // 4, groups=600))
+    line.little(99, LEDGER_SHARE)
+    line.begin()
+    assert line.turns.room(line.group) == LIMIT, "another one has its credit"
+
+
+def test_group_credit_who_adds_one_after_the_other_goes_on_to_add_little() -> None:
+    line = Line(is_alone=True)
+    are_small = grown(line, ledgers=1, size=8, added=8, groups=600)
+    assert not are_small[0], "who it is has to be seen"
+    assert all(are_small[3:])
+
+
+def test_group_credit_comes_back() -> None:
+    line = Line(is_alone=True)
+    grown(line, ledgers=1, size=LEDGER_SHARE, added=LEDGER_SHARE, groups=300)
+    added = LEDGER_SHARE * 299
+    for groups, is_small in ((8 * 16, False), (8, True)):
+        for _ in range(groups):
+            line.begin()
+        line.turns.on_little("many", LedgerId(0), LEDGER_SHARE, added, line.group)
+        line.begin()
+        assert (line.turns.room(line.group) == LIMIT) is is_small
+
+
+def test_group_credit_of_very_many_ledgers_is_bounded() -> None:
+    line = Line(is_alone=True)
+    for ledger in range(40_000):
+        line.turns.on_little("many", LedgerId(ledger), LEDGER_SHARE, 0, line.group)
+    assert len(line.turns._credits) <= 16_384
+
+
 def test_group_alone_a_ledger_that_waits_in_line_adds_much() -> None:
     line = Line(is_alone=True)
     assert line.add("hot", 1, 8 * LIMIT)
     assert not line.add("hot", 1, 500)
-    line.turns.on_little("hot", LedgerId(1), line.group)
+    line.turns.on_little("hot", LedgerId(1), 1, 0, line.group)
     line.begin()
     assert line.turns.room(line.group) == 8 * LIMIT - 500
 

@@ -81,11 +81,11 @@ def test_plain_asks_whatever_is_kept_of_the_password(user: str, password: str) -
         (plain("nobody", "a"), "no such user"),
         (plain("", "a"), "no such user"),
         (plain("anna", "a", "bert"), "acting for another user"),
-        (b"anna\0a", "not as PLAIN has it"),
-        (b"\0anna\0a\0", "not as PLAIN has it"),
-        (b"", "not as PLAIN has it"),
-        (b"\0anna\0" + b"a" * 5_000, "not as PLAIN has it"),
-        (b"\0\xff\0a", "not text"),
+        (b"anna\0a", "not in the format of PLAIN"),
+        (b"\0anna\0a\0", "not in the format of PLAIN"),
+        (b"", "not in the format of PLAIN"),
+        (b"\0anna\0" + b"a" * 5_000, "not in the format of PLAIN"),
+        (b"\0\xff\0a", "not UTF-8 text"),
     ],
 )
 def test_plain_refuses(token: bytes, reason: str) -> None:
@@ -128,7 +128,7 @@ def test_who_logs_in_again_stays_who_they_are() -> None:
     assert isinstance(by_plain(made, plain("anna", "a")), Accepted)
     made.handshake("PLAIN")
     assert by_plain(made, plain("bert", "b")) == Refused(
-        "bert", "the user is another one than before"
+        "bert", "it is not the user who logged in before"
     )
     assert not made.is_logged_in
 

@@ -8,7 +8,11 @@ from uuid import UUID
 from broker.coordinator.core.coordinator_types import Append, LogRecord, Now, Reply, Ticket, Token
 from broker.errors import BrokerError
 from broker.transactions.core.connection_order import ConnectionOrder
-from broker.transactions.core.transaction_records import transaction_record
+from broker.transactions.core.transaction_records import (
+    TransactionEntry,
+    decode,
+    transaction_record,
+)
 from broker.transactions.core.transaction_shard import TransactionShard
 from broker.transactions.core.transaction_types import (
     AddPartitions,
@@ -49,6 +53,10 @@ TIMEOUT_MS = 60_000
 
 def producer(producer_id: int, epoch: int) -> ProducerIdAndEpoch:
     return ProducerIdAndEpoch(ProducerId(producer_id), epoch)
+
+
+FIRST = producer(NEW, 0)
+"""What the first `init` gives."""
 
 
 class Bench:
@@ -214,3 +222,22 @@ class Bench:
 
 def number(connection: int | None) -> ConnectionId | None:
     return None if connection is None else ConnectionId(connection)
+
+
+def ongoing(version: TransactionVersion = TV0, **config: int) -> Bench:
+    """A transaction of P0 and P1 that is open."""
+    bench = Bench(**config)
+    bench.init()
+    bench.add(FIRST, P0, P1, version=version)
+    assert bench.stored.state is ONGOING
+    return bench
+
+
+def states(records: list[LogRecord]) -> list[TransactionState | None]:
+    """Return the state that each record stores; None: the id is forgotten."""
+    found = []
+    for record in records:
+        entry = decode(*record)
+        assert isinstance(entry, TransactionEntry)
+        found.append(None if entry.metadata is None else entry.metadata.state)
+    return found

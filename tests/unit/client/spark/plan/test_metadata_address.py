@@ -47,5 +47,5 @@ def test_the_option_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_brokers_that_do_not_know_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, "")
-    with pytest.raises(ConfigError, match="metadataServiceUri is needed"):
+    with pytest.raises(ConfigError, match="metadataServiceUri has to name"):
         metadata_address.metadata_service_uri(parse(subscribe="t", readMode="auto"))

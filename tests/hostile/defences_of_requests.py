@@ -1,10 +1,10 @@
-"""D2, D3, D9, D10: requests that cost others time, answers or leaders; see `mends.py`."""
+"""D2, D3, D9, D10: requests that cost others time, answers or leaders; see `defences.py`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.hostile.mends import HANDLERS, LEDGER, Change, Mend, mended
+from tests.hostile.defences import HANDLERS, LEDGER, Change, Defence, defence
 
 _LARGE: Final = f"{HANDLERS}test_large_requests.py::"
 _EARLY: Final = f"{HANDLERS}test_requests_before_the_leader.py::"
@@ -19,10 +19,10 @@ _NEXT_STEP: Final = """
             yield None
 """
 
-MENDS: Final = (
-    mended(
-        "D2", "what an answer says of an error is cut to what its oldest version holds",
-        "the client's own words come back whole",
+DEFENCES: Final = (
+    defence(
+        "D2", "the error text in an answer is cut to what the oldest version can hold",
+        "the client's own words are returned in full",
         Change(
             "broker/faults.py",
             'return text if len(text) <= _MESSAGE_MAX else f"{text[:_MESSAGE_MAX]}..."',
@@ -31,9 +31,9 @@ MENDS: Final = (
         f"{_ROOM}test_a_refusal_that_repeats_a_long_name_can_be_encoded",
         seen="the connection was closed",
     ),
-    Mend(
+    Defence(
         "D2", "an answer that cannot be encoded costs its own connection only",
-        "what encoding raises goes on to whoever completed the append",
+        "the error is passed on to whoever completed the append",
         (
             Change(
                 _PRODUCE,
@@ -57,9 +57,9 @@ MENDS: Final = (
         (f"{_ROOM}test_an_answer_that_cannot_be_encoded_costs_its_own_connection_only",),
         "nobody was answered",
     ),
-    mended(
-        "D2", "LINK-OTHERS: what one request's callback raises costs nobody else an answer",
-        "it ends the work on the bytes that came",
+    defence(
+        "D2", "LINK-OTHERS: what one request's callback raises costs no other request its answer",
+        "it ends the work on the bytes that arrived",
         Change(
             "client/ledger/bookies/bookie_link.py",
             "        except callbacks.RAISED as error:\n"
@@ -71,9 +71,9 @@ MENDS: Final = (
         "::test_the_others_in_the_same_bytes_are_answered_and_the_connection_stays",
         seen="the others failed with `connection lost`",
     ),
-    mended(
-        "D2", "what the owner of an add raises fails its writer, after all were told",
-        "it ends the telling",
+    defence(
+        "D2", "an error that an add's callback raises fails its writer, after all others were told",
+        "no further one is told",
         Change(
             "client/ledger/write/add_reports.py",
             "except callbacks.RAISED as raised:", "except ZeroDivisionError as raised:",
@@ -82,16 +82,16 @@ MENDS: Final = (
         "::test_a_raising_on_done_fails_its_writer_after_all_that_is_due_was_told",
         seen="entry 2 was never told of",
     ),
-    mended(
-        "D3", "records are passed over in steps of 2,000, with turns of others between",
+    defence(
+        "D3", "records are scanned in steps of 2,000, between which others take turns",
         "a batch is one step",
         Change(_SCAN, f"        at = end{_NEXT_STEP}", "        at = end\n"),
         f"{_LARGE}test_many_keys_are_looked_at_in_many_turns",
         f"{_LARGE}test_a_search_goes_through_many_records_in_many_turns",
         seen="0 turns where 10, and 20, are wanted",
     ),
-    mended(
-        "D3", "one request has at most `opened_records_max` records looked at for their keys",
+    defence(
+        "D3", "at most `opened_records_max` records of one request are inspected for their keys",
         "as many as it brings",
         Change(
             "broker/front/batches/key_checks.py",
@@ -100,9 +100,9 @@ MENDS: Final = (
         f"{_LARGE}test_one_request_has_so_many_records_opened_and_no_more",
         seen="all four batches were stored",
     ),
-    mended(
+    defence(
         "D3", "a search by time opens no more than that, and ends at a batch",
-        "it opens whatever is in its way",
+        "it opens everything on its way",
         Change(
             "broker/partition/log_reader.py",
             "if header.has_log_append_time or not opened.take(header.record_count):",
@@ -111,8 +111,8 @@ MENDS: Final = (
         f"{_LARGE}test_a_search_that_would_open_too_much_ends_at_a_batch",
         seen="the search went through all of it",
     ),
-    mended(
-        "D3", "keys are not looked for in a few bytes that claim very many records",
+    defence(
+        "D3", "a few bytes that claim very many records are not searched for keys",
         "any count is believed",
         Change(
             "broker/partition/core/batch_checks.py",
@@ -121,14 +121,14 @@ MENDS: Final = (
         f"{_LARGE}test_a_few_bytes_that_claim_many_records_are_not_opened",
         seen="the batch was opened: INVALID_RECORD",
     ),
-    mended(
-        "D3", "nor does anybody else open these", "any count is believed",
+    defence(
+        "D3", "nor are they opened anywhere else", "any count is believed",
         Change(_SCAN, "if count > cautious_records_max(size):", "if False:"),
         "tests/unit/client/wire/kafka/batches/test_record_scan.py"
         "::test_a_few_bytes_cannot_claim_many_records",
         seen="it was opened: damaged",
     ),
-    mended(
+    defence(
         "D3", "a Fetch answers a partition once, however often it is named",
         "once for each name",
         Change(
@@ -139,22 +139,22 @@ MENDS: Final = (
         f"{_LARGE}test_a_fetch_answers_a_partition_once_as_the_last_of_its_names_asks",
         seen="the partition was answered many times",
     ),
-    mended(
+    defence(
         "D3", "a request has at most `request_items_max` items",
         "as many as its bytes hold",
         Change("client/wire/steps.py", "if self._announced > self._count_max:", "if False:"),
         f"{_LARGE}test_a_fetch_of_too_many_partitions_is_refused",
         f"{_LARGE}test_other_requests_of_too_many_items_are_refused",
-        seen="no answer within the time; another error, for all of the items had been dealt with",
+        seen="no answer within the time; another error, since all of the items had been handled",
     ),
-    mended(
+    defence(
         "D3", "large requests are decoded, begun and answered in steps of 500 items",
         "in one",
         Change("client/wire/steps.py", "if self._in_step < STEP_ITEMS:", "if True:"),
         f"{_LARGE}test_a_large_request_is_decoded_and_answered_in_many_turns",
         seen="0 turns where 18 are wanted",
     ),
-    mended(
+    defence(
         "D9", "a Produce for a partition that is being opened waits until it is led",
         "it is refused",
         Change(
@@ -165,7 +165,7 @@ MENDS: Final = (
         f"{_EARLY}test_many_with_acks_0_keep_their_order",
         seen="nothing waits; the records with acks=0 are lost; the connection is closed",
     ),
-    mended(
+    defence(
         "D9", "the wait goes on when a takeover fails once",
         "it ends with the first failure",
         Change(
@@ -177,14 +177,14 @@ MENDS: Final = (
         f"{_EARLY}test_a_takeover_that_fails_once_loses_nothing",
         seen="NOT_LEADER_OR_FOLLOWER",
     ),
-    mended(
+    defence(
         "D9", "what waits for leaders holds at most `partition_hold_bytes_max`",
         "any amount",
         Change(_AWAITED, "if self.held_bytes + size > self._bytes_max:", "if False:"),
         f"{_EARLY}test_too_many_bytes_do_not_wait",
         seen="it waited, and no answer came",
     ),
-    mended(
+    defence(
         "D9", "nobody waits for longer than `partition_hold_max_ms` since the takeover began",
         "for as long as it takes",
         Change(
@@ -195,9 +195,9 @@ MENDS: Final = (
         f"{_EARLY}test_a_produce_waits_no_longer_than_allowed_and_then_is_not_stored",
         seen="it waited, and no answer came",
     ),
-    mended(
+    defence(
         "D10", "a topic remembers how many partitions it had, and those stay where they are",
-        "all are spread anew",
+        "all are distributed again",
         Change(
             "broker/cluster/core/assignment.py",
             "(*grown_from, partition_count), live", "(partition_count,), live",
@@ -206,8 +206,8 @@ MENDS: Final = (
         "::test_partitions_that_are_added_move_none_and_share_what_is_left",
         seen="leaders of the first partitions changed",
     ),
-    mended(
-        "D10", "CreatePartitions writes that number down",
+    defence(
+        "D10", "CreatePartitions stores that number",
         "it does not",
         Change(
             "broker/topics/topic_changes.py",
@@ -217,7 +217,7 @@ MENDS: Final = (
         "::test_growing",
         seen="`grown_from` stayed empty",
     ),
-    mended(
+    defence(
         "D10", "what a client causes at will is logged 50 times in ten seconds at most",
         "as often as it comes",
         Change(
@@ -227,8 +227,8 @@ MENDS: Final = (
         "::test_what_a_client_causes_at_will_is_left_out_whatever_it_says_and_counted",
         seen="2,000 lines instead of 50",
     ),
-    mended(
-        "D10", "names of topics that cannot be are such a line",
+    defence(
+        "D10", "an invalid topic name is logged in such a line",
         "an ordinary one",
         Change(
             "broker/front/handlers/metadata.py",

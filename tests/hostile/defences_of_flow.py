@@ -1,10 +1,10 @@
-"""D1, D4, D8: what is held while bookies are slow, and that busy is not failed; see `mends.py`."""
+"""D1, D4, D8: what is held while bookies are slow; busy is not failed; see `defences.py`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.hostile.mends import HANDLERS, LEDGER, Change, mended
+from tests.hostile.defences import HANDLERS, LEDGER, Change, defence
 
 _LINK: Final = "client/ledger/bookies/bookie_link.py"
 _PRODUCE: Final = "broker/front/handlers/produce.py"
@@ -14,8 +14,8 @@ _PARTITION: Final = "tests/unit/broker/partition/test_writer_room.py::"
 _MEMORY: Final = f"{LEDGER}write/test_writer_memory.py::"
 _SERVER: Final = "tests/unit/broker/front/test_server.py::TestBackPressure::"
 
-MENDS: Final = (
-    mended(
+DEFENCES: Final = (
+    defence(
         "D1", "ADD-BUSY: a bookie that sheds an add is asked again, and has not failed",
         "the first such answer is a failure",
         Change(
@@ -27,7 +27,7 @@ MENDS: Final = (
         f"{_SHED}test_all_bookies_busy_at_once_keep_the_ledger",
         seen="an ensemble change instead of a pause",
     ),
-    mended(
+    defence(
         "D1", "LINK-ROOM: an add for which a connection to a bookie has no room waits",
         "it gets TooManyRequests",
         Change(
@@ -38,7 +38,7 @@ MENDS: Final = (
         f"{_BOOKIES}test_adds_wait_for_room_and_reads_are_refused",
         seen="the adds were answered at once, TooManyRequests",
     ),
-    mended(
+    defence(
         "D1", "LINK-CLOCK: what was sent before a request does not count against its bookie",
         "each request's time runs from when it was sent",
         Change(
@@ -48,7 +48,7 @@ MENDS: Final = (
         f"{_BOOKIES}test_the_clock_of_a_request_starts_when_those_before_it_are_answered",
         seen="the request timed out",
     ),
-    mended(
+    defence(
         "D1", "relations of limits are checked when settings are read: link, writer",
         "they are not",
         Change(
@@ -57,7 +57,7 @@ MENDS: Final = (
         f"{LEDGER}test_client.py::test_config_checks_relations",
         seen="no ConfigError",
     ),
-    mended(
+    defence(
         "D1", "relations of limits are checked when settings are read: writer, partition, broker",
         "they are not",
         Change("broker/limits.py", "        if least > most:\n", "        if False:\n"),
@@ -65,8 +65,8 @@ MENDS: Final = (
         "::test_a_limit_that_would_never_fill_the_one_below_it_is_named",
         seen="no ConfigError",
     ),
-    mended(
-        "D4", "a batch counts until its last copy is settled, whoever hangs up",
+    defence(
+        "D4", "a batch counts until its last copy is settled, even if its client hangs up",
         "a lost connection gives back what its requests held",
         Change(
             "broker/front/server.py",
@@ -80,7 +80,7 @@ MENDS: Final = (
         f"{_SERVER}test_a_request_that_waits_for_its_answer_is_held_without_its_client",
         seen="201,460 bytes unconfirmed where 40,292 are allowed; 0 counted where 2,000 are held",
     ),
-    mended(
+    defence(
         "D4", "an entry counts until the last bookie has answered",
         "it counts until it is confirmed",
         Change(
@@ -91,10 +91,10 @@ MENDS: Final = (
         ),
         f"{_MEMORY}test_an_entry_is_held_until_the_last_bookie_has_answered",
         f"{_MEMORY}test_the_copies_of_a_writer_that_is_given_up_are_held_until_they_are_settled",
-        seen="0 bytes counted, and then fewer than none",
+        seen="0 bytes counted, and then a negative number",
     ),
-    mended(
-        "D8", "a partition hands its writer no more than that has room for",
+    defence(
+        "D8", "a partition gives its writer no more than it has room for",
         "all that is queued goes to the writer at once",
         Change(
             "broker/partition/leading/entry_sender.py", "if not room.is_free:", "if False:"
@@ -103,7 +103,7 @@ MENDS: Final = (
         f"{_PARTITION}test_what_waits_goes_out_as_answers_come_and_never_beyond_the_room",
         seen="5 entries at the writer where 2 have room; 11,430 bytes where 1,144 have",
     ),
-    mended(
+    defence(
         "D8", "a batch for which its partition has no room waits, and all behind it",
         "it is appended anyhow",
         Change(_PRODUCE, "if not admitted and not admission.has_room(size):", "if False:"),
@@ -111,7 +111,7 @@ MENDS: Final = (
         "::test_what_finds_no_room_waits_with_all_behind_it_and_nothing_overtakes",
         seen="4 batches appended where 2 have room",
     ),
-    mended(
+    defence(
         "D8", "a writer waits while a bookie has too much to answer",
         "only what is unconfirmed counts",
         Change(

@@ -1,12 +1,12 @@
-"""What D1 to D10 were mended by, rule by rule, and the tests that fail without it.
+"""The defences against D1 to D10: one rule each, and the tests that fail without it.
 
-    python -m tests.hostile.mends [D1 ...]     tries those, or all: some minutes
-    python -m tests.hostile.mends --page       prints the table of `MENDS.md`
+    python -m tests.hostile.defences [D1 ...]     tries those, or all: some minutes
+    python -m tests.hostile.defences --page       prints the table of `DEFENCES.md`
 
-A trial takes one rule out, and nothing else, in a process of its own: the code of the functions of
-that file is exchanged for what stands there without the rule, in all places that use it. Then the
-tests that defend it run there, and each of them has to fail. `test_mends.py` holds the table to the
-sources, so a rule that is written in another way gets its row again.
+A trial takes out one rule, and nothing else, in a process of its own: the code of the functions of
+that file is replaced with what stands there without the rule, wherever it is used. Then the tests
+that defend the rule run, and each of them has to fail. `test_defences.py` checks the table against
+the sources, so the row of a rule that is rewritten has to be rewritten, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Change(NamedTuple):
     without: str
 
 
-class Mend(NamedTuple):
+class Defence(NamedTuple):
     """One rule."""
 
     defect: str
@@ -51,17 +51,23 @@ class Mend(NamedTuple):
     """What failed when it was tried."""
 
 
-def mended(defect: str, rule: str, without: str, change: Change, *tests: str, seen: str) -> Mend:
+def defence(
+    defect: str, rule: str, without: str, change: Change, *tests: str, seen: str
+) -> Defence:
     """Return a rule that stands in one place."""
-    return Mend(defect, rule, without, (change,), tests, seen)
+    return Defence(defect, rule, without, (change,), tests, seen)
 
 
-def all_mends() -> tuple[Mend, ...]:
+def all_defences() -> tuple[Defence, ...]:
     """Return the whole table, by defect."""
-    from tests.hostile import mends_of_flow, mends_of_requests, mends_of_tasks
+    from tests.hostile import defences_of_flow, defences_of_requests, defences_of_tasks
 
-    found = (*mends_of_flow.MENDS, *mends_of_requests.MENDS, *mends_of_tasks.MENDS)
-    return tuple(sorted(found, key=lambda mend: int(mend.defect[1:])))
+    found = (
+        *defences_of_flow.DEFENCES,
+        *defences_of_requests.DEFENCES,
+        *defences_of_tasks.DEFENCES,
+    )
+    return tuple(sorted(found, key=lambda each: int(each.defect[1:])))
 
 
 def take_out(changes: tuple[Change, ...]) -> None:
@@ -110,32 +116,32 @@ class _Outcomes:
             self.failed.setdefault(report.nodeid.partition("[")[0], " ".join(text.split())[:110])
 
 
-def try_one(mend: Mend) -> tuple[list[str], list[str]]:
+def try_one(tried: Defence) -> tuple[list[str], list[str]]:
     """Take a rule out of this process; return the tests that passed, and what the others said."""
-    take_out(mend.changes)
+    take_out(tried.changes)
     outcomes, said = _Outcomes(), io.StringIO()
     with contextlib.redirect_stdout(said):
         pytest.main(
-            ["-q", "-p", "no:cacheprovider", f"--timeout={_TEST_S_MAX}", *mend.tests],
+            ["-q", "-p", "no:cacheprovider", f"--timeout={_TEST_S_MAX}", *tried.tests],
             plugins=[outcomes],
         )
     failed = outcomes.failed
-    passed = [test for test in mend.tests if test not in failed]
-    return passed, [failed[test] for test in mend.tests if test in failed]
+    passed = [test for test in tried.tests if test not in failed]
+    return passed, [failed[test] for test in tried.tests if test in failed]
 
 
 def page() -> str:
-    """Return the table of `MENDS.md`."""
+    """Return the table of `DEFENCES.md`."""
     rows = ["| | rule | taken out | test | what failed |", "|---|---|---|---|---|"]
-    for mend in all_mends():
+    for each in all_defences():
         tests: dict[str, list[str]] = {}
-        for test in mend.tests:
+        for test in each.tests:
             file, _, name = test.removeprefix("tests/").partition("::")
             tests.setdefault(file, []).append(f"`{name.rpartition('::')[2]}`")
         named = "; ".join(f"`{file}` {', '.join(names)}" for file, names in tests.items())
-        files = ", ".join(dict.fromkeys(f"`{change.file}`" for change in mend.changes))
+        files = ", ".join(dict.fromkeys(f"`{change.file}`" for change in each.changes))
         rows.append(
-            f"| {mend.defect} | {mend.rule} | {files}: {mend.without} | {named} | {mend.seen} |"
+            f"| {each.defect} | {each.rule} | {files}: {each.without} | {named} | {each.seen} |"
         )
     return "\n".join(rows)
 
@@ -146,15 +152,15 @@ def main() -> int:
     if words == ["--page"]:
         print(page())
         return 0
-    chosen = [one for one in all_mends() if not words or one.defect in words]
-    for change in (change for mend in chosen for change in mend.changes):
+    chosen = [one for one in all_defences() if not words or one.defect in words]
+    for change in (change for each in chosen for change in each.changes):
         importlib.import_module(change.file.removesuffix(".py").replace("/", "."))
     is_whole = True
     with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=1) as pool:
-        for mend, (passed, reasons) in zip(chosen, pool.imap(try_one, chosen), strict=True):
+        for each, (passed, reasons) in zip(chosen, pool.imap(try_one, chosen), strict=True):
             is_whole = is_whole and not passed
             outcome = f"NOT FOUND by {', '.join(passed)}" if passed else "; ".join(reasons)
-            print(f"{mend.defect}\t{mend.rule}\t{outcome}", flush=True)
+            print(f"{each.defect}\t{each.rule}\t{outcome}", flush=True)
     return 0 if is_whole else 1
 
 

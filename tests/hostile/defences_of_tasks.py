@@ -1,25 +1,25 @@
-"""D5, D6, D7: long polls, tasks that must not end, segment lists; see `mends.py`."""
+"""D5, D6, D7: long polls, tasks that must not end, segment lists; see `defences.py`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.hostile.mends import Change, mended
+from tests.hostile.defences import Change, defence
 
 _BOOKIE: Final = "tests/unit/bookie/server/test_server.py::"
 _ORPHANS: Final = "tests/unit/broker/leadership/test_orphan_ledgers.py::"
 _SCALE: Final = "tests/unit/client/segments/test_scale.py::"
 _BACKGROUND: Final = "tests/unit/client/node/test_background.py::"
 
-MENDS: Final = (
-    mended(
+DEFENCES: Final = (
+    defence(
         "D5", "a bookie's long polls end with their connection",
         "they go on until their time is up",
         Change("bookie/server/server.py", "ended = self._polls.close()", "ended = 0"),
         f"{_BOOKIE}test_long_polls_end_with_their_connection",
         seen="4 polls wait where 1 should",
     ),
-    mended(
+    defence(
         "D5", "they are counted, and refused beyond a limit",
         "any number is taken",
         Change(
@@ -31,15 +31,15 @@ MENDS: Final = (
         f"{_BOOKIE}test_long_polls_beyond_a_limit_are_refused",
         seen="none was refused",
     ),
-    mended(
-        "D5", "one that waits keeps nothing of its request but what is small",
+    defence(
+        "D5", "a waiting poll keeps only what is small of its request",
         "it keeps the key that its client chose",
         Change("bookie/server/server.py", "._replace(master_key=None)", "._replace()"),
         f"{_BOOKIE}test_a_parked_poll_keeps_only_what_is_small",
         seen="the key was kept",
     ),
-    mended(
-        "D6", "a ledger whose labels are none of ours is left alone by the sweep",
+    defence(
+        "D6", "the sweep leaves a ledger alone whose labels are not ours",
         "any topic id is believed",
         Change(
             "broker/leadership/orphan_ledgers.py",
@@ -49,7 +49,7 @@ MENDS: Final = (
         f"{_ORPHANS}test_mislabelled_ledgers_are_left_alone_and_do_not_end_the_sweep",
         seen="`..` was taken for a topic id; the sweep ended with `not a node path`",
     ),
-    mended(
+    defence(
         "D6", "a task that fails is logged and counted, and begins again after a pause",
         "it is over",
         Change(
@@ -62,7 +62,7 @@ MENDS: Final = (
         f"{_ORPHANS}test_a_sweep_that_fails_as_nobody_expected_comes_again",
         seen="it did not begin again",
     ),
-    mended(
+    defence(
         "D6", "a task whose work was cancelled by somebody else begins again, too",
         "it counts as cancelled",
         Change(
@@ -73,7 +73,7 @@ MENDS: Final = (
         f"{_BACKGROUND}test_only_who_cancels_the_task_itself_ends_it",
         seen="it did not begin again",
     ),
-    mended(
+    defence(
         "D7", "sealed segments leave the head of their list for pages",
         "they stay in the one node",
         Change(
@@ -83,7 +83,7 @@ MENDS: Final = (
         f"{_SCALE}test_rolls_write_one_page_for_as_many_segments_as_it_has",
         seen="the head grew with each roll",
     ),
-    mended(
+    defence(
         "D7", "references to pages leave it for pages of their own",
         "they stay in the head",
         Change("client/log/paging.py", "while end - start >= page_entries:", "while False:"),
