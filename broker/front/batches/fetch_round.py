@@ -73,13 +73,12 @@ class FetchRound:
     __slots__ = (
         "_awaited",
         "_committed",
-        "_isolation",
         "_leaders",
         "_left",
         "_peer",
-        "_rack",
         "_reader",
         "_reads",
+        "_request",
         "_services",
         "_version",
         "asked",
@@ -107,8 +106,7 @@ class FetchRound:
         self._version = call.version
         self._peer = call.peer
         self._committed = request.isolation == READ_COMMITTED
-        self._isolation = request.isolation
-        self._rack = request.rack
+        self._request = request
         self._reader: Reader | None = None
         """Set if the consumer may be served by a broker near it."""
         if request.rack and services.followers.is_on:
@@ -205,8 +203,8 @@ class FetchRound:
         return size_max
 
     def _leader(self, one: Asked) -> Partition:
-        if self._isolation not in ISOLATION_LEVELS:
-            raise InvalidRequest(f"unknown isolation level {self._isolation}")
+        if self._request.isolation not in ISOLATION_LEVELS:
+            raise InvalidRequest(f"unknown isolation level {self._request.isolation}")
         name = self._name(one.topic)
         self._services.rights.require(self._peer, READ_TOPIC, name)
         leader = self._services.partitions.leader(name, one.fetch.partition)
@@ -229,7 +227,7 @@ class FetchRound:
         known = topic if isinstance(topic, str) else self._services.cluster.topic_by_id.get(topic)
         if known is not None:
             name = known if isinstance(known, str) else known.name
-            where = relation(self._services.config.rack, self._rack)
+            where = relation(self._services.config.rack, self._request.rack)
             self._services.metrics.on_fetched(name, size, where)
 
     async def read(self) -> None:
