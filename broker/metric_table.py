@@ -106,6 +106,12 @@ _ROWS: Final = (
     Row(_B + "produced_bytes", _C, "Record bytes accepted."),
     Row(_B + "fetched_bytes", _C, "Record bytes sent to consumers."),
     Row(
+        _B + "fetched_rack_bytes", _C,
+        "Record bytes sent to consumers by where those say they are (client.rack): in the broker's"
+        " rack (same), in another (other), or unknown where one of the two has none.",
+        ("rack",),
+    ),
+    Row(
         _B + "read_bytes", _C, "Record bytes read for consumers, from memory or from bookies.",
         ("source",),
     ),

@@ -18,6 +18,7 @@ from broker.metric_table import (
     TAKEOVER_SECONDS,
 )
 from client.histogram import Histogram, Stopwatch, loop_time, observe_each
+from client.ledger.bookies.core.racks import RackRelation
 from client.ledger.metrics import APPEND_SECONDS
 from client.node.exposition import Exposition, Samples
 from client.node.process_metrics import LOOP_LAG_SECONDS
@@ -92,6 +93,7 @@ class Metrics(Exposition):
         self.produced_batches = 0
         self.produced_bytes = 0
         self.fetched_bytes = 0
+        self.fetched_rack_bytes = dict.fromkeys(RackRelation, 0)
         self.cache_read_bytes = 0
         self.ledger_read_bytes = 0
         self.takeovers_lost = 0
@@ -144,9 +146,12 @@ class Metrics(Exposition):
         counts.produced_records += record_count
         counts.produced_bytes += size
 
-    def on_fetched(self, topic: str, size: int) -> None:
-        """Count record bytes on their way to a consumer."""
+    def on_fetched(
+        self, topic: str, size: int, relation: RackRelation = RackRelation.UNKNOWN
+    ) -> None:
+        """Count record bytes on their way to a consumer, whose rack has that relation to ours."""
         self.fetched_bytes += size
+        self.fetched_rack_bytes[relation] += size
         self._topic(topic).fetched_bytes += size
 
     @property
@@ -192,6 +197,10 @@ class Metrics(Exposition):
                 ({"source": "memory"}, self.cache_read_bytes),
                 ({"source": "bookies"}, self.ledger_read_bytes),
             ],
+        )
+        self.provide(
+            "quire_broker_fetched_rack_bytes",
+            lambda: [({"rack": rack}, size) for rack, size in self.fetched_rack_bytes.items()],
         )
         for name in _Topic.__slots__:
             self.provide(f"quire_topic_{name}", lambda name=name: self._by_topic(name))  # type: ignore[misc]

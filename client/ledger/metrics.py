@@ -61,6 +61,12 @@ ROWS: Final = (
         ("bookie", "op"), APPEND_SECONDS,
     ),
     Row(_L + "bookie_errors", _C, "Requests that a bookie failed or left unanswered.", ("bookie",)),
+    Row(
+        _L + "bookie_read_bytes", _C,
+        "Bytes of entries read from a bookie; rack says whether it is in this client's own: same,"
+        " other, or unknown where one of the two has none.",
+        ("bookie", "rack"),
+    ),
 )  # fmt: skip
 
 
@@ -84,6 +90,12 @@ def provide_ledgers(
         _L + "bookie_errors",
         lambda: [({"bookie": bookie}, one.errors) for bookie, one in sorted(stats.bookies.items())],
     )
+    exposition.provide(_L + "bookie_read_bytes", lambda: _bookie_read(stats))
+
+
+def _bookie_read(stats: LedgerStats) -> Samples:
+    for bookie, one in sorted(stats.bookies.items()):
+        yield {"bookie": bookie, "rack": stats.rack_relation(bookie)}, one.read_bytes
 
 
 def _bookie_in_flight(stats: LedgerStats) -> Samples:

@@ -11,7 +11,16 @@ from typing import Final
 
 from client.histogram import Histogram, Stopwatch, loop_time
 from client.ids import BookieId
-from client.wire.bookkeeper.messages import AddRequest, BatchReadRequest, ReadRequest, Request
+from client.ledger.bookies.core.racks import RackRelation
+from client.wire.bookkeeper.messages import (
+    AddRequest,
+    BatchReadRequest,
+    BatchReadResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+)
 
 ADD: Final = "add"
 READ: Final = "read"
@@ -21,7 +30,7 @@ OTHER: Final = "other"
 class BookieStats:
     """How one bookie answers."""
 
-    __slots__ = ("adds", "errors", "links", "now_s", "others", "reads")
+    __slots__ = ("adds", "errors", "links", "now_s", "others", "read_bytes", "reads")
 
     def __init__(self, now_s: Stopwatch) -> None:
         self.now_s = now_s
@@ -29,15 +38,21 @@ class BookieStats:
         self.reads = Histogram()
         self.others = Histogram()
         self.errors = 0
+        self.read_bytes = 0
+        """Of entries in its answers to reads, whether somebody still waited for them or not."""
         self.links: dict[object, Callable[[], int]] = {}
         """Open connections, each with how to read the payload bytes under way on it."""
 
-    def on_answer(self, request: Request, seconds: float) -> None:
+    def on_answer(self, request: Request, response: Response, seconds: float) -> None:
         """Count a request that was answered."""
         if isinstance(request, AddRequest):
             self.adds.observe(seconds)
         elif isinstance(request, (ReadRequest, BatchReadRequest)):
             self.reads.observe(seconds)
+            if isinstance(response, BatchReadResponse):
+                self.read_bytes += sum(map(len, response.entries))
+            elif isinstance(response, ReadResponse) and response.entry is not None:
+                self.read_bytes += len(response.entry)
         else:
             self.others.observe(seconds)
 
@@ -63,6 +78,8 @@ class LedgerStats:
         """Those, each with how to read the payload bytes that some bookie has to answer."""
         self.batch_buffer_bytes: Callable[[], int] = lambda: 0
         """How to read the memory of the buffers that batch reads are received in."""
+        self.rack_relation: Callable[[BookieId], RackRelation] = lambda _: RackRelation.UNKNOWN
+        """How to find out whether a bookie is in the client's own rack."""
         self.writer_failures = 0
         self.sent_entries = 0
         self.settled_entries = 0

@@ -130,6 +130,10 @@ PROGRAMS: Final[Sequence[Program]] = (
             ["tests/integration/spark/test_official_connector.py"], "source and sink"),
     Program("Confluent's serializers", _package("confluent-kafka"),
             ["tests/integration/test_schemas.py"], "Avro, JSON, Protobuf with `quire schemas`"),
+    Program("kaskade", _file("clients/kaskade/requirements.txt", r"kaskade==([\d.]+)"),
+            [f"{_CLIENTS}/test_kaskade.py"],
+            "a user interface in a terminal: topics, partitions, groups, members, lag; topics made,"
+            " edited, deleted; records as text, JSON, and Avro with `quire schemas`"),
     Program("secured clients", lambda: "as above", [f"{_CLIENTS}/test_secured.py"],
             "TLS, SASL, ACLs: librdkafka, aiokafka, kafka-python, Java and its tools"),
 )  # fmt: skip
@@ -139,7 +143,10 @@ NOT_HERE: Final[Mapping[str, str]] = {
     "Kafdrop, AKHQ, kafbat's Kafka UI, Kafka WebView": "their jars are not on Maven Central (asked"
     " for com.obsidiandynamics.kafdrop, com.homeadvisor.kafka, org.akhq, io.kafbat.ui and"
     " org.sourcelab); they come as images and archives",
-    "Redpanda Console": "the Go module proxy does not have its backend",
+    "Redpanda Console, ktea, kaf": "the Go module proxy does not have the first's backend, nor the"
+    " others",
+    "Quarkus' Kafka Dev UI": "its jar is on Maven Central; it is a page of an application that is"
+    " being developed, not a program of its own",
     "web interfaces of npm and PyPI": "none of the field's; a viewer of messages alone is there",
 }
 
@@ -168,9 +175,21 @@ def _run(program: Program) -> tuple[str, float, int]:
     with log.open("w") as out:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *program.tests]
         done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False)
-    found = re.findall(r"\d+ (?:passed|failed|error|skipped)", log.read_text())
-    summary = ", ".join(found[-3:]) or f"no test ran, see {log.name}"
-    return summary, time.monotonic() - began, 0 if done.returncode == 0 else 1
+    return (
+        summary_of(log.read_text()) or f"no test ran, see {log.name}",
+        time.monotonic() - began,
+        0 if done.returncode == 0 else 1,
+    )
+
+
+def summary_of(log: str) -> str:
+    """Return what pytest's own line says became of the tests; empty: there is none.
+
+    What programs of others print may look like a part of it, and come behind it.
+    """
+    lines = re.findall(r"^\d+ [a-z]+,? .*in \d+\.\d+s\b", log, re.MULTILINE)
+    counts = r"\d+ (?:passed|failed|errors?|skipped)\b"
+    return ", ".join(re.findall(counts, lines[-1])) if lines else ""
 
 
 def _page(rows: Sequence[tuple[Program, str, float, int]]) -> str:

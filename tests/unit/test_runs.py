@@ -62,3 +62,10 @@ def test_the_rows_of_make_ecosystem_name_tests_that_exist() -> None:
         paths = [one for one in program.tests if one.endswith(".py")]
         assert paths, program.name
         assert [one for one in paths if not (ROOT / one).is_file()] == []
+
+
+def test_the_result_of_a_row_is_what_pytest_says_at_the_end() -> None:
+    log = "[consumer] 25793 failed, 7 passed\n1 failed\n\n2 failed, 4 passed, 1 error in 3.05s\n"
+    log += "%3|127.0.0.1:25793 failed: Connection refused\n"
+    assert ecosystem.summary_of(log) == "2 failed, 4 passed, 1 error"
+    assert ecosystem.summary_of("make: nothing to be done") == ""

@@ -37,6 +37,7 @@ from broker.leadership.followers import Reader
 from broker.partition.partition import Fetched, Partition
 from client.errors import QuireError
 from client.ids import BrokerId, Offset
+from client.ledger.bookies.core.racks import relation
 from client.wire.kafka.answer_parts import Topic
 from client.wire.kafka.batches.records import CODEC_MASK, Codec, headers
 from client.wire.kafka.fetch import (
@@ -72,12 +73,12 @@ class FetchRound:
     __slots__ = (
         "_awaited",
         "_committed",
-        "_isolation",
         "_leaders",
         "_left",
         "_peer",
         "_reader",
         "_reads",
+        "_request",
         "_services",
         "_version",
         "asked",
@@ -105,7 +106,7 @@ class FetchRound:
         self._version = call.version
         self._peer = call.peer
         self._committed = request.isolation == READ_COMMITTED
-        self._isolation = request.isolation
+        self._request = request
         self._reader: Reader | None = None
         """Set if the consumer may be served by a broker near it."""
         if request.rack and services.followers.is_on:
@@ -202,8 +203,8 @@ class FetchRound:
         return size_max
 
     def _leader(self, one: Asked) -> Partition:
-        if self._isolation not in ISOLATION_LEVELS:
-            raise InvalidRequest(f"unknown isolation level {self._isolation}")
+        if self._request.isolation not in ISOLATION_LEVELS:
+            raise InvalidRequest(f"unknown isolation level {self._request.isolation}")
         name = self._name(one.topic)
         self._services.rights.require(self._peer, READ_TOPIC, name)
         leader = self._services.partitions.leader(name, one.fetch.partition)
@@ -226,7 +227,8 @@ class FetchRound:
         known = topic if isinstance(topic, str) else self._services.cluster.topic_by_id.get(topic)
         if known is not None:
             name = known if isinstance(known, str) else known.name
-            self._services.metrics.on_fetched(name, size)
+            where = relation(self._services.config.rack, self._request.rack)
+            self._services.metrics.on_fetched(name, size, where)
 
     async def read(self) -> None:
         """Read from bookies what was not in memory."""

@@ -249,7 +249,7 @@ class Link(asyncio.BufferedProtocol):
             stats.adds.observe(seconds)
             status = response.status
         else:
-            stats.on_answer(request, seconds)
+            stats.on_answer(request, response, seconds)
             status = _status_of(response)
         if status is not Status.OK:
             answer = error_of(status, request)

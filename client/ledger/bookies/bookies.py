@@ -40,7 +40,7 @@ from client.ids import BookieId
 from client.ledger.bookies import start_tls
 from client.ledger.bookies.bookie_directory import BookieDirectory
 from client.ledger.bookies.bookie_link import InFlight, Link, MakeFrames, OnAnswer
-from client.ledger.bookies.core.racks import DEFAULT_RACK
+from client.ledger.bookies.core.racks import DEFAULT_RACK, RackRelation, relation
 from client.ledger.config import LedgerClientConfig, parse_rack
 from client.ledger.stats import BookieStats, LedgerStats
 from client.node import background
@@ -136,6 +136,7 @@ class Bookies:
         self._make_frames = partial(FrameIntake, window=make_window())
         buffers = ReusedBuffers(config.batch_buffers_max)
         self._stats.batch_buffer_bytes = lambda: buffers.kept_bytes
+        self._stats.rack_relation = self._rack_relation
         self._make_bulk = partial(FrameReceiver, buffers=buffers)
         self._directory = directory
         self._config = config
@@ -158,6 +159,10 @@ class Bookies:
 
     def rack(self, bookie: BookieId) -> str:
         return self._racks.get(bookie) or self._directory.rack(bookie) or DEFAULT_RACK
+
+    def _rack_relation(self, bookie: BookieId) -> RackRelation:
+        known = self._racks.get(bookie) or self._directory.rack(bookie)
+        return relation(self._config.local_rack, known)
 
     def bookie(self, bookie: BookieId) -> Bookie:
         found = self._bookies.get(bookie)

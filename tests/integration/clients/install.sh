@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the foreign programs of the tests: kcat, Prometheus, curl, Chromium and PostgreSQL (Debian),
-# kafkajs (npm), franz-go, sarama and kafka-go (Go), rskafka (Rust), the Java console tools, an older
+# kafkajs (npm), franz-go, sarama and kafka-go (Go), rskafka (Rust), kaskade (PyPI), the Java console tools, an older
 # Java client, Kafka Streams, Kafka Connect, MirrorMaker 2, Flink, Debezium, Apache BookKeeper and Spark's Kafka source
 # (Maven). Does only what is missing, says what it does, and can be run again. With --short only what `make test` needs:
 # no npm, no Maven, no jars.
@@ -110,6 +110,17 @@ if ! current "$here/rust/target/.pins" "$pins"; then
     printf '%s' "$pins" >"$here/rust/target/.pins"
 fi
 
+# kaskade's packages are other versions of some of ours: it has an environment of its own.
+root=$here/../../..
+pins=$(cksum <"$here/kaskade/requirements.txt")
+if ! current "$root/build/kaskade/.pins" "$pins"; then
+    say "installing kaskade with pip"
+    rm -rf "$root/build/kaskade"
+    "$root/.venv/bin/python" -m venv "$root/build/kaskade"
+    "$root/build/kaskade/bin/pip" install -q --no-compile --disable-pip-version-check -r "$here/kaskade/requirements.txt"
+    printf '%s' "$pins" >"$root/build/kaskade/.pins"
+fi
+
 # What it is, and the folder of its pom.xml.
 fetch_jars() {
     pins=$(cksum <"$2/pom.xml")
@@ -130,4 +141,4 @@ fetch_jars "Flink" "$here/flink"
 fetch_jars "Debezium" "$here/debezium"
 fetch_jars "Spark's own Kafka source" "$here/../spark/jars"
 fetch_jars "Apache BookKeeper" "$here/../../interop/bookkeeper/java"
-say "kcat, Prometheus, curl, Chromium, kafkajs, the programs of Go and Rust, the Java tools, Kafka Streams, Kafka Connect, MirrorMaker, Flink, Debezium, BookKeeper, Spark's jars: ready"
+say "kcat, Prometheus, curl, Chromium, kafkajs, the programs of Go and Rust, kaskade, the Java tools, Kafka Streams, Kafka Connect, MirrorMaker, Flink, Debezium, BookKeeper, Spark's jars: ready"

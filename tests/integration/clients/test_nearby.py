@@ -6,6 +6,7 @@ The brokers run in the test's process, over ledgers that are in memory.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -119,6 +120,7 @@ async def test_only_the_tail_comes_from_the_other_rack(placed: Placed) -> None:
     sent = []
     for rack in ("", placed.other.config.rack):
         before = [one.metrics.fetched_bytes for one in (placed.leader, placed.other)]
+        counted = _by_relation(placed)
         settings = {
             "bootstrap.servers": placed.bootstrap,
             "client.rack": rack,
@@ -127,11 +129,24 @@ async def test_only_the_tail_comes_from_the_other_rack(placed: Placed) -> None:
         assert await in_thread(consume, settings, len(placed.values)) == placed.values
         after = [one.metrics.fetched_bytes for one in (placed.leader, placed.other)]
         sent.append([now - then for now, then in zip(after, before, strict=True)])
+        # What Prometheus shows of it: only who says where it is can be told to be far away.
+        far, near = sent[-1] if rack else (0, 0)
+        assert _by_relation(placed) - counted == Counter(
+            {"other": far, "same": near, "unknown": 0 if rack else sum(sent[-1])}
+        )
     (across, nothing), (across_still, nearby) = sent
     assert nothing == 0
     # The segments are of one size; a fetch may begin in the middle of what a reader had before.
     assert across_still <= 1.5 * across / (SEGMENTS + 1), sent
     assert nearby >= across * SEGMENTS / (SEGMENTS + 1), sent
+
+
+def _by_relation(placed: Placed) -> Counter[str]:
+    """Return the record bytes that both brokers have sent, by the consumer's rack."""
+    found: Counter[str] = Counter()
+    for one in (placed.leader, placed.other):
+        found.update(one.metrics.fetched_rack_bytes)
+    return found
 
 
 async def test_librdkafka_goes_on_if_the_broker_nearby_is_gone(placed: Placed) -> None:

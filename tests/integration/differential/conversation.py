@@ -184,7 +184,9 @@ def _by_name(rows: list[object]) -> dict[object, object]:
     for at, row in enumerate(rows):
         name: object = at
         if isinstance(row, dict):
-            name = next((row[one] for one in ROW_NAMES if row.get(one) is not None), at)
+            # A null id is a name, too: brokers that leave other rows out have it at another place.
+            without = "no id" if "topic_id" in row else at
+            name = next((row[one] for one in ROW_NAMES if row.get(one) is not None), without)
             if isinstance(row.get("entity"), list):  # of quotas: all its parts name it
                 name = str(sorted(map(str, row["entity"])))
         while name in found:

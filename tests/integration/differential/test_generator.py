@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from client.wire.kafka.apis import ApiKey, request_type, schema_versions
 from tests.integration.differential.bases import BASES
+from tests.integration.differential.conversation import differences
 from tests.integration.differential.generator import requests
 from tests.integration.differential.known import put_in
 from tests.integration.differential.plain_wire import request_frame, shapes
@@ -38,3 +39,16 @@ def test_every_field_is_changed_sometime_and_every_request_can_be_sent() -> None
             is_wait = shape.name in ("timeout", "max_wait")
             if shape.tag is None and not is_wait:
                 assert shape.name in said[ApiKey(key)], (key, shape.name)
+
+
+def test_topics_without_an_id_are_compared_wherever_they_stand() -> None:
+    def row(topic_id: str | None, code: str) -> dict[str, object]:
+        return {"topic_id": topic_id, "partitions": [{"index": 0, "error_code": code}]}
+
+    kafka = [row(None, "unknown_topic_id"), row("a", "none")]
+    quire = [row("b", "none"), row(None, "unknown_topic_id"), row("a", "none")]
+    assert list(differences(kafka, quire)) == [("[b]", None, quire[0])]
+    quire[1] = row(None, "none")
+    assert ("[no id].partitions[0].error_code", "unknown_topic_id", "none") in list(
+        differences(kafka, quire)
+    )

@@ -21,7 +21,7 @@ from tests.unit.broker.front.handlers.requests import batch, fetch_fields, produ
 
 LABELS_BOUNDED = {
     "api", "stage", "error", "source", "program", "version", "state", "task",
-    "kind",  # small sets
+    "kind", "rack",  # small sets
     "bookie", "op",  # as many as there are
     "topic", "group", "partition",  # limited by the configuration
     "metric", "client_id", "software", "instance_id", "attributes",  # client_metrics_* settings

@@ -7,12 +7,14 @@ import shlex
 
 import click
 import pytest
+from kio.schema.index import api_key_map
 
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from client.config import settings_of
 from ops.cli.main import quire
 from ops.cli.named_clusters import NamedCluster
+from tests.integration.differential.explained import NOT_SERVED
 from tests.unit.ops.deploy.files import DEPLOY, ROOT
 
 PAGES = (ROOT / "ops" / "HANDBOOK.md", DEPLOY / "README.md")
@@ -80,3 +82,15 @@ def test_units_targets_and_pages_exist() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / link).exists(), link
+
+
+def test_every_api_that_is_not_served_is_named() -> None:
+    """In the table of them, whose rows are those that the comparison with Kafka knows of."""
+    (table,) = re.findall(r"\| not served \| APIs \|.*?\n((?:\|.*\n)+)", TEXT)
+    named = [name for row in table.splitlines()[1:] for name in row.split("|")[2].split(",")]
+    known = [
+        "".join(word.title() for word in api_key_map[key].split("_"))
+        for keys in NOT_SERVED
+        for key in keys
+    ]
+    assert sorted(name.strip() for name in named) == sorted(known)

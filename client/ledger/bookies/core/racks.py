@@ -19,6 +19,7 @@ Sources: `RackawareEnsemblePlacementPolicyImpl`, `RRTopologyAwareCoverageEnsembl
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
 from typing import Final
 
 from client.errors import NotEnoughBookies
@@ -31,6 +32,22 @@ DEFAULT_RACK: Final = "/default-rack"
 _ATTEMPTS_MAX: Final = 8
 
 RackOf = Callable[[BookieId], str]
+
+
+class RackRelation(StrEnum):
+    """Where somebody is, seen from here."""
+
+    SAME = "same"
+    OTHER = "other"
+    UNKNOWN = "unknown"
+    """One of the two has no rack, or does not say it."""
+
+
+def relation(own: str | None, theirs: str | None) -> RackRelation:
+    """Compare two racks; None or "": there is none."""
+    if not own or not theirs:
+        return RackRelation.UNKNOWN
+    return RackRelation.SAME if own == theirs else RackRelation.OTHER
 
 
 class RackPlacement:

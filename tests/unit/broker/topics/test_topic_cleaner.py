@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
 from broker.app import Broker
 from broker.topics.topic_cleaner import ORPHAN_AGE_MS, TopicCleaner
 from client.errors import WriteFailed
-from client.ids import LedgerId
+from client.ids import LedgerId, Offset
 from client.log.segments import decode_segments
 from client.metadata import paths
 from client.metadata.memory import Fault, MemoryStore, Operation
@@ -59,6 +60,31 @@ async def test_a_deleted_topics_ledgers_and_nodes_go(cloud: FakeCloud, broker: B
     await until(lambda: len(cloud.ledgers.ledgers) == 1)
     assert await children(cloud.tree.session(), paths.PARTITIONS) == [kept.topic.id_text]
     assert kept.is_open
+    await cloud.close()
+
+
+async def test_nothing_alarming_is_logged_of_a_topic_that_goes_in_use(
+    cloud: FakeCloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Batches are on their way and consumers wait, on the broker that deletes and on another."""
+    brokers = [await cloud.start_broker(number) for number in (1, 2)]
+    topic = await brokers[0].topics.create("t", partition_count=4)
+    led = [broker.partitions for broker in brokers]
+    await until(
+        lambda: (
+            all(any(one.find("t", each) for one in led) for each in range(4))
+            and all(any(one.find("t", each) for each in range(4)) for one in led)
+        )
+    )
+    used = [found for one in led for each in range(4) if (found := one.find("t", each))]
+    caplog.set_level(logging.WARNING)
+    for partition in used:
+        partition.on_high_watermark(Offset(9), lambda: None, read_committed=False)
+        partition.append(batch(b"a"))
+    await brokers[0].topics.delete("t")
+    await gone(cloud, topic.id_text)
+    await until(lambda: not any(partition.is_open for partition in used))
+    assert [record.getMessage() for record in caplog.records] == []
     await cloud.close()
 
 

@@ -16,6 +16,7 @@ from client.ids import Offset
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.batches.records import Codec, headers
 from tests.fakes.broker import FakeCloud, until
+from tests.fakes.scrape import parse
 from tests.fakes.wire_client import WireClient
 from tests.unit.broker.front.handlers.requests import (
     batch,
@@ -411,3 +412,24 @@ class TestFromBookies:
         await client.close()
         await until(lambda: cloud.brokers[1].services.reading.taken == 0)
         gate.set()
+
+
+@pytest.mark.parametrize(
+    ("own", "said", "relation"),
+    [("a", "a", "same"), ("a", "b", "other"), ("a", "", "unknown"), (None, "a", "unknown")],
+)
+async def test_bytes_are_counted_by_the_rack_of_who_gets_them(
+    cloud: FakeCloud, own: str | None, said: str, relation: str
+) -> None:
+    broker = await cloud.start_broker(1, rack=own)
+    await create_topic(broker)
+    client = await WireClient.connect(broker.port)
+    await produce(client, batch(b"a", b"b"))
+    data = await fetch(client, 0, rack=said)
+    await client.close()
+    name = "quire_broker_fetched_rack_bytes_total"
+    found = parse(broker.metrics.exposition())
+    assert {key: size for key, size in found.items() if key.startswith(name)} == {
+        f'{name}{{rack="{one}"}}': len(data.records) * (one == relation)
+        for one in ("same", "other", "unknown")
+    }

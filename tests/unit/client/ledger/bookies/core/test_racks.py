@@ -11,7 +11,7 @@ import pytest
 
 from client.errors import NotEnoughBookies
 from client.ids import BookieId
-from client.ledger.bookies.core.racks import RackPlacement
+from client.ledger.bookies.core.racks import RackPlacement, RackRelation, relation
 
 
 def bookies(layout: str) -> list[BookieId]:
@@ -136,3 +136,20 @@ def test_as_many_replacements_as_there_are_candidates() -> None:
     chosen = placement().choose_replacements(ensemble, [0, 2], 3, writable, [], random.Random(1))
     assert chosen == {0: BookieId("d7")}
     assert placement().choose_replacements(ensemble, [0], 3, ensemble, [], random.Random(1)) == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "found"),
+    [
+        ("/a", "/a", RackRelation.SAME),
+        ("/a", "/b", RackRelation.OTHER),
+        ("/a", None, RackRelation.UNKNOWN),
+        ("/a", "", RackRelation.UNKNOWN),
+        (None, "/a", RackRelation.UNKNOWN),
+        (None, None, RackRelation.UNKNOWN),
+    ],
+)
+def test_who_has_no_rack_is_not_in_the_same_one(
+    own: str | None, theirs: str | None, found: RackRelation
+) -> None:
+    assert relation(own, theirs) is found
