@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bookie.access_config import AccessConfig
 from client.errors import ConfigError
-from client.node.tls_transport import TlsGate
+from client.node.tls.transport import TlsGate
 from client.security.certificate_dates import first_expiry_s
 from client.security.cluster_security import TABLE, ClusterSecurity
 from client.security.principal_rules import PrincipalRules

@@ -41,7 +41,7 @@ from client.errors import RemoteProtocolError
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import OPEN, FramedConnection, FramedServer
 from client.node.logs import AT_WILL
-from client.node.tls_transport import TlsProtocol
+from client.node.tls.transport import TlsProtocol
 from client.wire.bookkeeper.connection import Call, decode_call, encode_answer
 from client.wire.bookkeeper.messages import (
     AddRequest,

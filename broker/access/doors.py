@@ -15,7 +15,7 @@ from broker.security.config import SecurityConfig
 from broker.security.core.acls import ANONYMOUS
 from broker.security.core.listeners import Listener
 from broker.security.tls_files import TlsFiles
-from client.node.tls_transport import Secured, TlsGate, TlsProtocol
+from client.node.tls.transport import Secured, TlsGate, TlsProtocol
 from client.security.principal_rules import PrincipalRules
 
 

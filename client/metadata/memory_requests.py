@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from client.metadata.store import Watcher
 from client.metadata.tree import Tree
-
-if TYPE_CHECKING:
-    from client.metadata.memory import MemoryCluster, MemoryStore
 
 
 class Kind(enum.Enum):
@@ -22,18 +19,20 @@ class Kind(enum.Enum):
 
 
 class Watch(NamedTuple):
-    store: MemoryStore
+    store: Any
+    """Whose it is, a `MemoryStore`."""
     kind: Kind
     path: str
     call: Watcher
 
 
 class Request(NamedTuple):
-    store: MemoryStore
+    store: Any
+    """Who asks, a `MemoryStore`."""
     name: str
     path: str
-    apply: Callable[[MemoryCluster, Tree], object]
-    """Gets the cluster, and the tree that reads of this session see."""
+    apply: Callable[[Any, Tree], object]
+    """Gets the `MemoryCluster`, and the tree that reads of this session see."""
     answer: asyncio.Future[Any]
     watches: tuple[Watch, ...]
     """What it leaves if it is done; of a read of many nodes, one for each of them."""

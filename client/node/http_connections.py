@@ -9,7 +9,7 @@ may be without a request under way.
 Bodies are held in memory until their requests end, so all of them together have a limit, too:
 beyond it a request is told to come again.
 
-With TLS a door is there from the first byte on (`tls_transport.py`), so a handshake counts as a
+With TLS a door is there from the first byte on (`tls/transport.py`), so a handshake counts as a
 connection, and is bounded as those of other ports are. Each connection gets the context of the
 moment: a certificate that has changed is shown to the next one.
 """
@@ -25,7 +25,7 @@ from typing import Final, cast
 from aiohttp import web
 
 from client.node.logs import AT_WILL
-from client.node.tls_transport import TlsGate, TlsProtocol
+from client.node.tls.transport import TlsGate, TlsProtocol
 from client.wire.intake import make_window
 
 log = logging.getLogger(__name__)

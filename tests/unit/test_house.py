@@ -41,7 +41,7 @@ SHELLS_ON_REAL_THINGS = {
     "client/ledger/standalone.py",
     "client/metadata/zookeeper.py",
     "client/metadata/zookeeper_io.py",
-    "client/node/read_mark.py",
+    "client/node/tls/read_mark.py",
     "client/node/stop_signal.py",
 }
 OUTSIDE_THE_SIMULATOR = ("ops/", "client/pubsub/", "client/spark/")

@@ -74,8 +74,16 @@ LISTS_OF_WHAT_EXISTS: Mapping[str, str] = {
         "one method for each primitive type of the wire formats: a second reader would only make"
         " decoders hold two positions in one frame"
     ),
+    "client.metadata.store.MetadataStore": "one method for each operation of the store",
+    "client.metadata.memory.MemoryStore": "one method for each operation of `MetadataStore`",
     "client.metadata.zookeeper.ZooKeeperStore": (
         "one method for each operation of `MetadataStore`, and its start"
+    ),
+    "client.spark.ledgers.metadata_view.MetadataView": (
+        "one method for each operation of `MetadataStore`"
+    ),
+    "client.node.framed_server.FramedConnection": (
+        "seven are asyncio's, which calls a connection by them"
     ),
 }
 """Interfaces with one method for each thing that exists elsewhere, each with the reason why it is

@@ -29,7 +29,7 @@ import uvloop
 from client.node.allocator import keep_freed_memory
 from client.node.connection_limits import ConnectionLimits
 from client.node.framed_server import FramedConnection, FramedServer
-from client.node.tls_transport import TlsGate, TlsProtocol
+from client.node.tls.transport import TlsGate, TlsProtocol
 from client.security.tls_contexts import server_context
 from client.wire.frames import LENGTH_BYTES
 from client.wire.intake import FrameIntake

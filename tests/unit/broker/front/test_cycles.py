@@ -28,7 +28,7 @@ from tests.unit.broker.front.test_listeners import trusting
 COUNT = 5
 OURS = (
     *("broker.front.server", "broker.front.pause", "broker.access", "broker.security"),
-    *("client.node.framed_server", "client.node.tls_transport", "client.wire"),
+    *("client.node.framed_server", "client.node.tls.transport", "client.wire"),
 )
 """Modules of what a connection is made of."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from client.node.tls_transport import HANDSHAKE_STEPS, TlsGate, TlsProtocol
+from client.node.tls.transport import HANDSHAKE_STEPS, TlsGate, TlsProtocol
 from tests.fakes import certificates
 from tests.fakes.broker import until
 

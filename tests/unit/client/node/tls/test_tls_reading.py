@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from client.node.read_mark import MARK_BYTES_MAX
-from client.node.tls_transport import TlsGate, TlsProtocol
+from client.node.tls.read_mark import MARK_BYTES_MAX
+from client.node.tls.transport import TlsGate, TlsProtocol
 from client.wire.intake import WINDOW_BYTES, FrameIntake, make_window
 from tests.fakes import certificates
 from tests.fakes.broker import until

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.node.read_mark import MARK_BYTES_MAX, MARK_BYTES_MIN, ReadMark
+from client.node.tls.read_mark import MARK_BYTES_MAX, MARK_BYTES_MIN, ReadMark
 
 
 class Socket:

@@ -23,7 +23,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
-from client.node.read_mark import ReadMark
+from client.node.tls.read_mark import ReadMark
 from client.node.turns import Turns
 from client.wire.frames import Chunk
 from client.wire.intake import make_window
