@@ -228,12 +228,17 @@ class AddTurns(Generic[T]):
             self._credits[ledger_id] = _Credit(0, group.number, added_bytes)
             return
         most = self.little_bytes_max
-        earned = known.credit + (group.number - known.group) * most // _CREDIT_GROUPS
-        credit = min(most, earned - max(0, added_bytes - known.added_bytes))
+        spent = max(0, added_bytes - known.added_bytes)
+        credit = min(most, self._earned(known, group) - spent)
         if credit >= size:
             self._shared_until = group.number + _SHARED_GROUPS
         credit = max(credit, -_DEBT_SHARES * most)
         self._credits[ledger_id] = _Credit(credit, group.number, added_bytes)
+
+    def _earned(self, known: _Credit, group: Group) -> int:
+        """Return what a ledger may add by now if nothing was added meanwhile, without a limit."""
+        groups = group.number - known.group
+        return known.credit + groups * self.little_bytes_max // _CREDIT_GROUPS
 
     def _forget_creditors(self, group: Group) -> None:
         """Forget ledgers that have all their credit again; all, if too few have."""
@@ -241,7 +246,7 @@ class AddTurns(Generic[T]):
         self._credits = {
             ledger_id: known
             for ledger_id, known in self._credits.items()
-            if known.credit + (group.number - known.group) * most // _CREDIT_GROUPS < most
+            if self._earned(known, group) < most
         }
         if len(self._credits) > _CREDITS_MAX // 2:
             self._credits.clear()

@@ -61,7 +61,9 @@ def test_the_kernel_is_told_of_changes_alone() -> None:
 
 
 def test_a_transport_without_a_socket_is_read_as_it_comes() -> None:
-    mark_of(None).await_bytes(50_000)
+    mark = mark_of(None)
+    mark.await_bytes(50_000)
+    assert mark._mark == 1
 
 
 def test_a_socket_that_is_closed_is_an_error() -> None:
