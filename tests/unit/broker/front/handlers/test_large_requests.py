@@ -417,12 +417,14 @@ async def test_what_a_large_request_made_goes_with_it(
 ) -> None:
     """And does not wait in cycles for the collector, which stops the loop for all of it at once."""
     await create_topic(broker)
-    await client.call(key, version, **fields)  # what is done once only, such as imports
-    gc.collect()
-    gc.disable()
-    try:
-        await client.call(key, version, **fields)
-        await client.call(ApiKey.API_VERSIONS, 0)
-        assert gc.collect() < STEP_ITEMS
-    finally:
-        gc.enable()
+    left = []
+    for _ in range(4):  # the first also leaves what is done once only, such as imports
+        gc.collect()
+        gc.disable()
+        try:
+            await client.call(key, version, **fields)
+            await client.call(ApiKey.API_VERSIONS, 0)
+            left.append(gc.collect())
+        finally:
+            gc.enable()
+    assert min(left[1:]) < STEP_ITEMS  # cycles of a request are there each time it is sent
