@@ -132,7 +132,7 @@ class Broker:
         self.partitions = _partitions(self.cluster, config)
         led = self.log_services, self.cluster, self.partitions
         self._ownership = _ownership(*led, Owner(config.node_id, self.incarnation), config)
-        groups = Groups(self.cluster, self.topics, config, clock=clock, rng=rng)
+        groups = Groups(self.cluster, self.topics, self.partitions, config, clock=clock, rng=rng)
         producer_ids = ProducerIds(store)
         parts = self.cluster, self.topics, self.partitions, producer_ids, config
         tls, access, freshness = _access(config, self.log_services.lease, clock, rng)

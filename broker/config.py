@@ -242,7 +242,8 @@ class BrokerConfig(AdminAccess):
     partition_hold_max_ms: int = setting(
         1_000,
         "How long requests may wait for a partition that this broker is about to lead, from when"
-        " the takeover began; later ones are refused until it is led. Low: what clients send"
+        " the takeover began, or for its coordinator, from when that began to read its log; later"
+        " ones are refused until it is led. Low: what clients send"
         " with acks=0 may be lost; high: one that cannot be opened delays the answers behind it.",
         at_least=0,
     )
@@ -280,6 +281,13 @@ class BrokerConfig(AdminAccess):
         " follow when these have their leaders. Fewer: shorter pauses of each, and a longer time"
         " for all. Where more than 32 times as many move, each step is a 32nd of them.",
         at_least=1,
+    )
+
+    internal_topics_at_start: bool = setting(
+        False,
+        "Create __consumer_offsets and __transaction_state as soon as a broker starts, so that the"
+        " first consumer and the first transactional producer of a cluster wait for no ledgers."
+        " Off: with their first use.",
     )
 
     # --- groups

@@ -1,4 +1,4 @@
-"""Holding a metadata answer back while a partition is between two leaders.
+"""Holding an answer that names leaders back while a partition is between two of them.
 
 A client whose leader dies asks another broker within a millisecond or two, before anybody has
 planned without the dead one. Named again, librdkafka believes it, stops asking and looks at the
@@ -131,9 +131,16 @@ class LeaderChangeTracker:
         """Planned leaders of a topic's partitions, and who they are."""
         cluster.add_listener(self._forget)
 
+    async def settle_one(self, topic: TopicInfo, index: int) -> None:
+        """Load the leader epochs of a topic; wait while one partition is between two leaders."""
+        await self._settle([topic], frozenset((index,)))
+
     async def settle(self, topics: Iterable[TopicInfo]) -> None:
         """Load the leader epochs of topics; wait while a partition is between two leaders."""
-        topics = list(topics)
+        await self._settle(list(topics), None)
+
+    async def _settle(self, topics: Sequence[TopicInfo], only: frozenset[int] | None) -> None:
+        """Wait for `only` these partitions of each topic; None: for all."""
         epochs = self._cluster.leader_epochs
         await epochs.load(topics)
         if not topics or not self._hold_s:
@@ -142,6 +149,8 @@ class LeaderChangeTracker:
         await self._peers.ask(sorted(frozenset().union(*map(self._leaders_of, topics))))
         until_s = now_s() + self._hold_s
         open_ = [(topic.topic_id, self._open_in(topic.topic_id)) for topic in topics]
+        if only is not None:
+            open_ = [(topic_id, indexes & only) for topic_id, indexes in open_]
         open_ = [(topic_id, indexes) for topic_id, indexes in open_ if indexes]
         while open_ and now_s() < until_s:
             await asyncio.sleep(_LOOK_AGAIN_S)

@@ -1,4 +1,11 @@
-"""Holds a broker's coordinators of one kind: one for each partition that it leads of a topic."""
+"""Holds a broker's coordinators of one kind: one for each partition that it leads of a topic.
+
+A client asks its coordinator as soon as it knows which broker that is, which may be a moment too
+early: the broker takes the partition over still, or reads its log. Refused, librdkafka joins again
+only after three seconds. So the requests that clients begin with wait (`soon`), for a bounded time
+in all: `partition_hold_max_ms` from when the takeover began, and as long again from when reading
+the log did. Nobody relies on it: who waited in vain is told that the coordinator is loading.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from broker.coordinator.internal_topic import InternalTopic
 from broker.coordinator.runtime import CoordinatorRuntime
 from broker.errors import CoordinatorLoading, NotCoordinator
+from broker.leadership.awaited_partitions import AwaitedPartitions
 from broker.partition.partition import Partition
 from client.ids import BrokerId, ConnectionId, LeaderEpoch
 
@@ -31,10 +39,18 @@ class Coordinators(Generic[C]):
     """Coordinators by partition. `on_opened`/`on_closed` are told of led partitions."""
 
     def __init__(
-        self, topic: InternalTopic, broker_id: BrokerId, make: Callable[[Partition], C]
+        self,
+        topic: InternalTopic,
+        broker_id: BrokerId,
+        make: Callable[[Partition], C],
+        awaited: AwaitedPartitions,
     ) -> None:
-        """`make` returns the coordinator of a partition, not started."""
+        """`make` returns the coordinator of a partition, not started.
+
+        `awaited`: the partitions that this broker is about to lead.
+        """
         self._topic = topic
+        self._awaited = awaited
         self._broker_id = broker_id
         self._make = make
         self._held: dict[int, C] = {}
@@ -78,3 +94,16 @@ class Coordinators(Generic[C]):
         if leader is not None and leader.id == self._broker_id:
             raise CoordinatorLoading(f"{self._topic.name}-{index} is being opened")
         raise NotCoordinator(f"another broker coordinates {key!r}")
+
+    async def soon(self, key: str) -> C:
+        """Return the coordinator of a key, loaded, if this broker is or in a moment will be that.
+
+        Raises as `of`, when the time is over.
+        """
+        place = self._topic.key_of(key)
+        if place is not None and place[1] not in self._held and self._awaited.left_s(place):
+            await self._awaited.settled(place)
+        coordinator = self.of(key)
+        await coordinator.loaded(self._awaited.hold_s)
+        # Another broker may lead the partition by now, or this one again.
+        return self.of(key)

@@ -14,11 +14,15 @@ from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.coordinator.core.routing import coordinator_partition
 from broker.errors import BrokerError, CoordinatorNotAvailable, TopicExists
+from broker.leadership.awaited_partitions import Key
 from broker.topics.topics import Topics
 from client.errors import LogCorrupt, MetadataError
 from client.node import background
 
 _LOG = logging.getLogger(__name__)
+
+PREPARE_AGAIN_S: Final = 2.0
+"""Between two attempts to create the topic before anybody asks for it."""
 
 
 class InternalTopic:
@@ -39,14 +43,36 @@ class InternalTopic:
         self._partition_count = partition_count
         self._settings = settings
         self._creating: asyncio.Task[None] | None = None
+        self._preparing: asyncio.Task[None] | None = None
 
     @property
     def info(self) -> TopicInfo | None:
         """The topic as this broker sees it, None if it is not there."""
         return self._cluster.topics.get(self.name)
 
+    def prepare(self) -> None:
+        """Create the topic in the background, if it is not there: the first client need not wait.
+
+        Not before there are bookies for the default number of copies: that is fixed when the topic
+        is created, and a cluster that starts may have one bookie at first.
+        """
+        self._preparing = background.run(self._prepare(), f"prepare {self.name}")
+
+    async def _prepare(self) -> None:
+        while self.info is None:
+            try:
+                if await self._topics.has_default_bookies():
+                    await self._make()
+                    return
+                _LOG.info("coordinator.topic_put_off topic=%s", self.name)
+            except (CoordinatorNotAvailable, MetadataError) as error:
+                _LOG.info("coordinator.topic_put_off topic=%s error=%s", self.name, error)
+            await asyncio.sleep(PREPARE_AGAIN_S)
+
     def close(self) -> None:
         """End a creation under way."""
+        if self._preparing is not None:
+            self._preparing.cancel()
         if self._creating is not None:
             self._creating.cancel()
 
@@ -54,6 +80,13 @@ class InternalTopic:
         """Return the index of the partition that keeps a key; None: there is no topic yet."""
         info = self.info
         return None if info is None else coordinator_partition(key, info.partition_count)
+
+    def key_of(self, key: str) -> Key | None:
+        """Return topic id and index of the partition that keeps a key; None: no topic yet."""
+        info = self.info
+        if info is None:
+            return None
+        return info.topic_id, coordinator_partition(key, info.partition_count)
 
     def leader(self, index: int) -> BrokerInfo | None:
         """Return the broker that should coordinate what a partition keeps."""

@@ -10,7 +10,8 @@ replayed and the shard continues. Nothing is answered from state that is not dur
 coordinator that reads the same log can take over at any point. One timer serves all deadlines.
 Effects that only one kind of coordinator knows are carried out by its own class (`_on_effect`).
 
-Requests that arrive while the log is being read get CoordinatorLoading. A broker that is not sure
+Requests that arrive while the log is being read get CoordinatorLoading, unless they waited for
+`loaded` first. A broker that is not sure
 of its metadata session does not answer questions about state, which may be another broker's by now;
 it still keeps what it has alive.
 
@@ -22,6 +23,7 @@ Sources: Kafka's CoordinatorRuntime; KIP-848 on why coordinators replay.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import logging
 from abc import ABC, abstractmethod
@@ -101,24 +103,45 @@ class CoordinatorRuntime(ABC, Generic[S]):
         self._timer_at_s = 0.0
         self._not_before_s = float("-inf")  # no deadline is acted on earlier, see STALL_S
         self._loading: asyncio.Task[None] | None = None
+        self._loading_since_s = 0.0
+        self._loaded = asyncio.Event()
+        """Set unless the log is being read: it was, cannot be, or is another broker's by now."""
         self._copy = LogCopy(self._name, clock, bytes_min=copy_bytes_min)
 
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to read the log."""
+        self._loading_since_s = asyncio.get_running_loop().time()
+        self._loaded.clear()
         self._loading = background.run(self._load(), f"load {self._name}")
 
     def close(self) -> None:
         """Stop serving: requests that wait are told to look for another coordinator."""
         if self.phase is Phase.CLOSED:
             return
-        self.phase = Phase.CLOSED
+        self._end_loading(Phase.CLOSED)
         if self._loading is not None:
             self._loading.cancel()
         self._copy.cancel()
         self._give_up(NotCoordinator(f"this broker no longer coordinates {self._name}"))
         _LOG.info("coordinator.closed shard=%s", self._name)
+
+    async def loaded(self, hold_s: float) -> None:
+        """Return when the log is not being read any more, or has been for `hold_s`.
+
+        The next question says what came of it.
+        """
+        until_s = self._loading_since_s + hold_s
+        if self._loaded.is_set() or until_s <= asyncio.get_running_loop().time():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await self._loaded.wait()
+
+    def _end_loading(self, phase: Phase) -> None:
+        self.phase = phase
+        self._loaded.set()
 
     @abstractmethod
     def _on_effect(self, effect: object) -> None:
@@ -264,7 +287,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
                 # A leadership in doubt may be confirmed again; if it is lost, `close` ends this.
                 if not error.retriable:
                     _LOG.exception("coordinator.load_failed shard=%s", self._name)
-                    self.phase = Phase.FAILED
+                    self._end_loading(Phase.FAILED)
                     return
                 _LOG.warning("coordinator.load_retried shard=%s error=%r", self._name, error)
             else:
@@ -286,7 +309,7 @@ class CoordinatorRuntime(ABC, Generic[S]):
             count += len(found)
             await asyncio.sleep(0)  # other partitions of this broker want to be served meanwhile
         self._shard, self._log = shard, log
-        self.phase = Phase.ACTIVE
+        self._end_loading(Phase.ACTIVE)
         now = self._now()
         _LOG.info(
             "coordinator.active shard=%s records=%d bytes=%d ids=%d seconds=%.3f",

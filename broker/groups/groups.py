@@ -30,6 +30,7 @@ from broker.groups.commit_order import CommitOrder
 from broker.groups.coordinator import Coordinator
 from broker.groups.core.group_types import GroupConfig, GroupState
 from broker.groups.group_room import GroupRoom
+from broker.leadership.partitions import Partitions
 from broker.partition.partition import Partition
 from broker.topics.topics import Topics
 from client.errors import MetadataError
@@ -56,7 +57,14 @@ class Groups:
     """Finds and holds coordinators. `on_opened`/`on_closed` are told of led partitions."""
 
     def __init__(
-        self, cluster: Cluster, topics: Topics, config: BrokerConfig, *, clock: Clock, rng: Rng
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        partitions: Partitions,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        rng: Rng,
     ) -> None:
         self._cluster = cluster
         self._config = config
@@ -68,7 +76,9 @@ class Groups:
         self._topic = InternalTopic(
             cluster, topics, OFFSETS_TOPIC, config.offsets_topic_partitions, TOPIC_SETTINGS
         )
-        self._coordinators = Coordinators(self._topic, config.node_id, self._make)
+        self._coordinators = Coordinators(
+            self._topic, config.node_id, self._make, partitions.awaited
+        )
         self.room = GroupRoom(self, config.group_members_bytes_max)
         self._last_connection: Callable[[], ConnectionId] = lambda: ConnectionId(-1)
         self._sweeper: asyncio.Task[None] | None = None
@@ -85,6 +95,8 @@ class Groups:
         """Follow the cluster's topics from now on."""
         self._topic_ids = self._current_ids()
         self._cluster.add_listener(self._on_cluster_changed)
+        if self._config.internal_topics_at_start:
+            self._topic.prepare()
         self._sweeper = background.keep(self._sweep, "offset-sweep")
 
     def configure(self, limits: GroupConfig) -> None:
@@ -138,6 +150,13 @@ class Groups:
         Raises NotCoordinator, CoordinatorLoading (it is about to be).
         """
         return self._coordinators.of(group_id)
+
+    async def coordinator_soon(self, group_id: str) -> Coordinator:
+        """Return the coordinator of a group, loaded, if this broker is or soon will be that.
+
+        Raises as `coordinator`, when it took too long.
+        """
+        return await self._coordinators.soon(group_id)
 
     def coordinators(self) -> list[Coordinator]:
         """Return all coordinators of this broker, by partition."""

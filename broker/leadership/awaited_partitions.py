@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 from uuid import UUID
 
 Key = tuple[UUID, int]
@@ -30,7 +31,8 @@ class AwaitedPartitions:
     def __init__(self, hold_s: float = 0.0, bytes_max: int = 0) -> None:
         self.held_bytes = 0
         """Of the requests that wait."""
-        self._hold_s = hold_s
+        self.hold_s: Final = hold_s
+        """For how long a partition is waited for."""
         self._bytes_max = bytes_max
         self._since_s: dict[Key, float] = {}
         self._waits: dict[Key, dict[Wait, None]] = {}
@@ -51,7 +53,7 @@ class AwaitedPartitions:
         since_s = self._since_s.get(key)
         if since_s is None:
             return 0.0
-        return max(0.0, since_s + self._hold_s - asyncio.get_running_loop().time())
+        return max(0.0, since_s + self.hold_s - asyncio.get_running_loop().time())
 
     def wait(self, key: Key, call: Callable[[], None], timeout_s: float | None = None) -> Wait:
         """Call once, soon after the partition is not awaited any more or the time is over.

@@ -87,6 +87,14 @@ class Topics:
         await self._cluster.look_for_topic(name)
         return topic
 
+    async def has_default_bookies(self) -> bool:
+        """Tell whether a topic created now would have the default number of copies, on the default
+        number of bookies. Raises MetadataError.
+        """
+        defaults = self._defaults
+        needed = max(defaults.replication_factor, defaults.ensemble_size)
+        return await self._changes.bookie_count() >= needed
+
     async def delete(self, name: str) -> None:
         """Delete a topic. Raises UnknownTopicOrPartition, MetadataError."""
         await self._changes.delete(self._cluster.topic(name))

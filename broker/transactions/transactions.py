@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.cluster.cluster import Cluster
-from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.core.topology import BrokerInfo, TopicInfo
 from broker.config import BrokerConfig
 from broker.coordinator.coordinators import Coordinators, accepted_before
 from broker.coordinator.core.routing import TRANSACTIONS_TOPIC
@@ -65,6 +65,7 @@ class Transactions:
         self._cluster = cluster
         settings = config.transactions
         self._is_enabled = settings.enabled
+        self._is_prepared = config.internal_topics_at_start
         self._topic = InternalTopic(
             cluster,
             topics,
@@ -85,7 +86,9 @@ class Transactions:
             settings.log_copy_bytes,
             self._count,
         )
-        self._coordinators = Coordinators(self._topic, config.node_id, self._make)
+        self._coordinators = Coordinators(
+            self._topic, config.node_id, self._make, partitions.awaited
+        )
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -96,6 +99,8 @@ class Transactions:
     def start(self) -> None:
         """Follow the cluster from now on."""
         self._cluster.add_listener(self._on_leaders_changed)
+        if self._is_enabled and self._is_prepared:
+            self._topic.prepare()
 
     def close(self) -> None:
         """Stop serving."""
@@ -121,16 +126,29 @@ class Transactions:
         self._check_enabled()
         return await self._topic.find(transactional_id)
 
+    async def place(self, transactional_id: str) -> tuple[TopicInfo, int]:
+        """Return the topic and the index of the partition that keeps an id; create it if there is
+        none. Raises CoordinatorNotAvailable, TransactionsDisabled.
+        """
+        self._check_enabled()
+        return await self._topic.place(transactional_id)
+
     def coordinator(self, transactional_id: str) -> TransactionCoordinator:
         """Return the coordinator of an id, if it is this broker.
 
         Raises NotCoordinator, CoordinatorLoading (it is about to be), TransactionsDisabled,
         InvalidRequest.
         """
-        self._check_enabled()
-        if not transactional_id:
-            raise InvalidRequest("a transactional id must not be empty")
+        self._check_asked(transactional_id)
         return self._coordinators.of(transactional_id)
+
+    async def coordinator_soon(self, transactional_id: str) -> TransactionCoordinator:
+        """Return the coordinator of an id, loaded, if this broker is or soon will be that.
+
+        Raises as `coordinator`, when it took too long.
+        """
+        self._check_asked(transactional_id)
+        return await self._coordinators.soon(transactional_id)
 
     def leader(self, transactional_id: str) -> BrokerInfo | None:
         """Return the broker that should coordinate an id; None: there is no topic yet, or none."""
@@ -164,6 +182,11 @@ class Transactions:
                     raise UnknownTopicOrPartition(f"this broker sees no {topic!r} with that id")
 
     # --- the rest -----------------------------------------------------------------------------
+
+    def _check_asked(self, transactional_id: str) -> None:
+        self._check_enabled()
+        if not transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
 
     def _check_enabled(self) -> None:
         if not self._is_enabled:

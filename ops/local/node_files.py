@@ -44,7 +44,8 @@ def broker_settings(
     """Return the settings of one broker of a local cluster.
 
     With fewer than three bookies, new topics have as many copies as there are bookies. Few
-    offsets partitions and a short wait for further group members make a first consumer start soon.
+    offsets partitions, that are there from the start, and no wait for further group members make a
+    first consumer start soon.
     """
     return {
         "node_id": node_id,
@@ -54,7 +55,8 @@ def broker_settings(
         "default_replication_factor": min(3, bookie_count),
         "default_min_insync_replicas": min(2, bookie_count),
         "offsets_topic_partitions": 8,
-        "group_initial_rebalance_delay_ms": 100,
+        "group_initial_rebalance_delay_ms": 0,
+        "internal_topics_at_start": True,
     }
 
 

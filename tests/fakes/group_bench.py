@@ -13,7 +13,7 @@ import inspect
 import io
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kio.serial import entity_reader, entity_writer
@@ -22,11 +22,14 @@ from broker.access.quotas import Quotas
 from broker.access.rights import Rights
 from broker.cluster.cluster import Cluster
 from broker.cluster.core.topology import BrokerInfo
+from broker.cluster.leader_changes import LeaderChangeTracker
 from broker.config import BrokerConfig
 from broker.coordinator.core.routing import OFFSETS_TOPIC
 from broker.front.handlers import find_coordinator, join_group, offset_commit, offset_fetch
 from broker.front.services import Call, Peer, Services
 from broker.groups.groups import Groups
+from broker.leadership.awaited_partitions import AwaitedPartitions
+from broker.leadership.partitions import Partitions
 from broker.metrics import Metrics
 from broker.topics.topic_changes import TopicChanges
 from broker.topics.topics import Topics
@@ -70,6 +73,16 @@ def _convert(hint: Any, value: Any) -> Any:
     return value
 
 
+class _NoPeers:
+    """There is one broker, and it is there."""
+
+    async def ask(self, brokers: Iterable[BrokerId]) -> None:
+        """Nobody has to be asked."""
+
+    def is_doubted(self, broker: BrokerId) -> bool:
+        return False
+
+
 class GroupBench:
     """One broker's group services; `start` first."""
 
@@ -81,6 +94,10 @@ class GroupBench:
         self.tree = MemoryCluster()
         self.logs: dict[int, FakeLog] = {}
         self.partitions: dict[int, FakePartition] = {}
+        self.awaited = AwaitedPartitions(hold_s=1.0)
+        """What requests wait for; nobody begins a takeover here but tests."""
+        self.hold_s = 0.0
+        """How long FindCoordinator waits for a leader."""
         self.manual = False
         self.opens_by_itself = True
 
@@ -96,7 +113,12 @@ class GroupBench:
         await self.cluster.start()
         await self.register(ME)
         self.groups = Groups(
-            self.cluster, self.topics, self.config, clock=VirtualClock(), rng=rng(2)
+            self.cluster,
+            self.topics,
+            Partitions(self.cluster, self.awaited),
+            self.config,
+            clock=VirtualClock(),
+            rng=rng(2),
         )
         self.groups.start()
         self.cluster.add_listener(self._on_change)
@@ -106,7 +128,7 @@ class GroupBench:
             cluster=self.cluster,
             topics=self.topics,
             features=None,
-            leader_changes=None,
+            leader_changes=LeaderChangeTracker(self.cluster, _NoPeers(), self.hold_s),
             topic_metadata_cache=None,
             followers=None,  # nobody reads here
             partitions=None,

@@ -52,7 +52,7 @@ class TransactionFront(GroupBench):
         self.transactions = Transactions(
             self.cluster,
             self.topics,
-            Partitions(self.cluster),
+            Partitions(self.cluster, self.awaited),
             producer_ids,
             self.config,
             self.link,

@@ -2,8 +2,11 @@
 
 Behaviour: creates the internal topic when it is first needed. Versions 0-3 ask for one key, 4+ for
 several; each gets one answer. The address is chosen as in Metadata, by how the client
-connected. The broker named may still be taking the partition over: it then answers
-COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR, and clients ask again.
+connected. While the partition is between two leaders, or new and had none yet, the answer waits,
+for `metadata_hold_max_ms` at most (`broker/cluster/leader_changes.py`): a broker that is named
+before it knows of it refuses, and clients back off. The broker named may still be taking the
+partition over: the requests that clients begin with wait there (`coordinator/coordinators.py`),
+others are answered with COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR, and clients ask again.
 
 Deviations from Kafka: share groups (key type 2) are refused with INVALID_REQUEST and a message,
 because this broker does not coordinate them; transactional ids (1), where transactions are switched
@@ -63,9 +66,11 @@ async def _find(services: Services, call: Call, kind: int, key: str) -> dict[str
 async def _coordinator(services: Services, call: Call, kind: int, key: str) -> BrokerInfo:
     if kind == _GROUP:
         services.rights.require(call.peer, DESCRIBE_GROUP, key)
+        await services.leader_changes.settle_one(*await services.groups.place(key))
         return await services.groups.find(key)
     if kind == _TRANSACTION:
         services.rights.require(call.peer, DESCRIBE_TRANSACTIONAL_ID, key)
+        await services.leader_changes.settle_one(*await services.transactions.place(key))
         return await services.transactions.find(key)
     name = _KINDS.get(kind, f"coordinators of type {kind}")
     raise InvalidRequest(f"this broker does not serve {name}")

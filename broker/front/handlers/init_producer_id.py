@@ -62,7 +62,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
 async def _begin(
     services: Services, call: Call, request: Any, had: ProducerId
 ) -> ProducerIdAndEpoch:
-    coordinator = services.transactions.coordinator(request.transactional_id)
+    coordinator = await services.transactions.coordinator_soon(request.transactional_id)
     return await coordinator.init_producer_id(
         InitProducerId(
             request.transactional_id,

@@ -49,7 +49,7 @@ async def handle(services: Services, call: Call, request: Any) -> Mapping[str, A
             raise InvalidRequest(
                 f"a member offers {count} protocols; at most {count_max} are allowed"
             )
-        coordinator = services.groups.coordinator(request.group_id)
+        coordinator = await services.groups.coordinator_soon(request.group_id)
         size = sum(len(one.name) + len(one.metadata) for one in request.protocols)
         services.groups.room.require(coordinator, request.group_id, request.member_id, size)
         reply = await coordinator.join(_join(call, request))

@@ -67,7 +67,7 @@ async def _fetch(services: Services, pace: Pace, call: Call, request: _Asked) ->
     unstable: frozenset[TopicPartition] = frozenset()
     try:
         services.rights.require(call.peer, DESCRIBE_GROUP, group_id)
-        view = services.groups.coordinator(group_id).view()
+        view = (await services.groups.coordinator_soon(group_id)).view()
         offsets = view.committed(group_id)
         if request.require_stable:
             unstable = view.unstable(group_id)

@@ -162,6 +162,18 @@ def test_a_new_partition_that_nobody_opens_holds_answers_back_once() -> None:
     virtual_time.run(scenario())
 
 
+def test_who_asks_for_one_partition_waits_for_no_other() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.epochs, world.unopened = [-1, -1], {0, 1}
+        world.later(0.02, lambda: world.unopened.discard(1))
+        world.later(0.2, world.unopened.clear)
+        await world.leader_changes.settle_one(TOPIC, 1)
+        assert world.unopened == {0}
+
+    virtual_time.run(scenario())
+
+
 def test_an_old_epoch_is_no_base_for_the_next_takeover() -> None:
     """The last answer was given before the leader that is in doubt took over itself."""
 
