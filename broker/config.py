@@ -234,8 +234,9 @@ class BrokerConfig(AdminAccess):
 
     metadata_hold_max_ms: int = setting(
         300,
-        "How long a Metadata answer may wait for the next leader of a partition whose leader has"
-        " just gone. Clients that are told too early back off for up to a second; 0: never wait.",
+        "How long a Metadata or FindCoordinator answer may wait for the next leader of a partition"
+        " whose leader has just gone, or for the first one of a new one. Clients that are told too"
+        " early back off for up to a second; 0: never wait.",
         at_least=0,
     )
 
@@ -243,8 +244,8 @@ class BrokerConfig(AdminAccess):
         1_000,
         "How long requests may wait for a partition that this broker is about to lead, from when"
         " the takeover began, or for its coordinator, from when that began to read its log; later"
-        " ones are refused until it is led. Low: what clients send"
-        " with acks=0 may be lost; high: one that cannot be opened delays the answers behind it.",
+        " ones are refused until then. Low: what clients send with acks=0 may be lost; high: one"
+        " that cannot be opened delays the answers behind it.",
         at_least=0,
     )
     partition_hold_bytes_max: int = setting(

@@ -20,7 +20,7 @@ first that there will be: then clients ask again soon. Nobody relies on it for s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -131,22 +131,29 @@ class LeaderChangeTracker:
         """Planned leaders of a topic's partitions, and who they are."""
         cluster.add_listener(self._forget)
 
-    async def settle_one(self, topic: TopicInfo, index: int) -> None:
-        """Load the leader epochs of a topic; wait while one partition is between two leaders."""
-        await self._settle([topic], frozenset((index,)))
+    async def settle_some(self, topic: TopicInfo, indexes: frozenset[int]) -> None:
+        """Load the leader epochs of a topic; wait while one of these partitions is between two
+        leaders."""
+        planned = self._cluster.preferred_leaders(topic)
+        asked = {planned[index] for index in indexes if index < len(planned)}
+        await self._settle([topic], asked, indexes)
 
     async def settle(self, topics: Iterable[TopicInfo]) -> None:
         """Load the leader epochs of topics; wait while a partition is between two leaders."""
-        await self._settle(list(topics), None)
+        topics = list(topics)
+        await self._settle(topics, frozenset().union(*map(self._leaders_of, topics)), None)
 
-    async def _settle(self, topics: Sequence[TopicInfo], only: frozenset[int] | None) -> None:
-        """Wait for `only` these partitions of each topic; None: for all."""
+    async def _settle(
+        self, topics: Sequence[TopicInfo], leaders: Set[BrokerId], only: frozenset[int] | None
+    ) -> None:
+        """Ask these leaders for a sign of life; wait for `only` these partitions of each topic,
+        None: for all."""
         epochs = self._cluster.leader_epochs
         await epochs.load(topics)
         if not topics or not self._hold_s:
             return
         now_s = asyncio.get_running_loop().time
-        await self._peers.ask(sorted(frozenset().union(*map(self._leaders_of, topics))))
+        await self._peers.ask(sorted(leaders))
         until_s = now_s() + self._hold_s
         open_ = [(topic.topic_id, self._open_in(topic.topic_id)) for topic in topics]
         if only is not None:

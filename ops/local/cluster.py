@@ -40,7 +40,7 @@ from client.security.cluster_security import OPEN_CLUSTER
 from ops import probes, zookeeper
 from ops.child import Child
 from ops.java import find_java
-from ops.local.node_files import Value, bookie_settings, broker_settings, write_toml
+from ops.local.node_files import AT_ONCE, Value, bookie_settings, broker_settings, write_toml
 from ops.local.preflight import CannotStart, DataLock, PortUse, check_disk, check_ports
 from ops.local.prometheus_file import write_prometheus
 
@@ -347,12 +347,15 @@ class LocalCluster:
         self._reporter.begin(f"starting {_count(config.brokers, 'broker')}")
         began_s = time.monotonic()
         for i in range(config.brokers):
-            settings = broker_settings(
-                node_id=i,
-                port=config.kafka_port + i,
-                admin_port=config.admin_port + i,
-                zookeeper=self._zookeeper_hosts.split(","),
-                bookie_count=config.bookies,
+            settings = (
+                broker_settings(
+                    node_id=i,
+                    port=config.kafka_port + i,
+                    admin_port=config.admin_port + i,
+                    zookeeper=self._zookeeper_hosts.split(","),
+                    bookie_count=config.bookies,
+                )
+                | AT_ONCE
             )
             if self.security is not None:
                 del settings["port"]

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 Value = str | int | float | bool | list[str]
 
@@ -44,8 +45,7 @@ def broker_settings(
     """Return the settings of one broker of a local cluster.
 
     With fewer than three bookies, new topics have as many copies as there are bookies. Few
-    offsets partitions, that are there from the start, and no wait for further group members make a
-    first consumer start soon.
+    offsets partitions and a short wait for further group members make a first consumer start soon.
     """
     return {
         "node_id": node_id,
@@ -55,9 +55,15 @@ def broker_settings(
         "default_replication_factor": min(3, bookie_count),
         "default_min_insync_replicas": min(2, bookie_count),
         "offsets_topic_partitions": 8,
-        "group_initial_rebalance_delay_ms": 0,
-        "internal_topics_at_start": True,
+        "group_initial_rebalance_delay_ms": 100,
     }
+
+
+AT_ONCE: Final[dict[str, Value]] = {
+    "group_initial_rebalance_delay_ms": 0,
+    "internal_topics_at_start": True,
+}
+"""What `quire up` sets beside that: whoever tries a first consumer there waits for nothing."""
 
 
 def write_toml(path: Path, settings: Mapping[str, Value]) -> None:

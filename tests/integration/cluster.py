@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ops.child import LEASH
 from ops.java import find_java
@@ -90,6 +90,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+AS_MADE: Final = {
+    "QUIRE_BROKER_INTERNAL_TOPICS_AT_START": "false",
+    "QUIRE_BROKER_GROUP_INITIAL_REBALANCE_DELAY_MS": "100",
+}
+"""Tests count topics and ledgers, and members that join together: there is nothing but what they
+make, and it has a moment to come together."""
+
+
 class LocalCluster:
     """A `quire up` process. Ports are free ones; `about` is what `--json` printed."""
 
@@ -110,7 +118,7 @@ class LocalCluster:
         self.log_path = folder / "up.log"
         self.about: dict[str, Any] = {}
         self._process: subprocess.Popen[str] | None = None
-        self.environ = {**os.environ, **(environ or {})}
+        self.environ = {**AS_MADE, **os.environ, **(environ or {})}
         """What `quire up` and its nodes find; `launch` reads it."""
         self._cwd = cwd
         kafka, bookie, admin, own_zookeeper = pick_free_runs(brokers, bookies, 100 + bookies, 1)

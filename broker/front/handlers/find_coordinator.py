@@ -15,15 +15,17 @@ off, with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients end with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from broker.access.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
-from broker.cluster.core.topology import BrokerInfo
 from broker.errors import BrokerError, CoordinatorNotAvailable, InvalidRequest
 from broker.faults import Code, code_of, message_of
 from broker.front.endpoints import endpoint_for
 from broker.front.services import Call, Services
+from broker.groups.groups import Groups
+from broker.transactions.transactions import Transactions
+from client.node.turns import Pace
 from client.wire.kafka.apis import ApiKey
 from client.wire.kafka.codec import field
 
@@ -40,40 +42,77 @@ _KINDS: Final = {2: "share groups"}
 async def handle(services: Services, call: Call, request: Any) -> Mapping[str, Any]:
     """Return the coordinator of each key."""
     kind = field(request, "key_type", _GROUP)
-    if call.version < _BATCHED_FROM:
-        return await _find(services, call, kind, request.key)
     pace = services.turns.pace()
+    if call.version < _BATCHED_FROM:
+        obstacle = await _settle(services, pace, call, kind, (request.key,))
+        return await _find(services, call, kind, request.key, obstacle)
+    keys = tuple(dict.fromkeys(request.coordinator_keys))
+    obstacle = await _settle(services, pace, call, kind, keys)
     coordinators = []
-    for key in dict.fromkeys(request.coordinator_keys):
+    for key in keys:
         await pace.item()
-        coordinators.append(await _find(services, call, kind, key))
+        coordinators.append(await _find(services, call, kind, key, obstacle))
     return {"throttle_time": 0, "coordinators": coordinators}
 
 
-async def _find(services: Services, call: Call, kind: int, key: str) -> dict[str, Any]:
+async def _settle(
+    services: Services, pace: Pace, call: Call, kind: int, keys: Sequence[str]
+) -> CoordinatorNotAvailable | None:
+    """Wait while a partition that keeps one of the keys is between two leaders: once for all.
+
+    Returns why there is no topic that keeps them, if so: it is tried once for all, too.
+    """
+    topic, indexes = None, set[int]()
+    for key in keys:
+        await pace.item()
+        try:
+            topic, index = await _coordinators(services, call, kind, key).place(key)
+        except CoordinatorNotAvailable as error:
+            return error
+        except BrokerError:
+            continue  # its answer says so
+        indexes.add(index)
+    if topic is not None:
+        await services.leader_changes.settle_some(topic, frozenset(indexes))
+    return None
+
+
+async def _find(
+    services: Services, call: Call, kind: int, key: str, obstacle: CoordinatorNotAvailable | None
+) -> dict[str, Any]:
+    """Return the answer to one key; `obstacle`: why there is none, if its client may know that."""
     try:
-        broker = await _coordinator(services, call, kind, key)
+        coordinators = _coordinators(services, call, kind, key)
+        if obstacle is not None:
+            return _refusal(key, obstacle)
+        broker = await coordinators.find(key)
         endpoint = endpoint_for(services, broker, call.peer)
         if endpoint is None:
             raise CoordinatorNotAvailable(
                 f"broker {broker.id} has no {call.peer.listener} listener"
             )
     except BrokerError as error:
-        return _answer(key, -1, "", -1, code_of(error), message_of(error))
+        return _refusal(key, error)
     return _answer(key, broker.id, *endpoint, Code.none, None)
 
 
-async def _coordinator(services: Services, call: Call, kind: int, key: str) -> BrokerInfo:
+def _coordinators(services: Services, call: Call, kind: int, key: str) -> Groups | Transactions:
+    """Return who knows the coordinators of a kind of keys.
+
+    Raises InvalidRequest (nobody does), and what a key without rights is answered with.
+    """
     if kind == _GROUP:
         services.rights.require(call.peer, DESCRIBE_GROUP, key)
-        await services.leader_changes.settle_one(*await services.groups.place(key))
-        return await services.groups.find(key)
+        return services.groups
     if kind == _TRANSACTION:
         services.rights.require(call.peer, DESCRIBE_TRANSACTIONAL_ID, key)
-        await services.leader_changes.settle_one(*await services.transactions.place(key))
-        return await services.transactions.find(key)
+        return services.transactions
     name = _KINDS.get(kind, f"coordinators of type {kind}")
     raise InvalidRequest(f"this broker does not serve {name}")
+
+
+def _refusal(key: str, error: BrokerError) -> dict[str, Any]:
+    return _answer(key, -1, "", -1, code_of(error), message_of(error))
 
 
 def _answer(

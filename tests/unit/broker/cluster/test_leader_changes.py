@@ -168,8 +168,9 @@ def test_who_asks_for_one_partition_waits_for_no_other() -> None:
         world.epochs, world.unopened = [-1, -1], {0, 1}
         world.later(0.02, lambda: world.unopened.discard(1))
         world.later(0.2, world.unopened.clear)
-        await world.leader_changes.settle_one(TOPIC, 1)
+        await world.leader_changes.settle_some(TOPIC, frozenset((1,)))
         assert world.unopened == {0}
+        assert world.asked == [TWO]
 
     virtual_time.run(scenario())
 

@@ -182,6 +182,22 @@ def test_a_coordinator_that_never_leads_is_named_all_the_same() -> None:
     run(scenario())
 
 
+def test_a_topic_that_cannot_be_made_is_tried_once_for_all_keys() -> None:
+    async def scenario() -> None:
+        bench = await GroupBench().start()
+        for number in range(3):
+            await bench.store.delete(paths.cookie(BookieId(f"b{number}")))
+        seen: list[str] = []
+        bench.tree.on_request = lambda operation: seen.append(operation.path)
+        keys = [str(number) for number in range(20)]
+        reply = await bench.call(find_coordinator, 6, coordinator_keys=keys, key_type=0)
+        codes = [one.error_code.name for one in reply.coordinators]
+        assert codes == 20 * ["coordinator_not_available"]
+        assert len(seen) < 5
+
+    run(scenario())
+
+
 class TestTopicsAtStart:
     def test_they_are_there_before_anybody_asks(self) -> None:
         async def scenario() -> None:

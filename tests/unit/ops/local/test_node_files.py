@@ -5,7 +5,7 @@ from pathlib import Path
 from bookie.config import BookieConfig
 from broker.config import BrokerConfig
 from client.config import load
-from ops.local.node_files import bookie_settings, broker_settings, write_toml
+from ops.local.node_files import AT_ONCE, bookie_settings, broker_settings, write_toml
 
 
 def test_a_broker_reads_its_file(tmp_path: Path) -> None:
@@ -42,6 +42,14 @@ def test_a_single_bookie_means_single_copies(tmp_path: Path) -> None:
     settings = broker_settings(node_id=0, port=1, admin_port=2, zookeeper=["z:1"], bookie_count=1)
     assert settings["default_replication_factor"] == 1
     assert settings["default_min_insync_replicas"] == 1
+
+
+def test_a_first_consumer_of_quire_up_waits_for_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "broker-0.toml"
+    write_toml(file, AT_ONCE)
+    config = load(BrokerConfig, toml_path=file, env_prefix="Q_", environ={})
+    assert config.internal_topics_at_start
+    assert config.group_initial_rebalance_delay_ms == 0
 
 
 def test_awkward_text_survives(tmp_path: Path) -> None:
