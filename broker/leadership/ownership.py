@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from broker.cluster.core.topology import BrokerInfo, TopicInfo
-from broker.cluster.owner_node import Owner, OwnerNode
+from broker.cluster.owner_node import Owner, OwnerClaim, OwnerNode
 from broker.errors import BrokerError
 from broker.leadership.partitions import Partitions
 from broker.partition.log_services import LogServices
@@ -28,6 +28,7 @@ from broker.partition.opening import Opening
 from broker.partition.partition import Partition
 from client.errors import LedgerError, LogCorrupt, MetadataError, SessionExpired
 from client.ids import BrokerId
+from client.metadata import paths
 from client.metadata.store import SessionState
 from client.node import background
 
@@ -251,6 +252,7 @@ class _PartitionOwnership:
     async def _open(self, owner: OwnerNode) -> Partition | None:
         """Try once to lead, when no live broker does; None: that failed, or the plan changed."""
         name, index = self._first_topic.name, self._index
+        list_path = paths.partition(self._first_topic.id_text, index)
         metrics = self._ownership._services.metrics
         if self.topic is not None:
             self._ownership._partitions.awaited.begin(self.key)
@@ -261,8 +263,14 @@ class _PartitionOwnership:
                     self._wake.clear()
                     if not self._is_preferred_leader():
                         break
-                    if await owner.claim(self._wake.set, self._ownership._is_alive):
-                        return await self._take_over(self.topic or self._first_topic)
+                    claim = await owner.claim(
+                        self._wake.set,
+                        self._ownership._is_alive,
+                        list_path,
+                        self._ownership._services.ledgers.take_id,
+                    )
+                    if claim is not None:
+                        return await self._take_over(self.topic or self._first_topic, claim)
                 self._ownership._partitions.opening(*self.key, is_opening=False)
                 await self._wake.wait()
         except LogCorrupt as error:
@@ -274,11 +282,11 @@ class _PartitionOwnership:
             metrics.takeovers_lost += 1
         return None
 
-    async def _take_over(self, topic: TopicInfo) -> Partition:
+    async def _take_over(self, topic: TopicInfo, claim: OwnerClaim) -> Partition:
         services, replays = self._ownership._services, self._ownership._replays
         began_s = services.metrics.now_s()
         opened = await Opening(
-            services, topic, self._index, self._is_preferred_leader, replays
+            services, topic, self._index, self._is_preferred_leader, replays, claim
         ).run()
         services.metrics.takeover_seconds.observe(services.metrics.now_s() - began_s)
         return Partition(services, self.topic or topic, self._index, opened)

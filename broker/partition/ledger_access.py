@@ -9,6 +9,7 @@ from client.held_memory import HeldMemory
 from client.ids import BookieId, LedgerId
 from client.ledger.client import LedgerClient
 from client.ledger.core.ledger_metadata import LedgerMetadata
+from client.node.grouped_requests import GroupedRequests
 
 
 class LedgerAccess:
@@ -29,6 +30,11 @@ class LedgerAccess:
         """Bookies that take new entries."""
         return self._client.writable_bookies
 
+    @property
+    def requests(self) -> GroupedRequests | None:
+        """What changes of ledgers leave with."""
+        return self._client.requests
+
     def on_bookies_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever bookies come or go."""
         self._client.on_bookies_changed(listener)
@@ -40,6 +46,7 @@ class LedgerAccess:
         write_quorum: int,
         ack_quorum: int,
         write_quorum_min: int,
+        ledger_id: LedgerId | None = None,
         custom_metadata: Mapping[str, bytes] | None = None,
     ) -> Writer:
         """Create a ledger on bookies that are there now."""
@@ -48,9 +55,14 @@ class LedgerAccess:
             write_quorum=write_quorum,
             ack_quorum=ack_quorum,
             write_quorum_min=write_quorum_min,
+            ledger_id=ledger_id,
             password=self._password,
             custom_metadata=custom_metadata,
         )
+
+    async def take_id(self) -> LedgerId:
+        """Take an id for `create`."""
+        return await self._client.take_id()
 
     async def open(self, ledger_id: LedgerId) -> Reader:
         """Open for reading, without recovery."""

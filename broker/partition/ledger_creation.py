@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.cluster.core.topology import TopicInfo
 from broker.partition.ledgers import Ledgers, Writer
-from client.ids import LeaderEpoch
+from client.ids import LeaderEpoch, LedgerId
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,9 +33,14 @@ def ledger_labels(topic: TopicInfo, index: int, epoch: LeaderEpoch) -> dict[str,
 
 
 async def create_ledger(
-    ledgers: Ledgers, topic: TopicInfo, index: int, epoch: LeaderEpoch
+    ledgers: Ledgers,
+    topic: TopicInfo,
+    index: int,
+    epoch: LeaderEpoch,
+    *,
+    ledger_id: LedgerId | None = None,
 ) -> Writer:
-    """Create a ledger for a partition, with the topic's quorums.
+    """Create a ledger for a partition, with the topic's quorums; `ledger_id`: if it was taken.
 
     While bookies are missing it has fewer copies, but never fewer than must be durable before an
     acknowledgement; see `under_replicated_roller.py` for what follows. Raises LedgerError,
@@ -46,6 +51,7 @@ async def create_ledger(
         write_quorum=topic.write_quorum,
         ack_quorum=topic.ack_quorum,
         write_quorum_min=topic.ack_quorum,
+        ledger_id=ledger_id,
         custom_metadata=ledger_labels(topic, index, epoch),
     )
     copies = writer.metadata.write_quorum

@@ -14,6 +14,7 @@ from client.held_memory import HeldMemory
 from client.ids import BookieId, EntryId, LedgerId
 from client.ledger.core.ledger_metadata import LedgerMetadata
 from client.ledger.stats import LedgerStats
+from client.node.grouped_requests import GroupedRequests
 from client.wire.bookkeeper.entry import Entry
 from client.wire.kafka.batches.records import Buffer
 
@@ -134,6 +135,11 @@ class Ledgers(Protocol):
         """Bookies that take new entries."""
         ...
 
+    @property
+    def requests(self) -> GroupedRequests | None:
+        """What changes of ledgers leave with; None: they are in no metadata store."""
+        ...
+
     def on_bookies_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever bookies come or go."""
         ...
@@ -145,12 +151,21 @@ class Ledgers(Protocol):
         write_quorum: int,
         ack_quorum: int,
         write_quorum_min: int,
+        ledger_id: LedgerId | None = ...,
         custom_metadata: Mapping[str, bytes] = ...,
     ) -> Writer:
         """Create a ledger on bookies that are there now.
 
         With fewer bookies than it should have, it gets fewer copies, at least
-        `write_quorum_min`. Raises LedgerError, MetadataError.
+        `write_quorum_min`. `ledger_id`: one that was taken for it. Raises LedgerError,
+        MetadataError.
+        """
+        ...
+
+    async def take_id(self) -> LedgerId:
+        """Take an id for `create`, newer than those of all ledgers there are.
+
+        One that is not used is wasted. Raises MetadataError.
         """
         ...
 

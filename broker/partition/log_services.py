@@ -41,7 +41,10 @@ class LogServices:
     limits: LogLimits = dataclasses.field(default_factory=LogLimits)
     metrics: Metrics = dataclasses.field(default_factory=Metrics)
     requests: GroupedRequests = dataclasses.field(init=False)
-    """To the metadata store, of many partitions together."""
+    """To the metadata store, of many partitions together, and of their ledgers."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "requests", GroupedRequests(self.store))
+        requests = self.ledgers.requests
+        if requests is None or requests.store is not self.store:
+            requests = GroupedRequests(self.store)
+        object.__setattr__(self, "requests", requests)

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import NamedTuple, assert_never
 
 from broker.cluster.core.topology import TopicInfo
+from broker.cluster.owner_node import NOTHING_READ, OwnerClaim
 from broker.errors import BrokerError, NotLeader
 from broker.partition.core.replay import LedgerTail
 from broker.partition.core.takeover import (
@@ -35,7 +36,7 @@ from broker.partition.ledger_creation import create_ledger
 from broker.partition.ledger_views import replay_ledger
 from broker.partition.ledgers import Reader, Writer
 from broker.partition.log_services import LogServices
-from broker.partition.segment_node import SegmentNode
+from broker.partition.segment_node import SegmentNode, decoded
 from client.errors import (
     ConnectionLoss,
     LedgerError,
@@ -76,16 +77,19 @@ class Opening:
         index: int,
         is_claimed: Callable[[], bool],
         replays: AbstractAsyncContextManager[None] | None = None,
+        claim: OwnerClaim = NOTHING_READ,
     ) -> None:
         """`is_claimed`: whether we hold the owner ephemeral and are still the preferred leader.
 
-        `replays`: held while the log's end is read back.
+        `replays`: held while the log's end is read back. `claim`: the segment list's node and a
+        ledger id, if they came with it; from then on the node's version counts (LIST-WITH-CLAIM).
         """
         self._services = services
         self._topic = topic
         self._index = index
         self._is_claimed = is_claimed
         self._replays = nullcontext() if replays is None else replays
+        self._claim = claim
         self._node = SegmentNode(services.requests, topic, index, services.pages)
         self._takeover = Takeover(services.limits.segment_page_entries)
         self._readers: dict[LedgerId, Reader] = {}
@@ -143,6 +147,8 @@ class Opening:
                     return takeover.on_claimed()
                 return takeover.on_failed("not wanted any more")
             case ReadList():
+                if self._claim.beside is not None:
+                    return takeover.on_list(*decoded(self._claim.beside))
                 return takeover.on_list(*await self._node.read())
             case Recover(ledger_id):
                 return await self._recover(ledger_id)
@@ -186,7 +192,10 @@ class Opening:
             return await replay_ledger(reader, self._services.limits, now_ms)
 
     async def _create(self, epoch: LeaderEpoch) -> Step:
-        self._writer = await create_ledger(self._services.ledgers, self._topic, self._index, epoch)
+        ledgers, ledger_id = self._services.ledgers, self._claim.ledger_id
+        self._writer = await create_ledger(
+            ledgers, self._topic, self._index, epoch, ledger_id=ledger_id
+        )
         now_ms = self._services.clock.now_ms()
         return self._takeover.on_created(self._writer.ledger_id, now_ms)
 

@@ -15,9 +15,15 @@ from client.errors import ConnectionLoss, NodeExists, NoNode, VersionConflict
 from client.log.segment_pages import NewPage, PageRef
 from client.log.segments import SegmentList, decode_segments
 from client.metadata import paths
+from client.metadata.store import Versioned
 from client.node.grouped_requests import GroupedRequests
 from client.segments.page_nodes import delete_pages, write_page
 from client.segments.pages import PageCache, SegmentPages
+
+
+def decoded(node: Versioned) -> tuple[SegmentList, int]:
+    """Return the list and its version. Raises LogCorrupt."""
+    return decode_segments(node.data), node.version
 
 
 class SegmentNode:
@@ -43,13 +49,13 @@ class SegmentNode:
             except NoNode:
                 await self._make()
                 continue
-            return decode_segments(node.data), node.version
+            return decoded(node)
 
     async def read_back(self) -> tuple[SegmentList, int]:
         """Like `read`, after everything that happened before. A missing node raises NoNode."""
         await self._store.sync(self.path)
         node = await self._store.get(self.path)
-        return decode_segments(node.data), node.version
+        return decoded(node)
 
     async def write_pages(self, pages: Sequence[NewPage]) -> None:
         """Make the pages that a change of the list will name; they are there afterwards.

@@ -51,6 +51,7 @@ from client.ledger.write.hole_marks import HoleMarks
 from client.ledger.write.writer import LedgerWriter
 from client.metadata import bookkeeper
 from client.metadata.store import MetadataStore
+from client.node.grouped_requests import GroupedRequests
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 from client.wire.bookkeeper.entry import DigestType, EntryCodec, master_key
 
@@ -160,6 +161,11 @@ class LedgerClient:
         """Bookies that take new entries, as far as this client knows."""
         return self._bookies.writable
 
+    @property
+    def requests(self) -> GroupedRequests:
+        """What changes of ledgers leave with."""
+        return self._nodes.requests
+
     def on_bookies_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever bookies may have come or gone."""
         self._bookies.add_listener(listener)
@@ -226,6 +232,12 @@ class LedgerClient:
         self._remember(writer)
         return writer
 
+    async def take_id(self) -> LedgerId:
+        """Take an id for `create`: newer than those of all ledgers there are, but for ids that
+        somebody chose. One that is not used is wasted. Raises MetadataError.
+        """
+        return await self._ids.take()
+
     async def open(self, ledger_id: int, *, password: bytes | None = b"") -> LedgerReader:
         """Open a ledger without disturbing its writer; reads go up to the LAC found.
 
@@ -279,6 +291,7 @@ class LedgerClient:
         """Create the znode, if need be under a fresh id; one that somebody took is skipped."""
         if chosen_id is not None:
             ledger_id = LedgerId(chosen_id)
+            self._ids.tidy()
             return ledger_id, await self._nodes.create(ledger_id, metadata)
         while True:
             ledger_id = await self._ids.next()

@@ -38,10 +38,29 @@ class LedgerIds:
         self._long_root = f"{root}/idgen-long"
         self._is_long: bool | None = None
         """Whether the cluster uses 63-bit ids; None until we looked."""
+        self._taken: list[str] = []
+        """Nodes behind numbers that were taken, and are not needed any more."""
         self._tidying: dict[asyncio.Task[None], None] = {}
 
     async def next(self) -> LedgerId:
         """Return an id nobody was given before. Raises MetadataError."""
+        ledger_id = await self.take()
+        self.tidy()
+        return ledger_id
+
+    def tidy(self) -> None:
+        """Delete the nodes behind ids that were taken, with whatever else is asked for now."""
+        taken, self._taken = self._taken, []
+        for path in taken:
+            task = background.begin(self._delete(path), "tidy")
+            self._tidying[task] = None
+            task.add_done_callback(self._tidying.pop)
+
+    async def take(self) -> LedgerId:
+        """Return an id as `next` does; the node behind it stays until the next `tidy`.
+
+        Raises MetadataError.
+        """
         if self._is_long is None:
             self._is_long = (
                 await self._nodes.retry(lambda: self._store.exists(self._long_root)) is not None
@@ -88,12 +107,10 @@ class LedgerIds:
         path = await self._nodes.retry(
             lambda: requests.create(prefix, ephemeral=True, sequential=True, make_parents=True)
         )
-        task = background.begin(self._tidy(path), "tidy")
-        self._tidying[task] = None
-        task.add_done_callback(self._tidying.pop)
+        self._taken.append(path)
         return int(path[len(prefix) :])
 
-    async def _tidy(self, path: str) -> None:
+    async def _delete(self, path: str) -> None:
         try:
             await self._nodes.requests.delete(path)
         except MetadataError as error:

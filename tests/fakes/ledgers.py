@@ -29,6 +29,7 @@ from client.ledger.core.schedule import Schedule
 from client.ledger.core.sizing import fitting
 from client.ledger.read.reader import SOME_ENTRIES_MAX
 from client.ledger.stats import LedgerStats
+from client.node.grouped_requests import GroupedRequests
 from client.wire.bookkeeper.entry import DigestType, Entry
 
 
@@ -130,6 +131,11 @@ class FakeLedgerClient:
         self.dead = False
         """A killed process: nothing of it is sent, nothing reaches it."""
 
+    requests: GroupedRequests | None = None
+
+    async def take_id(self) -> LedgerId:
+        return self.service.new_id()
+
     @property
     def writable_bookies(self) -> list[BookieId]:
         return [BookieId(f"fake{number}:1") for number in range(self.service.bookie_count)]
@@ -144,6 +150,7 @@ class FakeLedgerClient:
         write_quorum: int,
         ack_quorum: int,
         write_quorum_min: int | None = None,
+        ledger_id: LedgerId | None = None,
         digest_type: DigestType = DigestType.CRC32C,
         password: bytes = b"",
         custom_metadata: Mapping[str, bytes] = {},
@@ -158,7 +165,9 @@ class FakeLedgerClient:
         if self.service.bookie_count < schedule.ensemble_size:
             raise NotEnoughBookies(f"there are {self.service.bookie_count}")
         now_ms = int(asyncio.get_running_loop().time() * 1000)
-        ledger = StoredLedger(self.service.new_id(), custom_metadata, now_ms, schedule)
+        if ledger_id is None:
+            ledger_id = self.service.new_id()
+        ledger = StoredLedger(ledger_id, custom_metadata, now_ms, schedule)
         self.service.ledgers[ledger.ledger_id] = ledger
         writer = FakeWriter(self, ledger)
         self.writers.append(writer)

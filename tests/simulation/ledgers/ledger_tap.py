@@ -102,6 +102,7 @@ class TappedLedgers:
         self._by = by
         self.stats = ledgers.stats
         self.memory = ledgers.memory
+        self.requests = ledgers.requests
 
     @property
     def writable_bookies(self) -> Sequence[BookieId]:
@@ -110,6 +111,10 @@ class TappedLedgers:
 
     def on_bookies_changed(self, listener: Callable[[], None]) -> None:
         self._ledgers.on_bookies_changed(listener)
+
+    async def take_id(self) -> LedgerId:
+        ledger_id: LedgerId = await self._ledgers.take_id()
+        return ledger_id
 
     async def create(self, **options: Any) -> TappedWriter:
         return TappedWriter(await self._ledgers.create(**options), self._oracle, self._by)

@@ -365,8 +365,9 @@ def coordinator_not_loaded(patch: Any) -> None:
 def one_copy_is_enough(patch: Any) -> None:
     """Ledgers get an ack quorum of one, whatever the topic asks for."""
 
-    async def create(ledgers: Any, topic: Any, index: int, epoch: Any) -> Any:
+    async def create(ledgers: Any, topic: Any, index: int, epoch: Any, **options: Any) -> Any:
         return await ledgers.create(
+            **options,
             ensemble_size=topic.ensemble_size,
             write_quorum=topic.write_quorum,
             ack_quorum=1,

@@ -39,6 +39,17 @@ async def test_ids_are_unique_across_clients_and_leave_nothing_behind() -> None:
     assert cluster.tree.children(f"{ROOT}/idgen") == []
 
 
+async def test_what_is_behind_a_taken_id_goes_with_the_next_change() -> None:
+    cluster, store = await start()
+    source = ids_of(store)
+    first = await source.take()
+    await settle()
+    assert len(cluster.tree.children(f"{ROOT}/idgen")) == 1
+    assert await source.next() > first
+    await settle()
+    assert cluster.tree.children(f"{ROOT}/idgen") == []
+
+
 async def test_a_lost_answer_wastes_a_number() -> None:
     cluster, store = await start()
     faults = [Fault.LOSE_REPLY]

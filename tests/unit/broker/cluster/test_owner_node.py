@@ -1,0 +1,143 @@
+"""The owner node of a partition: what is read with it, and when that counts."""
+
+from __future__ import annotations
+
+from broker.cluster.owner_node import Owner, OwnerClaim, OwnerNode
+from client.ids import BrokerId, LedgerId
+from client.metadata import paths
+from client.metadata.memory import MemoryCluster, Operation
+from client.node.grouped_requests import GroupedRequests
+from tests.fakes.topics import topic_info
+from tests.fakes.virtual_time import run
+
+TOPIC = topic_info(1)
+LIST = paths.partition(TOPIC.id_text, 0)
+ME, RIVAL = Owner(BrokerId(1), "me"), Owner(BrokerId(2), "rival")
+
+
+class Lab:
+    """A partition with a list, its owner node, and two brokers that may want it."""
+
+    def __init__(self) -> None:
+        self.cluster = MemoryCluster()
+        self.store, self.rivals_store = self.cluster.session(), self.cluster.session()
+        self.requests = GroupedRequests(self.store)
+        self.node = OwnerNode(self.requests, TOPIC, 0, ME)
+        self.seen: list[str] = []
+        self.is_rival_alive = True
+        self.ids_taken: list[LedgerId] = []
+
+    async def start(self, *, held: bool) -> Lab:
+        await self.store.create(LIST, b"first", make_parents=True)
+        if held:
+            await self.rivals_store.create(self.node.path, RIVAL.encode(), ephemeral=True)
+        self.cluster.on_request = lambda operation: self.seen.append(operation.name)
+        return self
+
+    async def claim(self) -> OwnerClaim | None:
+        return await self.node.claim(
+            lambda: None, lambda _: self.is_rival_alive, LIST, self.take_id
+        )
+
+    async def take_id(self) -> LedgerId:
+        path = await self.requests.create("/id-", ephemeral=True, sequential=True)
+        self.ids_taken.append(LedgerId(int(path.removeprefix("/id-"))))
+        return self.ids_taken[-1]
+
+
+def test_the_list_comes_in_the_request_that_found_nobody() -> None:
+    """LIST-WITH-CLAIM."""
+
+    async def scenario() -> None:
+        lab = await Lab().start(held=False)
+        claim = await lab.claim()
+        assert claim is not None and claim.beside is not None
+        assert (claim.beside.data, claim.beside.version) == (b"first", 0)
+        assert claim.ledger_id is not None
+        assert lab.seen == ["get_many", "multi"], "node and id are made together"
+
+    run(scenario())
+
+
+def test_the_list_comes_in_the_request_that_found_a_process_that_is_gone() -> None:
+    async def scenario() -> None:
+        lab = await Lab().start(held=True)
+        lab.is_rival_alive = False
+        claim = await lab.claim()
+        assert claim is not None and claim.beside is not None
+        assert claim.ledger_id is not None
+        assert lab.seen == ["get_many", "multi"]
+
+    run(scenario())
+
+
+def test_an_id_that_is_older_than_the_list_is_not_used() -> None:
+    """ID-AFTER-LIST: a rival was faster, led, listed a ledger and let go."""
+
+    async def scenario() -> None:
+        lab = await Lab().start(held=False)
+
+        def between(operation: Operation) -> None:
+            if operation.name == "multi" and not lab.ids_taken:
+                lab.cluster.tree.create(
+                    lab.node.path, RIVAL.encode(), now_ms=0, owner=lab.rivals_store.session_id
+                )
+            elif (operation.name, operation.path) == ("create", "/id-"):
+                lab.cluster.tree.set(LIST, b"second", 0)
+                lab.cluster.tree.delete(lab.node.path, -1)
+
+        lab.cluster.on_request = between
+        claim = await lab.claim()
+        assert claim is not None and claim.beside is not None
+        assert claim.beside.data == b"second"
+        assert len(lab.ids_taken) == 2
+        assert claim.ledger_id == lab.ids_taken[-1]
+
+    run(scenario())
+
+
+def test_a_partition_without_a_list_has_none() -> None:
+    async def scenario() -> None:
+        lab = await Lab().start(held=False)
+        await lab.store.delete(LIST)
+        assert await lab.claim() == OwnerClaim(None)
+
+    run(scenario())
+
+
+def test_who_holds_it_already_has_the_list_as_it_is_now() -> None:
+    async def scenario() -> None:
+        lab = await Lab().start(held=False)
+        assert await lab.claim() is not None
+        await lab.store.set(LIST, b"second", 0)
+        claim = await lab.claim()
+        assert claim is not None and claim.beside is not None
+        assert claim.beside.data == b"second"
+
+    run(scenario())
+
+
+def test_a_list_that_was_read_while_a_live_broker_led_does_not_count() -> None:
+    """It changes the list once more, and lets go: the takeover would lose its compare-and-set."""
+
+    async def scenario() -> None:
+        lab = await Lab().start(held=True)
+
+        def between(operation: Operation) -> None:
+            if (operation.name, operation.path) == ("get", lab.node.path):
+                lab.cluster.tree.set(LIST, b"second", 0)
+                lab.cluster.tree.delete(lab.node.path, -1)
+
+        lab.cluster.on_request = between
+        assert await lab.claim() == OwnerClaim(None)
+
+    run(scenario())
+
+
+def test_a_live_broker_is_waited_for() -> None:
+    async def scenario() -> None:
+        lab = await Lab().start(held=True)
+        assert await lab.claim() is None
+        assert lab.seen == ["get_many", "get"]
+
+    run(scenario())
