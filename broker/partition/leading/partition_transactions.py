@@ -7,7 +7,7 @@ producer's next ones, into the log in one step, or refuses them all.
     VERIFY, GUARD, COORDINATOR-EPOCH    `core/transactions/held_batches.py`
     MARKER-ADDRESS                      a marker that names another leader epoch is refused
     MARKER-ONCE                         `core/transactions/open_transactions.py`
-    PROVEN                              `core/transactions/lead_proofs.py`
+    PROVEN                              `core/transactions/leadership_proofs.py`
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from broker.partition.core.leader import PartitionLeader
 from broker.partition.core.leader_effects import Effects, State
 from broker.partition.core.transactions.held_appends import HeldAppend, settle
 from broker.partition.core.transactions.held_batches import Guard, Released
-from broker.partition.core.transactions.lead_proofs import LeadProofs
+from broker.partition.core.transactions.leadership_proofs import LeadershipProofs
 from broker.partition.core.transactions.open_transactions import MarkerVerdict
 from broker.partition.core.transactions.verification import (
     OpenTransactionView,
@@ -70,7 +70,7 @@ class PartitionTransactions:
         self._leader = leader
         self._append = append
         self._run = run
-        self._proofs = LeadProofs()
+        self._proofs = LeadershipProofs()
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Questions to coordinators."""
         self._told: dict[Offset, None] = {}
