@@ -125,13 +125,13 @@ class UnderReplicatedRoller:
             try:
                 await partition.changes.roll()
             except BrokerError as error:
-                _LOG.warning("strength.failed log=%s error=%r", partition.name, error)
+                _LOG.warning("replication.roll_failed log=%s error=%r", partition.name, error)
 
     async def _look_for_marks(self) -> Collection[LedgerId]:
         try:
             return frozenset(await self._marked())
         except MetadataError as error:
-            _LOG.warning("strength.marks_unknown error=%r", error)
+            _LOG.warning("replication.marks_unread error=%r", error)
             return ()
 
     async def _run(self) -> None:

@@ -101,7 +101,7 @@ class LinkServices:
         try:
             self._check(hello)
         except BrokerError as error:
-            _LOG.warning("link.turned_away broker=%d reason=%r", hello.sender, str(error))
+            _LOG.warning("link.hello_refused broker=%d reason=%r", hello.sender, str(error))
             answer(refusal_frame(correlation_id, str(error)))
         else:
             self._senders[connection] = hello.sender
