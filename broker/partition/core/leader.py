@@ -37,8 +37,7 @@ Rules, by the names that TAKEOVER.md and the tests use:
 
     LIST-FIRST       nothing is sent to a ledger before it is listed.
     DRAIN            nothing is sent to the next ledger before the previous one is complete.
-    ONE-ROLL         a roll begins after the last step of the previous one: at most two ledgers are
-                     open.
+    ONE-ROLL         a roll begins after the last step of the previous one: at most two are open.
     LIST-THEN-DELETE ledgers are deleted only after they were removed from the list.
     PAGE-BY-PAGE     a trim drops at most one page; the rest follows after changes that are waiting.
     COMPACT-CAS      a compacted segment is listed only if its originals are still in place.
@@ -431,7 +430,7 @@ class PartitionLeader:
             self._change = None
             return [
                 ChangeDone(change.ticket, error),
-                *self.end(f"could not be closed gracefully: {error!r}"),
+                *self.end(f"not closed gracefully: {error!r}"),
             ]
         assert self._previous is not None
         ledger_id = self._previous.ledger_id

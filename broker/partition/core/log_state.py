@@ -128,7 +128,7 @@ class LogState:
             are_keys_checked=are_keys_checked,
         )
         if header.producer_id >= 0:
-            if header.attributes & TRANSACTIONAL_BIT or self.fold.is_used:
+            if header.attributes & TRANSACTIONAL_BIT or self.fold.has_transactions:
                 waiting = self._look(header, batch, now_s, transaction, from_client=from_client)
                 if waiting is not None:
                     return waiting
@@ -232,7 +232,7 @@ class LogState:
             batch = bytes(batch)
         append = HeldAppend(batch, header, transaction, from_client=from_client)
         append.guard = held.hold(header, append)
-        self.fold.is_used = True
+        self.fold.has_transactions = True
         return append
 
     def _check_behind(self, header: BatchHeader) -> None:
@@ -343,7 +343,7 @@ class LogState:
         """The ledger confirmed its oldest entry: return it."""
         entry = self.queue.pop()
         self.offsets.on_confirmed(entry.end_offset)
-        if self.fold.is_used:
+        if self.fold.has_transactions:
             self.fold.transactions.on_confirmed(entry.end_offset)
         if not entry.appends:
             self.has_own_snapshot = True
@@ -381,7 +381,7 @@ class LogState:
         if self._accumulator:
             self._push(self._accumulator.take())
             self.active.on_entry()
-            if self.fold.is_used and self.active.transactions.is_block_due:
+            if self.fold.has_transactions and self.active.transactions.is_block_due:
                 self._write_block()
             if self.active.snapshot_due:
                 self.write_snapshot()

@@ -88,7 +88,7 @@ class OpenTransactions:
     # --- batches ------------------------------------------------------------------------
 
     @property
-    def is_known(self) -> bool:
+    def has_state(self) -> bool:
         """Whether there is anything to store in a snapshot."""
         return bool(self._open or self._coordinators)
 

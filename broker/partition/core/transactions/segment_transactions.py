@@ -42,7 +42,7 @@ class SegmentTransactions:
         """Everything before it is decided by the log up to the ledger's end."""
 
     @property
-    def is_known(self) -> bool:
+    def has_state(self) -> bool:
         """Whether there is anything to store in a snapshot."""
         return self.is_transactional or bool(self.earlier)
 
