@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from broker.access.doors import Doors
+from broker.access.listener_security import ListenerSecurity
 from broker.config import BrokerConfig
 from broker.front.dispatch import Dispatcher
 from broker.front.endpoints import listeners_of
@@ -51,12 +51,16 @@ class Server(FramedServer["Connection"]):
     """The listener and its connections."""
 
     def __init__(
-        self, services: Services, dispatcher: Dispatcher, memory: HeldMemory, doors: Doors
+        self,
+        services: Services,
+        dispatcher: Dispatcher,
+        memory: HeldMemory,
+        security: ListenerSecurity,
     ) -> None:
         """`memory`: where all holders of request bytes count them."""
         config, metrics = services.config, services.metrics
         super().__init__(_connection_limits(config), asyncio.get_running_loop())
-        self.doors = doors
+        self.security = security
         self.config = config
         self.dispatcher = dispatcher
         self.metrics = metrics
@@ -88,7 +92,7 @@ class Server(FramedServer["Connection"]):
         Raises OSError, ConfigError, MetadataError.
         """
         listeners = listeners_of(self.config)
-        await self.doors.prepare(listeners)
+        await self.security.prepare(listeners)
         ports: dict[str, int] = {}
         for listener in listeners:
             host, port = listener.bind
@@ -98,7 +102,7 @@ class Server(FramedServer["Connection"]):
         return ports
 
     def _connection(self, listener: Listener) -> asyncio.BaseProtocol:
-        return self.doors.behind(listener, Connection(self, listener))
+        return self.security.protocol_for(listener, Connection(self, listener))
 
     def configure(self, config: BrokerConfig) -> None:
         """Apply the connection limits of the current configuration."""
@@ -112,7 +116,7 @@ class Server(FramedServer["Connection"]):
         """Stop listening and close every connection; answers that are ready are still sent."""
         self.close_all()
         await self.dispatcher.close()
-        self.doors.close()
+        self.security.close()
 
     def admit(self, connection: Connection) -> bool:
         """Accept a new connection unless a limit is reached."""
@@ -192,7 +196,7 @@ class Connection(FramedConnection):
         self.peer = Peer("", 0, "", 0, listener.name)
         # Connections are created in the order in which they are accepted.
         server.last_connection = self.number = ConnectionId(server.last_connection + 1)
-        self.login = server.doors.login_of(listener, self._on_user, self.fail)
+        self.login = server.security.login_of(listener, self._on_user, self.fail)
         config = server.config
         frame_bytes_max = config.request_bytes_max
         if self.login is not None:
@@ -226,7 +230,7 @@ class Connection(FramedConnection):
         assert self._transport is not None, "the handshake was on this transport"
         if self.login is not None:
             return
-        user = self._server.doors.user_of(self._transport)
+        user = self._server.security.user_of(self._transport)
         if user is None:
             self.fail("no rule of tls_principal_rules matches the client's certificate")
         else:
@@ -253,7 +257,7 @@ class Connection(FramedConnection):
         if self.login is not None:
             self.login.close()
         for slot in self._wire.close():
-            slot.let_go()
+            slot.release()
         self._wire = ServerConnection(0, self._server.window, self._server.memory)
         self._intake = self._wire.intake
         if self._lost_call is not None:
@@ -273,7 +277,7 @@ class Connection(FramedConnection):
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
         """Send the buffers, if any, when it is the slot's turn."""
         if self._transport is None:
-            slot.let_go()
+            slot.release()
             return
         self._unsent_bytes += sum(map(len, buffers))
         if slot.throttle_ms or self.pause.is_throttled:
@@ -375,7 +379,7 @@ class Connection(FramedConnection):
     def _forget_opened(self) -> None:
         """Release the slot of the request that could not be started: it will not be answered."""
         if self._wire.newest is not None:
-            self._wire.newest.let_go()
+            self._wire.newest.release()
 
     def _plan_turn(self) -> None:
         """Continue in another turn of the loop."""
@@ -417,7 +421,7 @@ class Connection(FramedConnection):
         buffers: list[Buffer] = []
         for slot in self._wire.take():
             buffers += slot.answer
-            slot.let_go()
+            slot.release()
             self._server.metrics.on_answered(slot, now_s)
         if buffers:
             size = sum(map(len, buffers))

@@ -11,7 +11,7 @@ from uuid import UUID
 from broker.cluster.cluster import Cluster
 from broker.config import BrokerConfig
 from broker.errors import NotLeader
-from broker.leadership.core.replica_selector import choose_replica, far_behind, stable_end
+from broker.leadership.core.replica_selector import choose_replica, redirect_offset_max, stable_end
 from broker.leadership.follower import Follower
 from broker.metrics import Metrics
 from broker.partition.log_services import LogServices
@@ -89,7 +89,9 @@ class Followers:
         progress, for whatever reason, it gets its records here.
         """
         rack = consumer.rack
-        if rack == self._rack or not self._is_far(partition, offset, committed=consumer.committed):
+        if rack == self._rack or not self._may_redirect(
+            partition, offset, committed=consumer.committed
+        ):
             return None
         near = (
             one
@@ -108,7 +110,7 @@ class Followers:
         self.redirects += 1
         return chosen
 
-    def _is_far(self, partition: Partition, offset: Offset, *, committed: bool) -> bool:
+    def _may_redirect(self, partition: Partition, offset: Offset, *, committed: bool) -> bool:
         listed = partition.usage.listed
         active = listed.segments[-1].base_offset
         if active is not None and offset >= active:  # at the tail, as most consumers are
@@ -116,7 +118,7 @@ class Followers:
         if (
             not partition.log_start_offset
             <= offset
-            <= far_behind(listed, self._settings.behind_bytes_min)
+            <= redirect_offset_max(listed, self._settings.behind_bytes_min)
         ):
             return False
         return not committed or offset < stable_end(listed)

@@ -47,7 +47,7 @@ def stable_end(listed: SegmentList) -> Offset:
     return listed.log_start_offset
 
 
-def far_behind(listed: SegmentList, bytes_min: int) -> Offset:
+def redirect_offset_max(listed: SegmentList, bytes_min: int) -> Offset:
     """Return the largest known offset with at least `bytes_min` sealed bytes at or after it;
     `NOWHERE`: there is none. Looks at whole segments, in the head of the list only."""
     left = bytes_min

@@ -52,7 +52,7 @@ def consumers_are_sent_away_for_ever(patch: Any) -> None:
         return original(self, partition, consumer._replace(committed=False), offset)
 
     original = patch(Followers, "preferred_read_replica", preferred)
-    patch(followers, "far_behind", lambda listed, bytes_min: sealed_end(listed))
+    patch(followers, "redirect_offset_max", lambda listed, bytes_min: sealed_end(listed))
 
 
 KIND = "nearby"
