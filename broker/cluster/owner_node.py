@@ -1,14 +1,14 @@
-"""The owner ephemeral of a partition: who holds it, and how it is acquired.
+"""The owner ephemeral of a partition: which broker holds it, and how it is acquired.
 
-This election is only a hint: it keeps two brokers from duelling over a partition, but proves
+This election is only a hint: it keeps two brokers from competing for a partition, but proves
 nothing, so it may be overridden. An ephemeral whose broker is no longer registered, or is
-registered with another incarnation, belongs to a process that is gone; it is deleted at once rather
-than when its session times out.
+registered with another incarnation, belongs to a dead process; it is deleted at once instead of
+when its session times out.
 
-Whoever gets hold of it reads the partition's segment list next. So each look reads both, in one
-request (LIST-WITH-CLAIM). The list is as good as one that is read later: at that look nobody alive
-held the partition, and if somebody changes the list all the same, the takeover's compare-and-set
-fails. What comes after that is a new ledger, whose id is taken in the request that makes the node
+Whoever acquires it needs the partition's segment list next. So each look reads both, in one request
+(LIST-WITH-CLAIM). The list is as good as one that is read later: at that look no live broker held
+the partition, and if the list changes all the same, the takeover's compare-and-set fails. Then the
+takeover needs an id for a new ledger. It is taken in the request that creates the node
 (ID-AFTER-LIST): after the list was read, so that it is newer than every ledger in it.
 """
 
@@ -44,7 +44,7 @@ class Owner(NamedTuple):
 
 
 def decode_owner(data: bytes) -> Owner | None:
-    """Read the node's bytes; None: nobody we can make sense of."""
+    """Read the node's bytes; None: they are not readable."""
     try:
         fields = read_object(data)
         return Owner(BrokerId(whole(fields, "broker")), str(fields["incarnation"]))
@@ -65,7 +65,7 @@ NOTHING_READ: Final = OwnerClaim(None)
 
 
 class OwnerNode:
-    """One partition's owner ephemeral, seen by one broker."""
+    """One partition's owner ephemeral, as used by one broker."""
 
     def __init__(self, requests: GroupedRequests, topic: TopicInfo, index: int, me: Owner) -> None:
         self._requests = requests
@@ -80,10 +80,10 @@ class OwnerNode:
         beside: str,
         take_id: Callable[[], Awaitable[LedgerId]],
     ) -> OwnerClaim | None:
-        """Get hold of the node; None: a live broker has it, `on_change` tells when it changes.
+        """Acquire the node; None: a live broker holds it.
 
-        `beside`: another node, which is read with this one. Who holds this one may also cease to
-        live: that is the caller's to notice. Raises MetadataError.
+        Then `on_change` is called when the node changes; the caller has to notice by itself if that
+        broker dies. `beside`: another node, which is read with this one. Raises MetadataError.
         """
         self._may_be_ours = True
         is_watched = False
@@ -110,9 +110,9 @@ class OwnerNode:
                 is_watched = True
                 continue
             _LOG.info("owner.stale path=%s holder=%s", self.path, holder)
-            # One after the other, without waiting in between.
+            # Sent one after the other, without waiting for the first answer.
             _, is_made, taken = await asyncio.gather(
-                self._break(node.version), self._make(), _take_one(take_id, other)
+                self._delete(node.version), self._make(), _take_one(take_id, other)
             )
             if is_made:
                 return OwnerClaim(other, taken)
@@ -129,7 +129,7 @@ class OwnerNode:
         return decode_owner(node.data) == self._me
 
     async def release(self) -> None:
-        """Let go of the node, if it is ours. Raises MetadataError."""
+        """Delete the node if it is ours. Raises MetadataError."""
         if not self._may_be_ours:
             return
         try:
@@ -142,19 +142,19 @@ class OwnerNode:
     async def _find(
         self, path: str, on_change: Callable[[], None] | None = None
     ) -> Versioned | None:
-        """Read a node; None: it is not there. Raises MetadataError."""
+        """Read a node; None: it does not exist. Raises MetadataError."""
         try:
             return await self._requests.get(path, on_change)
         except NoNode:
             return None
 
-    async def _break(self, version: int) -> None:
-        """Delete the node of a process that is gone; what became of it, the next look tells."""
+    async def _delete(self, version: int) -> None:
+        """Delete the node of a dead process; the next read shows the outcome."""
         with contextlib.suppress(NoNode, VersionConflict, ConnectionLoss):
             await self._requests.delete(self.path, version)
 
     async def _make(self) -> bool:
-        """Return whether the node was made; without an answer it may be there all the same."""
+        """Return whether the node was created; if the answer is lost it may exist all the same."""
         data = self._me.encode()
         try:
             await self._requests.create(self.path, data, ephemeral=True, make_parents=True)

@@ -79,7 +79,7 @@ class _NoPeers:
     async def ask(self, brokers: Iterable[BrokerId]) -> None:
         """Nobody has to be asked."""
 
-    def is_doubted(self, broker: BrokerId) -> bool:
+    def is_suspected(self, broker: BrokerId) -> bool:
         return False
 
 
