@@ -14,6 +14,7 @@ lasts, the session is given up: we kept it alive by coming back, and others wait
 
 from __future__ import annotations
 
+import logging
 import secrets
 import struct
 import time
@@ -23,7 +24,7 @@ from typing import Any, Final, NoReturn
 import kazoo.exceptions as zk
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import SASL
+from kazoo.protocol.serialization import SASL, Auth
 from kazoo.security import ACL, make_acl, make_digest_acl
 
 from client.security.cluster_security import ClusterSecurity
@@ -53,16 +54,29 @@ NOT_THE_SERVER: Final = (
 )
 
 
+class _NoLogins(logging.Filter):
+    """Keeps what we log in with out of kazoo's log of all requests, whoever switches that on."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        shown = record.args if isinstance(record.args, tuple) else ()
+        return not any(isinstance(each, Auth | SASL) for each in shown)
+
+
+_KAZOOS_LOG: Final = logging.getLogger("kazoo.client")
+_NO_LOGINS: Final = _NoLogins()
+
+
 class LoginRefused(Exception):
     """A server refuses our login, or is not one to log in at; the message says what to do."""
 
 
 def credentials(security: ClusterSecurity) -> dict[str, Any]:
-    """Return as whom kazoo comes, and whose alone the nodes are that it makes."""
+    """Return as whom kazoo comes, whose alone the nodes are that it makes, and what tells of it."""
     user, password = security.zookeeper_user, security.zookeeper_password
     if not user:
         return {}
-    found: dict[str, Any] = {"default_acl": None}
+    _KAZOOS_LOG.addFilter(_NO_LOGINS)
+    found: dict[str, Any] = {"default_acl": None, "logger": _KAZOOS_LOG}
     if security.zookeeper_by_digest:
         found["auth_data"] = [("digest", f"{user}:{password}")]
     if security.zookeeper_acl:

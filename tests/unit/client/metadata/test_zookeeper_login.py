@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import kazoo.exceptions as zk
 import pytest
 from kazoo.client import KazooClient, KazooState
-from kazoo.protocol.serialization import SASL, ReplyHeader, write_buffer
+from kazoo.protocol.serialization import SASL, Auth, GetChildren, ReplyHeader, write_buffer
 
 from client.errors import AuthFailed, MetadataError
 from client.metadata import zookeeper_login
@@ -183,6 +184,18 @@ def test_a_password_is_sent_only_by_digest() -> None:
     assert "auth_data" not in credentials(user("sasl"))
     for scheme in ("digest", "both"):
         assert credentials(user(scheme))["auth_data"] == [("digest", "quire:secret")]
+
+
+def test_kazoos_log_of_requests_has_no_login(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An application may log everything that its libraries say."""
+    caplog.set_level(logging.DEBUG, "kazoo.client")
+    connection = KazooClient("a:1", **credentials(user("both")))._connection
+    monkeypatch.setattr(connection, "_write", lambda _message, _timeout_s: None)
+    for request in (Auth(0, "digest", "quire:secret"), SASL(b"secret"), GetChildren("/seen", None)):
+        connection._submit(request, 1.0, 1)
+    assert "/seen" in caplog.text and "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(
