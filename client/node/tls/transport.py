@@ -127,12 +127,18 @@ class TlsProtocol(asyncio.BufferedProtocol):
         context: ssl.SSLContext,
         app: Secured,
         on_ready: Callable[[], None],
+        take_plain: Callable[[memoryview], int] | None = None,
     ) -> None:
-        """`on_ready` is called once the peer is known and before its first bytes are passed on."""
+        """`on_ready` is called once the peer is known and before its first bytes are passed on.
+
+        `take_plain` is shown what comes in plain text in the place of a handshake, and returns how
+        many bytes of it were meant so; what follows these is the handshake.
+        """
         self._gate = gate
         self._app = app
         self._on_ready: Callable[[], None] | None = on_ready
         """None: the handshake is over, one way or the other."""
+        self._take_plain = take_plain
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket: asyncio.Transport | None = None
@@ -198,10 +204,13 @@ class TlsProtocol(asyncio.BufferedProtocol):
         """Decrypt, or go on with the handshake."""
         if self._socket is None or self._socket.is_closing():
             return
-        if self._on_ready is not None and not self._is_begun_well(nbytes):
-            return
-        self._incoming.write(self._gate.window[:nbytes])
-        self._held_bytes += nbytes
+        begin = 0
+        if self._on_ready is not None:
+            begin = self._plain_bytes(nbytes)
+            if begin == nbytes or not self._is_begun_well(begin, nbytes):
+                return
+        self._incoming.write(self._gate.window[begin:nbytes])
+        self._held_bytes += nbytes - begin
         if self._on_ready is None:
             self.decrypt()
         elif self._take_back is None:
@@ -210,11 +219,18 @@ class TlsProtocol(asyncio.BufferedProtocol):
 
     # --- the handshake
 
-    def _is_begun_well(self, nbytes: int) -> bool:
-        if not self._handshake_bytes and self._gate.window[0] != _HANDSHAKE_RECORD:
+    def _plain_bytes(self, nbytes: int) -> int:
+        window = self._gate.window
+        is_plain = not self._handshake_bytes and window[0] != _HANDSHAKE_RECORD
+        if not is_plain or self._take_plain is None:
+            return 0
+        return self._take_plain(window[:nbytes])
+
+    def _is_begun_well(self, begin: int, end: int) -> bool:
+        if not self._handshake_bytes and self._gate.window[begin] != _HANDSHAKE_RECORD:
             self._fail("not TLS: the client speaks plain text to a listener with TLS")
             return False
-        self._handshake_bytes += nbytes
+        self._handshake_bytes += end - begin
         if self._handshake_bytes > _HANDSHAKE_BYTES_MAX:
             self._fail("the TLS handshake is too long")
             return False
