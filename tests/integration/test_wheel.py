@@ -184,7 +184,7 @@ def serves_and_keeps(environment: Environment, cluster: LocalCluster) -> None:
     [
         (
             ("up", "--data", "data"),
-            "quire: There is no ZooKeeper server here, it comes with PySpark's jars: run"
+            "quire: There is no ZooKeeper server here; it comes with PySpark's jars: run"
             " `pip install 'quire[local]'`, or use a server that runs already with --zookeeper.",
         ),
         (

@@ -27,7 +27,8 @@ class Append:
     """
 
     __slots__ = (
-        "_calls",
+        "_call",
+        "_more_calls",
         "base_offset",
         "buffers",
         "completed",
@@ -54,23 +55,31 @@ class Append:
         """Timestamp the broker set, or -1."""
         self.completed = False
         self.error: BrokerError | None = None
-        self._calls: list[Callable[[Append], None]] = []
+        self._call: Callable[[Append], None] | None = None
+        self._more_calls: tuple[Callable[[Append], None], ...] = ()
+        """Of whoever sent the batch again meanwhile."""
 
     def on_done(self, call: Callable[[Append], None]) -> None:
         """Call `call(self)` once completed: at once if that has happened already."""
         if self.completed:
             call(self)
+        elif self._call is None:
+            self._call = call
         else:
-            self._calls.append(call)
+            self._more_calls = (*self._more_calls, call)
 
     def complete(self, error: BrokerError | None = None) -> None:
         """Settle the append and tell those who wait. For the partition only."""
         assert not self.completed
         self.completed = True
         self.error = error
-        calls, self._calls = self._calls, []
-        for call in calls:
+        call, self._call = self._call, None
+        if call is not None:
             call(self)
+        if self._more_calls:
+            calls, self._more_calls = self._more_calls, ()
+            for call in calls:
+                call(self)
 
 
 class LogEntry:

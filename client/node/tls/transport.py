@@ -10,7 +10,8 @@ that a thousand clients that connect at once keep others waiting for these, and 
 Reading and writing keep the connection's back-pressure: while it does not read, at most one
 window's worth of the peer's bytes waits here; what it writes is encrypted at once and waits in the
 socket's buffer, where it is counted. What a frame under way still lacks the kernel gathers first
-(`read_mark.py`): whoever encrypts sends record by record.
+(`read_mark.py`): whoever encrypts sends record by record. OpenSSL is handed bytes in slices: its
+buffers never shrink, and would keep room for the most that they ever held.
 
 Bytes that are no TLS end the connection with a reason that says so.
 """
@@ -34,7 +35,11 @@ _HANDSHAKE_BYTES_MAX: Final = 128 << 10
 HANDSHAKE_STEPS: Final = 8
 """Of all clients, in one turn of the loop: some three milliseconds."""
 _HANDSHAKE_RECORD: Final = 0x16
-_FLUSHED_BYTES: Final = 256 << 10
+IN_SLICE_BYTES: Final = 16 << 10
+"""Of encrypted bytes, handed to OpenSSL at a time; with a piece of a record before them, it keeps
+room for 44 KiB."""
+OUT_SLICE_BYTES: Final = 32 << 10
+"""Of plain bytes, encrypted at a time: OpenSSL keeps room for 44 KiB."""
 
 
 class Secured(Protocol):
@@ -143,6 +148,8 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket: asyncio.Transport | None = None
         self._read_mark: ReadMark
+        self._unread = memoryview(b"")
+        """Of a window that was just received, what OpenSSL was not handed yet."""
         self._held_bytes = 0
         """Of encrypted bytes, what may be content of records that are not whole yet, or more."""
         self._timer: asyncio.TimerHandle | None = None
@@ -209,11 +216,16 @@ class TlsProtocol(asyncio.BufferedProtocol):
             begin = self._plain_bytes(nbytes)
             if begin == nbytes or not self._is_begun_well(begin, nbytes):
                 return
-        self._incoming.write(self._gate.window[begin:nbytes])
         self._held_bytes += nbytes - begin
         if self._on_ready is None:
+            self._unread = self._gate.window[:nbytes]
             self.decrypt()
-        elif self._take_back is None:
+            if self._unread:  # the connection does not read; the window is every connection's
+                self._incoming.write(self._unread)
+                self._unread = memoryview(b"")
+            return
+        self._incoming.write(self._gate.window[begin:nbytes])
+        if self._take_back is None:
             self._socket.pause_reading()  # what the client sends meanwhile waits in its socket
             self._take_back = self._gate.turns.on_turn(self._on_turn)
 
@@ -333,7 +345,25 @@ class TlsProtocol(asyncio.BufferedProtocol):
         """Decrypt into a buffer; return how much, and whether the peer is done."""
         if self._on_ready is not None:
             return 0, False
-        count, size = 0, len(buffer)
+        try:
+            count, is_end, is_more = self._read(buffer)
+            while self._unread and count < len(buffer) and not is_end:
+                self._incoming.write(self._unread[:IN_SLICE_BYTES])
+                self._unread = self._unread[IN_SLICE_BYTES:]
+                found, is_end, is_more = self._read(buffer[count:])
+                count += found
+        except (ssl.SSLError, ValueError) as error:
+            self._app.fail(f"TLS: {_reason(error)}")
+            return 0, True
+        if count and not is_end:
+            is_empty = not (is_more or self._unread or self._tls.pending())
+            self._held_bytes = 0 if is_empty else self._held_bytes - count
+        return count, is_end
+
+    def _read(self, buffer: memoryview) -> tuple[int, bool, bool]:
+        """Decrypt what OpenSSL was handed; return how much, whether the peer is done, and whether
+        OpenSSL still holds some. Raises ssl.SSLError and ValueError for what is not TLS."""
+        count, size, is_end = 0, len(buffer), False
         incoming, read = self._incoming, cast(Callable[[int, memoryview], int], self._tls.read)
         try:
             # Reading when nothing is there would raise, which costs more than to look.
@@ -341,22 +371,17 @@ class TlsProtocol(asyncio.BufferedProtocol):
             while is_more and count < size:
                 found = read(size - count, buffer[count:] if count else buffer)
                 if not found:
-                    self._close_socket()
-                    return count, True
+                    is_end = True
+                    break
                 count += found
                 is_more = incoming.pending > 0
         except ssl.SSLWantReadError:  # OpenSSL holds a piece of a record
             is_more = True
         except ssl.SSLZeroReturnError:
+            is_end = True
+        if is_end:
             self._close_socket()
-            return count, True
-        except (ssl.SSLError, ValueError) as error:
-            self._app.fail(f"TLS: {_reason(error)}")
-            return 0, True
-        if count:
-            is_empty = not is_more and not self._tls.pending()
-            self._held_bytes = 0 if is_empty else self._held_bytes - count
-        return count, False
+        return count, is_end, is_more
 
     def encrypt(self, buffers: Iterable[Chunk]) -> None:
         """Send buffers; small ones share a TLS record."""
@@ -375,8 +400,8 @@ class TlsProtocol(asyncio.BufferedProtocol):
     def _encrypt(self, buffer: Chunk) -> None:
         view = memoryview(buffer)
         while view:
-            view = view[self._tls.write(view) :]
-            if self._outgoing.pending >= _FLUSHED_BYTES:
+            view = view[self._tls.write(view[:OUT_SLICE_BYTES]) :]
+            if self._outgoing.pending >= OUT_SLICE_BYTES:
                 self._flush()
 
     def _flush(self) -> None:

@@ -42,6 +42,15 @@ def test_the_oracle_sees_a_planted_defect(name: str) -> None:
     assert hunt(Task(name, 0, PATIENCE)).violation
 
 
+def test_the_seed_that_found_it_last_is_tried_first() -> None:
+    name = "ack-before-sync"
+    found = hunt(Task(name, 0, PATIENCE))
+    assert found.schedules > 1
+    again = hunt(Task(name, 0, PATIENCE, known_seed=found.seed))
+    assert (again.schedules, again.seed) == (1, found.seed)
+    assert hunt(Task(name, 0, PATIENCE, known_seed=0)).seed == found.seed  # 0 does not show it
+
+
 def test_many_mutants_are_easy() -> None:
     assert len(easy()) >= 30
 

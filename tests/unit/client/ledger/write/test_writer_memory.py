@@ -102,9 +102,9 @@ async def test_an_entry_that_a_bookie_sheds_is_held_until_it_takes_it() -> None:
     busy.fate_of = hold_adds
     entry_id = outcomes.add(b"x" * 100)
     await settle()
-    busy.fate_of = lambda request: Fate.DELIVER
     busy.fail_held(TooManyRequests("test"))
-    await settle()
+    await until(lambda: bool(busy.held))  # it is asked again
     assert outcomes.confirmed == [entry_id]
     assert client.memory.size == 100
+    busy.release()
     await until(lambda: not client.memory.size)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from client.node.tls.read_mark import MARK_BYTES_MAX
-from client.node.tls.transport import TlsGate, TlsProtocol
+from client.node.tls.transport import IN_SLICE_BYTES, OUT_SLICE_BYTES, TlsGate, TlsProtocol
 from client.wire.intake import WINDOW_BYTES, FrameIntake, make_window
 from tests.fakes import certificates
 from tests.fakes.broker import until
@@ -72,6 +72,28 @@ class Socket(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+
+class Watched:
+    """A buffer of OpenSSL's that notes the most that it ever held: it never shrinks again."""
+
+    def __init__(self, buffer: ssl.MemoryBIO) -> None:
+        self._buffer = buffer
+        self.most = 0
+
+    @property
+    def pending(self) -> int:
+        self.most = max(self.most, self._buffer.pending)
+        return self._buffer.pending
+
+    def write(self, data: memoryview) -> int:
+        count = self._buffer.write(data)
+        self.most = max(self.most, self._buffer.pending)
+        return count
+
+    def read(self) -> bytes:
+        self.most = max(self.most, self._buffer.pending)
+        return self._buffer.read()
 
 
 class Client:
@@ -203,3 +225,68 @@ async def test_never_more_than_is_still_to_come_of_the_frame(client: Client, see
     assert len(client.app.frames) == len(ends)
     assert client.socket.mark == 1
     assert client.app.reasons == []
+
+
+async def test_openssl_keeps_little_room_for_what_comes(client: Client) -> None:
+    watched = Watched(client.protocol._incoming)
+    client.protocol._incoming = watched  # type: ignore[assignment]
+    whole = frame(240_000)
+    for most in (500, 16_384):
+        client.deliver(
+            client.encrypted(*(whole[at : at + most] for at in range(0, len(whole), most)))
+        )
+    assert client.app.frames == [whole[4:]] * 2
+    assert client.app.calls <= 6, "a window is passed on whole, not slice by slice"
+    assert watched.most <= IN_SLICE_BYTES + (17 << 10)
+
+
+async def test_openssl_keeps_little_room_for_what_goes(client: Client) -> None:
+    watched = Watched(client.protocol._outgoing)
+    client.protocol._outgoing = watched  # type: ignore[assignment]
+    answer = random.Random(1).randbytes(900_000)
+    client.protocol.encrypt([b"head", memoryview(answer), b"end"])
+    assert watched.most <= OUT_SLICE_BYTES + (1 << 10)
+    client.incoming.write(client.socket.written)
+    found = b""
+    while len(found) < len(answer) + 7:
+        found += client.tls.read(1 << 20)
+    assert found == b"head" + answer + b"end"
+
+
+async def test_a_window_that_is_not_read_is_kept_for_later(client: Client) -> None:
+    """It is received into memory that all connections share."""
+    whole = frame(200_000)
+    client.protocol.set_reading(False)
+    client.socket.paused = False  # bytes that were on their way
+    client.deliver(client.encrypted(whole))
+    client.gate.window[:] = bytes(len(client.gate.window))
+    client.protocol.set_reading(True)
+    await until(lambda: bool(client.app.frames))
+    assert client.app.frames == [whole[4:]]
+    assert client.app.reasons == []
+
+
+async def test_a_connection_that_stops_reading_in_a_window_loses_nothing(client: Client) -> None:
+    wholes = [frame(30_000) for _ in range(7)]
+    takes = client.app.buffer_updated
+
+    def take_and_stop(nbytes: int) -> None:
+        takes(nbytes)
+        client.protocol.set_reading(False)
+
+    client.app.buffer_updated = take_and_stop  # type: ignore[method-assign]
+    client.deliver(client.encrypted(*wholes))
+    client.gate.window[:] = bytes(len(client.gate.window))
+    for _ in range(100):
+        client.protocol.set_reading(True)
+        await asyncio.sleep(0)
+    assert client.app.frames == [whole[4:] for whole in wholes]
+    assert client.app.reasons == []
+
+
+async def test_what_is_no_tls_ends_the_connection_wherever_it_comes(client: Client) -> None:
+    good = client.encrypted(frame(40_000))
+    client.deliver(good + b"\x17\x03\x03\x00\x20" + bytes(32))
+    assert client.app.frames == [], "nothing is passed on of what came with it"
+    assert len(client.app.reasons) == 1
+    assert client.app.reasons[0].startswith("TLS: ")
