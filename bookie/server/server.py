@@ -374,13 +374,12 @@ class _Connection(FramedConnection):
             return
         self._flush()
         self._write(encode_answer(call, StartTlsResponse(Status.OK)))
-        tls = TlsProtocol(
-            guard.gate, guard.context(), self, self._on_secured, take_plain=self._take_early_auth
-        )
+        tls = TlsProtocol(guard.gate, guard.context(), self, self._on_secured)
         self._transport = tls.take_over(socket, is_reading=self.is_reading)
         self._is_tls, self._is_trusted = True, False
 
-    def _take_early_auth(self, data: memoryview) -> int:
+    def take_plain(self, data: memoryview) -> int:
+        """Take an AUTH that came behind StartTLS."""
         frame = first_frame(data)
         return LENGTH_BYTES + len(frame) if frame is not None and self._is_early_auth(frame) else 0
 

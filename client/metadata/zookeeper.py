@@ -68,6 +68,7 @@ from client.metadata.zookeeper_multi import (
     check_changes,
     read,
 )
+from client.metadata.zookeeper_opening import Opening
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
 
 _log = logging.getLogger(__name__)
@@ -111,14 +112,6 @@ class _Operation(NamedTuple):
     """The watches that it leaves."""
 
 
-class _Refusal(NamedTuple):
-    """A server that did not let us in."""
-
-    host: str
-    reason: str
-    """And what to do."""
-
-
 class ZooKeeperStore:
     """One session with a ZooKeeper ensemble. Implements `MetadataStore`; see there."""
 
@@ -143,9 +136,6 @@ class ZooKeeperStore:
         self._state = SessionState.SUSPENDED
         self._session_id = 0
         self._closed = False
-        self._settled = asyncio.Event()
-        """Set by the first connection, or when all servers refuse us."""
-        self._was_connected = False
         self._listeners: list[SessionListener] = []
         self._watches: dict[_Watch, None] = {}
         self._in_flight: dict[asyncio.Future[Any], None] = {}
@@ -163,13 +153,11 @@ class ZooKeeperStore:
             )
         except ValueError as error:
             raise ConfigError(f"not a list of ZooKeeper servers: {self._hosts!r}") from error
-        self._logs_in = security.zookeeper_by_sasl
-        if self._logs_in:
+        self._opening = Opening(len(self._client.hosts), logs_in=security.zookeeper_by_sasl)
+        if self._opening.logs_in:
             self._client._connection = SaslConnection(
                 self._client, security, on_login=self._on_login, on_refusal=self._on_refusal
             )
-        self._refusals: list[_Refusal] = []
-        """Those since the last connection; before the first, `start` tells of them."""
 
     async def start(self) -> None:
         """Open the session. Raises MetadataError when no server answers in time, AuthFailed when
@@ -179,13 +167,9 @@ class ZooKeeperStore:
         _log.info("metadata.connecting hosts=%s", self._hosts)
         self._client.add_listener(self._on_kazoo_state)
         self._client.start_async()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._start_timeout_s):
-                await self._settled.wait()
-        if not self._was_connected:
+        if not await self._opening.wait(self._start_timeout_s):
             await self.close()
-            if self._refusals:
-                _, reason = self._refusals[-1]
+            if reason := self._opening.refusal:
                 raise AuthFailed(f"ZooKeeper at {self._hosts} refuses the login: {reason}")
             raise MetadataError(
                 f"no ZooKeeper server answers at {self._hosts} (waited {self._start_timeout_s:g} s)"
@@ -378,7 +362,7 @@ class ZooKeeperStore:
 
     def _on_kazoo_state(self, state: KazooState) -> None:
         """Runs in the connection thread."""
-        if state != KazooState.CONNECTED or not self._logs_in:  # else `_on_login` tells
+        if state != KazooState.CONNECTED or not self._opening.logs_in:  # else `_on_login` tells
             self._put_state(state)
 
     def _on_login(self) -> None:
@@ -392,16 +376,7 @@ class ZooKeeperStore:
 
     def _on_refusal(self, host: str, reason: str) -> None:
         """Runs in the connection thread."""
-        self._inbox.put(partial(self._note_refusal, _Refusal(host, reason)))
-
-    def _note_refusal(self, refusal: _Refusal) -> None:
-        if not self._was_connected:
-            self._refusals.append(refusal)
-            if len(self._refusals) >= len(self._client.hosts):
-                self._settled.set()
-        elif refusal not in self._refusals:
-            self._refusals.append(refusal)
-            _log.warning("metadata.login_refused host=%s reason=%r", *refusal)
+        self._inbox.put(partial(self._opening.refuse, host, reason))
 
     def _on_state(self, state: KazooState, session_id: int) -> None:
         if self._closed:
@@ -431,12 +406,7 @@ class ZooKeeperStore:
             self._client.start_async()
 
     def _on_connected(self) -> None:
-        if not self._was_connected:
-            for refusal in dict.fromkeys(self._refusals):  # by some, before one let us in
-                _log.warning("metadata.login_refused host=%s reason=%r", *refusal)
-        self._refusals.clear()
-        self._was_connected = True
-        self._settled.set()
+        self._opening.connect()
         pending, self._watches = self._watches, {}
         held, self._held = self._held, {}
         self._tell(SessionState.CONNECTED)

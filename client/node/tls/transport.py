@@ -66,6 +66,11 @@ class Secured(Protocol):
         """At least so many bytes come before it has anything to do with them."""
         ...
 
+    def take_plain(self, data: memoryview) -> int:
+        """Look at what came in plain text in the place of a handshake; return how many bytes of it
+        were meant so. What follows these is the handshake."""
+        ...
+
     def pause_writing(self) -> None:
         """The peer does not read."""
         ...
@@ -132,18 +137,12 @@ class TlsProtocol(asyncio.BufferedProtocol):
         context: ssl.SSLContext,
         app: Secured,
         on_ready: Callable[[], None],
-        take_plain: Callable[[memoryview], int] | None = None,
     ) -> None:
-        """`on_ready` is called once the peer is known and before its first bytes are passed on.
-
-        `take_plain` is shown what comes in plain text in the place of a handshake, and returns how
-        many bytes of it were meant so; what follows these is the handshake.
-        """
+        """`on_ready` is called once the peer is known and before its first bytes are passed on."""
         self._gate = gate
         self._app = app
         self._on_ready: Callable[[], None] | None = on_ready
         """None: the handshake is over, one way or the other."""
-        self._take_plain = take_plain
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._socket: asyncio.Transport | None = None
@@ -157,15 +156,15 @@ class TlsProtocol(asyncio.BufferedProtocol):
         self._take_back: Callable[[], None] | None = None
         """Takes back the turn that the handshake waits for; None: it waits for none."""
         self._host = ""
-        self._is_admitted = False
         self._is_reading = True
 
     # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Show the connection, then wait for the handshake."""
-        self._app.connection_made(self._begin(cast(asyncio.Transport, transport)))
-        if not self._is_admitted and self._socket is not None and not self._socket.is_closing():
+        secured, is_admitted = self._begin(cast(asyncio.Transport, transport))
+        self._app.connection_made(secured)
+        if not is_admitted and self._socket is not None and not self._socket.is_closing():
             self._fail("tls_handshakes_max is reached")
 
     def take_over(self, socket: asyncio.Transport, *, is_reading: bool) -> TlsTransport:
@@ -175,17 +174,18 @@ class TlsProtocol(asyncio.BufferedProtocol):
         """
         self._is_reading = is_reading
         socket.set_protocol(self)
-        return self._begin(socket)
+        return self._begin(socket)[0]
 
-    def _begin(self, socket: asyncio.Transport) -> TlsTransport:
+    def _begin(self, socket: asyncio.Transport) -> tuple[TlsTransport, bool]:
+        """Return the connection's transport, and whether its handshake may go on."""
         gate = self._gate
         self._socket = socket
         self._read_mark = ReadMark(socket)
         peer = socket.get_extra_info("peername")
         self._host = str(peer[0]) if peer else ""
-        self._is_admitted = gate.begin(self._host)
+        is_admitted = gate.begin(self._host)
         self._timer = gate.loop.call_later(gate.handshake_timeout_s, self._on_timeout)
-        return TlsTransport(self, socket, self._tls)
+        return TlsTransport(self, socket, self._tls), is_admitted
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass it on."""
@@ -234,9 +234,7 @@ class TlsProtocol(asyncio.BufferedProtocol):
     def _plain_bytes(self, nbytes: int) -> int:
         window = self._gate.window
         is_plain = not self._handshake_bytes and window[0] != _HANDSHAKE_RECORD
-        if not is_plain or self._take_plain is None:
-            return 0
-        return self._take_plain(window[:nbytes])
+        return self._app.take_plain(window[:nbytes]) if is_plain else 0
 
     def _is_begun_well(self, begin: int, end: int) -> bool:
         if not self._handshake_bytes and self._gate.window[begin] != _HANDSHAKE_RECORD:

@@ -16,7 +16,7 @@ from kazoo.protocol.serialization import SASL, Auth, GetChildren, ReplyHeader, w
 from client.errors import AuthFailed, MetadataError
 from client.metadata import zookeeper_login
 from client.metadata.store import SessionState
-from client.metadata.zookeeper import ZooKeeperStore, _Refusal
+from client.metadata.zookeeper import ZooKeeperStore
 from client.metadata.zookeeper_errors import translate
 from client.metadata.zookeeper_login import SaslConnection, credentials
 from client.security.cluster_security import OPEN_CLUSTER, ClusterSecurity
@@ -262,7 +262,7 @@ def test_opening_ends_when_all_servers_refuse(
 def test_a_refusal_counts_if_nobody_else_answers_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         opening = Opening(monkeypatch, start_timeout_ms=1)
-        opening.store._note_refusal(_Refusal("a", "what to do"))
+        opening.store._opening.refuse("a", "what to do")
         with pytest.raises(AuthFailed, match="what to do"):
             await opening.opening
 

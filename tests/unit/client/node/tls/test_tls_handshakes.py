@@ -24,6 +24,7 @@ class Admitted(asyncio.Protocol):
     def __init__(self) -> None:
         self.received = b""
         self.reasons: list[str] = []
+        self.plain: list[bytes] = []
         self.missing_bytes = 1
         self._buffer = bytearray(1 << 10)
 
@@ -32,6 +33,12 @@ class Admitted(asyncio.Protocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received += self._buffer[:nbytes]
+
+    def take_plain(self, data: memoryview) -> int:
+        if bytes(data[:5]) == b"plain" and not self.plain:
+            self.plain.append(b"plain")
+            return 5
+        return 0
 
     def fail(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -67,9 +74,7 @@ class Client:
 
     def __init__(self, gate: TlsGate, server: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
         self.app, self.socket, self.is_ready = Admitted(), FakeSocket(1), False
-        self.plain: list[bytes] = []
-        """What comes in plain text in the place of a handshake, and is taken so."""
-        self.protocol = TlsProtocol(gate, server, self.app, self._on_ready, self._take_plain)
+        self.protocol = TlsProtocol(gate, server, self.app, self._on_ready)
         self.gate = gate
         self.protocol.connection_made(self.socket)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -77,12 +82,6 @@ class Client:
 
     def _on_ready(self) -> None:
         self.is_ready = True
-
-    def _take_plain(self, data: memoryview) -> int:
-        if bytes(data[:5]) == b"plain" and not self.plain:
-            self.plain.append(b"plain")
-            return 5
-        return 0
 
     def send(self, more: bytes = b"") -> None:
         """Go on with the handshake; let the server receive what that wrote, and more behind it."""
@@ -170,7 +169,7 @@ async def test_plain_text_that_is_meant_so_comes_before_the_handshake(
     await until(lambda: answered([client]) == 1)
     client.send(b"the first request")
     await until(lambda: ready([client]) == 1)
-    assert (client.plain, client.app.received) == ([b"plain"], b"the first request")
+    assert (client.app.plain, client.app.received) == ([b"plain"], b"the first request")
     assert client.app.reasons == []
 
 
